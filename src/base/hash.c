@@ -1,0 +1,71 @@
+#include "base/hash.h"
+
+#include <string.h>
+
+#define P1 0x9E3779B185EBCA87ULL
+#define P2 0xC2B2AE3D27D4EB4FULL
+#define P3 0x165667B19E3779F9ULL
+#define P4 0x85EBCA77C2B2AE63ULL
+#define P5 0x27D4EB2F165667C5ULL
+
+static uint64_t rotate(uint64_t x, int by) {
+    return (x << by) | (x >> (64 - by));
+}
+static uint64_t read64(const unsigned char *p) {
+    uint64_t x;
+    memcpy(&x, p, 8);
+    return x;
+}
+static uint64_t lane_round(uint64_t acc, uint64_t input) {
+    return rotate(acc + input * P2, 31) * P1;
+}
+static uint64_t lane_merge(uint64_t acc, uint64_t lane) {
+    return (acc ^ lane_round(0, lane)) * P1 + P4;
+}
+
+uint64_t st_hash64(const void *data, size_t bytes, uint64_t seed) {
+    const unsigned char *p = data, *end = p ? p + bytes : p;
+    uint64_t h;
+    if (bytes >= 32) {
+        uint64_t a = seed + P1 + P2, b = seed + P2, c = seed, d = seed - P1;
+        for (; end - p >= 32; p += 32) {
+            a = lane_round(a, read64(p));
+            b = lane_round(b, read64(p + 8));
+            c = lane_round(c, read64(p + 16));
+            d = lane_round(d, read64(p + 24));
+        }
+        h = rotate(a, 1) + rotate(b, 7) + rotate(c, 12) + rotate(d, 18);
+        h = lane_merge(lane_merge(lane_merge(lane_merge(h, a), b), c), d);
+    } else {
+        h = seed + P5;
+    }
+    h += bytes;
+    for (; end - p >= 8; p += 8) h = rotate(h ^ lane_round(0, read64(p)), 27) * P1 + P4;
+    if (end - p >= 4) {
+        uint32_t word;
+        memcpy(&word, p, 4);
+        h = rotate(h ^ (word * P1), 23) * P2 + P3;
+        p += 4;
+    }
+    for (; p < end; p++) h = rotate(h ^ (*p * P5), 11) * P1;
+    h = (h ^ (h >> 33)) * P2;
+    h = (h ^ (h >> 29)) * P3;
+    return h ^ (h >> 32);
+}
+
+uint64_t st_hash_string(const char *text) {
+    return st_hash64(text, strlen(text), 0);
+}
+
+void st_philox(uint64_t key, uint64_t counter_low, uint64_t counter_high, uint32_t out[4]) {
+    uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
+    uint32_t c0 = (uint32_t)counter_low, c1 = (uint32_t)(counter_low >> 32);
+    uint32_t c2 = (uint32_t)counter_high, c3 = (uint32_t)(counter_high >> 32);
+    for (int round = 0; round < 10; round++) {
+        uint64_t p0 = (uint64_t)0xD2511F53u * c0, p1 = (uint64_t)0xCD9E8D57u * c2;
+        uint32_t n0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0, n2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
+        c0 = n0, c1 = (uint32_t)p1, c2 = n2, c3 = (uint32_t)p0;
+        k0 += 0x9E3779B9u, k1 += 0xBB67AE85u;
+    }
+    out[0] = c0, out[1] = c1, out[2] = c2, out[3] = c3;
+}
