@@ -1,0 +1,57 @@
+# CPU kernels: how src/kernels/ is compiled.
+#
+#   src/kernels/cpu/*.c      once for each machine level below, chosen at run time
+#   src/kernels/onednn/*.c   once, where oneDNN is there
+#   the rest                 once, plain
+
+# No -ffast-math: NaN and infinity must keep their meaning (a NaN in a gradient is a skipped step,
+# not a wrong one). What remains: no errno from math calls, fused multiply-add, no trap order.
+set(kernel_options -O3 -fno-math-errno -fno-trapping-math -ffp-contract=fast)
+
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
+  set(kernel_archs base v3)
+  set(kernel_options_base -march=x86-64)
+  set(kernel_options_v3 -march=x86-64-v3)
+else()
+  set(kernel_archs base)
+  set(kernel_options_base "")
+endif()
+
+set(STATOR_ONEDNN AUTO CACHE STRING "oneDNN for matmul, convolution and pooling: AUTO, ON or OFF")
+set_property(CACHE STATOR_ONEDNN PROPERTY STRINGS AUTO ON OFF)
+set(STATOR_HAVE_ONEDNN FALSE)
+if(NOT STATOR_ONEDNN STREQUAL OFF)
+  find_package(dnnl CONFIG QUIET)
+  if(TARGET DNNL::dnnl)
+    set(STATOR_HAVE_ONEDNN TRUE)
+  elseif(STATOR_ONEDNN STREQUAL AUTO)
+    message(STATUS "oneDNN not found: products run on Stator's own kernels, slower")
+  else()
+    message(FATAL_ERROR "STATOR_ONEDNN=ON but oneDNN was not found: install libdnnl-dev, or set "
+                        "dnnl_DIR to the folder of dnnl-config.cmake")
+  endif()
+endif()
+
+# stator_kernel_variants(<list of sources>): compiles src/kernels/cpu/ for each machine level and
+# replaces those entries of the list by the objects; drops oneDNN's folder where it is not found.
+function(stator_kernel_variants list_name)
+  set(sources ${${list_name}})
+  set(cpu_sources ${sources})
+  list(FILTER cpu_sources INCLUDE REGEX "/src/kernels/cpu/")
+  list(FILTER sources EXCLUDE REGEX "/src/kernels/(cpu|cuda)/")
+  if(NOT STATOR_HAVE_ONEDNN)
+    list(FILTER sources EXCLUDE REGEX "/src/kernels/onednn/")
+  endif()
+  if(cpu_sources)
+    foreach(arch IN LISTS kernel_archs)
+      add_library(stator_kernels_${arch} OBJECT ${cpu_sources})
+      target_include_directories(stator_kernels_${arch} PRIVATE ${CMAKE_SOURCE_DIR}/src)
+      target_compile_definitions(stator_kernels_${arch} PRIVATE KERN_ARCH=${arch})
+      target_compile_options(stator_kernels_${arch} PRIVATE
+                             ${kernel_options} ${kernel_options_${arch}})
+      list(APPEND sources $<TARGET_OBJECTS:stator_kernels_${arch}>)
+      set_property(GLOBAL APPEND PROPERTY STATOR_OBJECTS stator_kernels_${arch})
+    endforeach()
+  endif()
+  set(${list_name} ${sources} PARENT_SCOPE)
+endfunction()
