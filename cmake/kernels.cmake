@@ -17,18 +17,25 @@ else()
   set(kernel_options_base "")
 endif()
 
+# oneDNN is looked for by header and library rather than by its CMake package: Debian's package
+# file insists on OpenCL headers, which Stator has no use for, and 2.x and 3.x differ in layout.
 set(STATOR_ONEDNN AUTO CACHE STRING "oneDNN for matmul, convolution and pooling: AUTO, ON or OFF")
 set_property(CACHE STATOR_ONEDNN PROPERTY STRINGS AUTO ON OFF)
+set(STATOR_ONEDNN_ROOT "" CACHE PATH "Where oneDNN is installed, if not with the system")
 set(STATOR_HAVE_ONEDNN FALSE)
 if(NOT STATOR_ONEDNN STREQUAL OFF)
-  find_package(dnnl CONFIG QUIET)
-  if(TARGET DNNL::dnnl)
+  find_path(ONEDNN_INCLUDE dnnl.h HINTS ${STATOR_ONEDNN_ROOT} PATH_SUFFIXES include)
+  find_library(ONEDNN_LIBRARY dnnl HINTS ${STATOR_ONEDNN_ROOT} PATH_SUFFIXES lib)
+  if(ONEDNN_INCLUDE AND ONEDNN_LIBRARY)
     set(STATOR_HAVE_ONEDNN TRUE)
+    add_library(oneDNN SHARED IMPORTED)
+    set_target_properties(oneDNN PROPERTIES IMPORTED_LOCATION ${ONEDNN_LIBRARY}
+                          INTERFACE_INCLUDE_DIRECTORIES ${ONEDNN_INCLUDE})
   elseif(STATOR_ONEDNN STREQUAL AUTO)
     message(STATUS "oneDNN not found: products run on Stator's own kernels, slower")
   else()
-    message(FATAL_ERROR "STATOR_ONEDNN=ON but oneDNN was not found: install libdnnl-dev, or set "
-                        "dnnl_DIR to the folder of dnnl-config.cmake")
+    message(FATAL_ERROR "STATOR_ONEDNN=ON but dnnl.h and libdnnl were not found: install "
+                        "libdnnl-dev, or set STATOR_ONEDNN_ROOT")
   endif()
 endif()
 

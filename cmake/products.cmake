@@ -1,4 +1,48 @@
-# What is built from the folders: the `stator` command.
+# What is built from the folders: libstator.so, libstator.a and the `stator` command.
+
+get_property(libraries GLOBAL PROPERTY STATOR_LIBRARIES)
+get_property(object_libraries GLOBAL PROPERTY STATOR_OBJECTS)
+set(outside_libraries PkgConfig::PROTOBUF_C PkgConfig::JSON_C ZLIB::ZLIB Threads::Threads m)
+if(STATOR_HAVE_ONEDNN)
+  list(APPEND outside_libraries oneDNN)
+endif()
+
+if(TARGET stator_capi)
+  set(objects "")
+  foreach(library IN LISTS libraries object_libraries)
+    list(APPEND objects $<TARGET_OBJECTS:${library}>)
+  endforeach()
+  set(map ${CMAKE_SOURCE_DIR}/src/libstator.map)
+  add_library(stator_shared SHARED ${objects})
+  set_target_properties(stator_shared PROPERTIES OUTPUT_NAME stator LINKER_LANGUAGE C
+                        VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}
+                        LINK_DEPENDS ${map})
+  target_link_options(stator_shared PRIVATE -Wl,--version-script=${map})
+  # A name without a definition fails the build, not the user's program. clang links sanitizer
+  # and profile run-times into programs only, so there the names stay open.
+  if(NOT (CMAKE_C_COMPILER_ID MATCHES Clang AND (STATOR_SANITIZE OR STATOR_FUZZ)))
+    target_link_options(stator_shared PRIVATE -Wl,-z,defs)
+  endif()
+  target_link_libraries(stator_shared PRIVATE ${outside_libraries})
+
+  # libstator.a is one object whose internal names are local, so that they cannot collide with a
+  # user's own (generated protobuf readers, above all).
+  set(files "")
+  foreach(library IN LISTS libraries)
+    list(APPEND files $<TARGET_FILE:${library}>)
+  endforeach()
+  set(object ${CMAKE_BINARY_DIR}/libstator.o)
+  set(archive ${CMAKE_BINARY_DIR}/libstator.a)
+  add_custom_command(
+    OUTPUT ${archive}
+    COMMAND ${CMAKE_LINKER} -r -o ${object} --whole-archive ${files}
+    COMMAND ${CMAKE_OBJCOPY} --localize-hidden --wildcard --keep-global-symbol=stator_* ${object}
+    COMMAND ${CMAKE_COMMAND} -E rm -f ${archive}
+    COMMAND ${CMAKE_AR} crs ${archive} ${object}
+    DEPENDS ${libraries} ${files} BYPRODUCTS ${object}
+    COMMENT "Linking libstator.a" VERBATIM)
+  add_custom_target(stator_static ALL DEPENDS ${archive})
+endif()
 
 file(GLOB_RECURSE tools_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/tools/*.c)
 if(tools_sources AND TARGET stator_capi)
