@@ -1,0 +1,97 @@
+/* The plan: everything the runtime needs, nothing else. Immutable once made; protobuf on disk, readable
+ * as text.
+ *
+ *   plan ─┬ header: options, hash and copy of the source graph (so another rank count can be planned)
+ *         ├ inputs, outputs, states: the global view that callers see
+ *         ├ programs[]: one for each distinct rank program
+ *         │    graph (local shapes, nodes in execution order)
+ *         │    places[value]: region, offset, bytes      steps[node]: kernel, workspace
+ *         └ program_of[rank]
+ *
+ * Regions of a rank:
+ *   state  parameters, buffers, moments: lives as long as the session; shareable between plans
+ *   work   inputs, constants, activations, gradients, kernel scratch, outputs
+ *   comm   buffers of collectives */
+#ifndef STATOR_COMPILE_PLAN_H
+#define STATOR_COMPILE_PLAN_H
+
+#include "ir/op.h"
+
+enum { PLAN_VERSION = 1, PLAN_ALIGNMENT = 64 };
+
+typedef enum plan_region {
+    PLAN_NOWHERE = 0, /* value that needs no memory: never read, or zero bytes */
+    PLAN_STATE,
+    PLAN_WORK,
+    PLAN_COMM,
+    PLAN_REGION_END
+} plan_region_t;
+
+typedef struct plan_place {
+    plan_region_t region;
+    uint64_t offset, bytes;
+    uint32_t storage; /* values of one storage share memory on purpose (views, in place, updates) */
+} plan_place_t;
+
+typedef enum plan_step_kind {
+    PLAN_STEP_NOTHING = 0, /* sources, views, updates done in place */
+    PLAN_STEP_KERNEL,
+    PLAN_STEP_COPY,  /* update whose value was computed elsewhere: input 1 → input 0 */
+    PLAN_STEP_START, /* collective */
+    PLAN_STEP_WAIT,
+} plan_step_kind_t;
+
+typedef struct plan_step {
+    plan_step_kind_t kind;
+    const char *kernel; /* name in the kernel table; NULL unless PLAN_STEP_KERNEL */
+    plan_place_t workspace;
+    uint32_t ticket; /* collectives: index within the step, equal on all ranks */
+} plan_step_t;
+
+typedef struct plan_program {
+    ir_graph_t *graph;    /* local shapes; array order is execution order */
+    plan_place_t *places; /* [graph->values.n] */
+    plan_step_t *steps;   /* [graph->nodes.n] */
+    uint64_t region_bytes[PLAN_REGION_END];
+    uint64_t live_bound_bytes; /* largest sum of live bytes of `work` at any step */
+} plan_program_t;
+
+/* An input or output as the caller sees it. */
+typedef struct plan_port {
+    const char *name;
+    ir_type_t type;         /* global */
+    ir_placement_t placement;
+} plan_port_t;
+
+typedef struct plan_option {
+    const char *key, *value;
+} plan_option_t;
+
+typedef struct plan {
+    st_arena_t arena;
+    uint64_t graph_hash; /* of the encoded source graph */
+    ir_graph_t *source;
+    uint32_t n_ranks, n_threads; /* threads a rank; sizes of workspaces depend on it */
+    const char *device;
+    uint32_t n_options, n_inputs, n_outputs, n_programs;
+    plan_option_t *options;
+    plan_port_t *inputs, *outputs;
+    plan_program_t *programs;
+    uint32_t *program_of; /* [n_ranks] */
+} plan_t;
+
+void plan_destroy(plan_t *plan); /* NULL is fine */
+/* Memory layout of state by name in program `p`: its place, or NULL. */
+const plan_place_t *plan_state_place(const plan_program_t *program, const char *name);
+
+/* Bytes of a file (".plan"): versioned, checksummed. */
+st_status_t plan_encode(const plan_t *plan, uint8_t **out_data, size_t *out_bytes) ST_WARN_UNUSED;
+st_status_t plan_decode(const void *data, size_t bytes, plan_t **out_plan) ST_WARN_UNUSED;
+/* Text view; the caller frees *out_text with st_free. */
+st_status_t plan_print(const plan_t *plan, char **out_text) ST_WARN_UNUSED;
+/* Proves, from the plan alone: places inside their regions and aligned, no two live values of different
+ * storages overlap, inputs written before read, states updated after their last reader, all ranks'
+ * collectives match in order, kind, dtype and size. Independent of the planner. */
+st_status_t plan_check(const plan_t *plan) ST_WARN_UNUSED;
+
+#endif

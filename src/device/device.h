@@ -1,0 +1,37 @@
+/* Devices: memory, copies, and the thing kernels are launched on. One row a device in
+ * src/device/table.c (cpu now); a device that needs vendor libraries lives in a module of its own that
+ * is opened only when asked for. */
+#ifndef STATOR_DEVICE_DEVICE_H
+#define STATOR_DEVICE_DEVICE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+typedef struct dev_team dev_team_t;     /* CPU threads of one rank: device/cpu/team.h */
+typedef struct dev_stream dev_stream_t; /* ordered queue of work on a device */
+
+typedef struct dev_device {
+    const char *name; /* "cpu" */
+    /* One execution context: a stream with its resources. `n_threads` counts for CPU devices.
+     * `index` is the device's number on this host. */
+    st_status_t (*open)(int index, int n_threads, dev_stream_t **out_stream);
+    void (*close)(dev_stream_t *stream);
+    /* Memory aligned to 256 bytes, zeroed. `n_bytes` 0 gives NULL. */
+    st_status_t (*alloc)(dev_stream_t *stream, size_t n_bytes, void **out_memory);
+    void (*free)(dev_stream_t *stream, void *memory);
+    /* Host → device, device → host, device → device; ordered on the stream. */
+    st_status_t (*copy_in)(dev_stream_t *stream, void *device, const void *host, size_t n_bytes);
+    st_status_t (*copy_out)(dev_stream_t *stream, void *host, const void *device, size_t n_bytes);
+    st_status_t (*copy)(dev_stream_t *stream, void *to, const void *from, size_t n_bytes);
+    /* Blocks until all work on the stream is done. */
+    st_status_t (*synchronize)(dev_stream_t *stream);
+    /* CPU: the stream's threads. NULL elsewhere. */
+    dev_team_t *(*team)(dev_stream_t *stream);
+} dev_device_t;
+
+/* Device by name; FAILs with the list of known devices. */
+st_status_t dev_find(const char *name, const dev_device_t **out_device) ST_WARN_UNUSED;
+
+#endif

@@ -1,0 +1,371 @@
+/* Graph storage and construction. See graph.h for the contract. */
+#include "ir/graph.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "ir/op.h"
+
+/* ---- op table ---- */
+
+static const ir_op_def_t *const defs[IR_OP_END] = {
+#define OP(enumerator, name, wire, ...) [IR_OP_##enumerator] = &ir_op_##name,
+#include "ir/ops.def"
+#undef OP
+};
+
+const ir_op_def_t *ir_op_def(ir_op_t op) {
+    return (int)op > 0 && op < IR_OP_END ? defs[op] : NULL;
+}
+
+const ir_op_def_t *ir_op_def_by_name(const char *name) {
+    for (int i = 1; i < IR_OP_END; i++)
+        if (defs[i] && strcmp(defs[i]->name, name) == 0) return defs[i];
+    return NULL;
+}
+
+uint32_t ir_op_n_attrs(const ir_op_def_t *def) {
+    uint32_t n = 0;
+    while (def->attrs && def->attrs[n].key) n++;
+    return n;
+}
+
+/* ---- attributes ---- */
+
+static const ir_attr_t *attr_of(ir_op_t op, const ir_attr_t *attrs, const char *key) {
+    const ir_op_def_t *def = ir_op_def(op);
+    for (uint32_t i = 0; def->attrs && def->attrs[i].key; i++)
+        if (strcmp(def->attrs[i].key, key) == 0) return &attrs[i];
+    ASSERT(!"the op has no such attribute");
+    return NULL;
+}
+const ir_attr_t *ir_ctx_attr(const ir_op_ctx_t *ctx, const char *key) {
+    return attr_of(ctx->op, ctx->attrs, key);
+}
+const ir_attr_t *ir_node_attr(const ir_node_info_t *node, const char *key) {
+    return attr_of(node->op, node->attrs, key);
+}
+int64_t ir_attr_int(const ir_node_info_t *node, const char *key) {
+    return ir_node_attr(node, key)->i;
+}
+double ir_attr_float(const ir_node_info_t *node, const char *key) {
+    return ir_node_attr(node, key)->f;
+}
+const char *ir_attr_string(const ir_node_info_t *node, const char *key) {
+    return ir_node_attr(node, key)->s;
+}
+
+/* Copies what an attribute points to into the arena. */
+static st_status_t attr_own(ir_graph_t *graph, ir_attr_t *attr) {
+    const void *source = NULL;
+    size_t bytes = 0;
+    switch (attr->kind) {
+        case IR_ATTR_INTS:
+            source = attr->ints.v;
+            bytes = attr->ints.n * sizeof(int64_t);
+            break;
+        case IR_ATTR_DATA:
+            source = attr->data.p;
+            bytes = attr->data.bytes;
+            break;
+        case IR_ATTR_STRING:
+            attr->s = st_arena_strdup(&graph->arena, attr->s ? attr->s : "");
+            return attr->s ? ST_OK : st_no_memory(0, "an attribute");
+        case IR_ATTR_INT:
+        case IR_ATTR_FLOAT:
+        case IR_ATTR_BOOL:
+        case IR_ATTR_DTYPE:
+            return ST_OK;
+    }
+    void *copy = st_arena_copy(&graph->arena, source, bytes);
+    if (!copy) return st_no_memory(bytes, "an attribute");
+    if (attr->kind == IR_ATTR_INTS)
+        attr->ints.v = copy;
+    else
+        attr->data.p = copy;
+    return ST_OK;
+}
+
+static ir_attr_t attr_default(const ir_attr_spec_t *spec) {
+    ir_attr_t attr = {.kind = spec->kind};
+    if (spec->kind == IR_ATTR_FLOAT)
+        attr.f = spec->number;
+    else if (spec->kind == IR_ATTR_STRING)
+        attr.s = spec->text ? spec->text : "";
+    else if (spec->kind != IR_ATTR_INTS && spec->kind != IR_ATTR_DATA)
+        attr.i = (int64_t)spec->number;
+    return attr;
+}
+
+/* ---- life ---- */
+
+st_status_t ir_graph_create(const char *name, ir_graph_t **out_graph) {
+    *out_graph = NULL;
+    ir_graph_t *graph = st_calloc(1, sizeof *graph);
+    if (!graph) return st_no_memory(sizeof *graph, "a graph");
+    graph->name = st_arena_strdup(&graph->arena, name ? name : "");
+    graph->producer = "";
+    if (!graph->name) {
+        ir_graph_destroy(graph);
+        return st_no_memory(0, "a graph");
+    }
+    *out_graph = graph;
+    return ST_OK;
+}
+
+void ir_graph_destroy(ir_graph_t *graph) {
+    if (!graph) return;
+    ST_VEC_FREE(&graph->nodes);
+    ST_VEC_FREE(&graph->values);
+    ST_VEC_FREE(&graph->outputs);
+    ST_VEC_FREE(&graph->aliases);
+    st_arena_clear(&graph->arena);
+    st_free(graph);
+}
+
+st_status_t ir_graph_create_like(const ir_graph_t *graph, ir_graph_t **out_graph) {
+    *out_graph = NULL;
+    ir_graph_t *made = NULL;
+    TRY(ir_graph_create(graph->name, &made));
+    st_status_t status = ST_OK;
+    made->producer = st_arena_strdup(&made->arena, graph->producer);
+    if (!made->producer) TRY_GOTO(st_no_memory(0, "a graph"), fail);
+    for (size_t i = 0; i < graph->aliases.n; i++)
+        TRY_GOTO(ir_graph_add_alias(made, graph->aliases.data[i].name,
+                                    graph->aliases.data[i].stored),
+                 fail);
+    *out_graph = made;
+    return ST_OK;
+fail:
+    ir_graph_destroy(made);
+    return status;
+}
+
+st_status_t ir_graph_copy(const ir_graph_t *graph, ir_graph_t **out_graph) {
+    *out_graph = NULL;
+    ir_graph_t *copy = NULL;
+    ir_value_t *map = NULL;
+    st_status_t status = ST_OK;
+    TRY(ir_graph_create_like(graph, &copy));
+    map = st_calloc(graph->values.n, sizeof *map);
+    if (!map) TRY_GOTO(st_no_memory(graph->values.n * sizeof *map, "a graph copy"), fail);
+    for (ir_node_t i = 0; i < graph->nodes.n; i++)
+        TRY_GOTO(ir_graph_clone_node(copy, graph, i, NULL, map), fail);
+    for (size_t i = 0; i < graph->outputs.n; i++)
+        TRY_GOTO(ir_graph_add_output(copy, graph->outputs.data[i].name,
+                                     map[graph->outputs.data[i].value]),
+                 fail);
+    st_free(map);
+    *out_graph = copy;
+    return ST_OK;
+fail:
+    st_free(map);
+    ir_graph_destroy(copy);
+    return status;
+}
+
+/* ---- reading ---- */
+
+static bool op_is_named(ir_op_t op) {
+    const ir_op_def_t *def = ir_op_def(op);
+    return op == IR_OP_INPUT || (def->flags & IR_STATE);
+}
+
+ir_node_t ir_graph_find(const ir_graph_t *graph, const char *name) {
+    for (size_t i = 0; i < graph->aliases.n; i++)
+        if (strcmp(graph->aliases.data[i].name, name) == 0) {
+            name = graph->aliases.data[i].stored;
+            break;
+        }
+    for (ir_node_t i = 0; i < graph->nodes.n; i++)
+        if (op_is_named(graph->nodes.data[i].op) && strcmp(graph->nodes.data[i].name, name) == 0)
+            return i;
+    return IR_NONE;
+}
+
+ir_value_t ir_graph_find_output(const ir_graph_t *graph, const char *name) {
+    for (size_t i = 0; i < graph->outputs.n; i++)
+        if (strcmp(graph->outputs.data[i].name, name) == 0) return graph->outputs.data[i].value;
+    return IR_NONE;
+}
+
+const char *ir_node_label(const ir_graph_t *graph, ir_node_t node) {
+    static _Thread_local char label[256];
+    const ir_node_info_t *info = ir_node(graph, node);
+    if (info->name[0])
+        snprintf(label, sizeof label, "node %u (%s '%s')", node, ir_op_def(info->op)->name,
+                 info->name);
+    else
+        snprintf(label, sizeof label, "node %u (%s)", node, ir_op_def(info->op)->name);
+    return label;
+}
+
+st_status_t ir_uses_build(const ir_graph_t *graph, ir_uses_t *out_uses) {
+    *out_uses = (ir_uses_t){0};
+    size_t total = 0;
+    for (size_t i = 0; i < graph->nodes.n; i++) total += graph->nodes.data[i].n_inputs;
+    uint32_t *first = st_calloc(graph->values.n + 2, sizeof *first);
+    ir_node_t *node = st_calloc(total, sizeof *node);
+    if (!first || !node) {
+        st_free(first);
+        st_free(node);
+        return st_no_memory(total * sizeof *node, "the use lists");
+    }
+    /* counts shifted by two, so that after the prefix sum first[v + 1] is where v's list is filled */
+    for (size_t i = 0; i < graph->nodes.n; i++)
+        for (uint32_t j = 0; j < graph->nodes.data[i].n_inputs; j++)
+            first[graph->nodes.data[i].inputs[j] + 2]++;
+    for (size_t v = 0; v < graph->values.n; v++) first[v + 1] += first[v];
+    if (graph->values.n) first[graph->values.n + 1] += first[graph->values.n];
+    for (ir_node_t i = 0; i < graph->nodes.n; i++)
+        for (uint32_t j = 0; j < graph->nodes.data[i].n_inputs; j++)
+            node[first[graph->nodes.data[i].inputs[j] + 1]++] = i;
+    *out_uses = (ir_uses_t){first, node};
+    return ST_OK;
+}
+
+void ir_uses_free(ir_uses_t *uses) {
+    st_free(uses->first);
+    st_free(uses->node);
+    *uses = (ir_uses_t){0};
+}
+
+/* ---- writing ---- */
+
+enum { SMALL_OPERANDS = 8 };
+
+static st_status_t check_inputs(const ir_graph_t *graph, const ir_op_def_t *def, uint32_t n_inputs,
+                                const ir_value_t *inputs) {
+    if (n_inputs < (uint32_t)def->min_inputs ||
+        (def->max_inputs != IR_VARIADIC && n_inputs > (uint32_t)def->max_inputs))
+        return FAIL(ST_INVALID, "%u inputs given, %d%s%d expected", n_inputs, def->min_inputs,
+                    def->max_inputs == IR_VARIADIC ? " or more, not " : " to ", def->max_inputs);
+    for (uint32_t j = 0; j < n_inputs; j++)
+        if (inputs[j] >= graph->values.n)
+            return FAIL(ST_INVALID, "input %u is value %u, which does not exist (%zu values)", j,
+                        inputs[j], graph->values.n);
+    return ST_OK;
+}
+
+/* Appends the node with attributes that the arena already owns. */
+static st_status_t append(ir_graph_t *graph, const ir_op_def_t *def, const char *name,
+                          uint32_t n_inputs, const ir_value_t *inputs, const ir_attr_t *attrs,
+                          ir_value_t *out_first) {
+    ir_type_t small_in[SMALL_OPERANDS], small_out[SMALL_OPERANDS];
+    uint32_t n_outputs = def->n_outputs == IR_VARIADIC ? n_inputs : (uint32_t)def->n_outputs;
+    ir_type_t *in = n_inputs <= SMALL_OPERANDS ? small_in : st_calloc(n_inputs, sizeof *in);
+    ir_type_t *out = n_outputs <= SMALL_OPERANDS ? small_out : st_calloc(n_outputs, sizeof *out);
+    st_status_t status = ST_OK;
+    if (!in || !out) TRY_GOTO(st_no_memory(n_inputs * sizeof *in, "a node"), done);
+    for (uint32_t j = 0; j < n_inputs; j++) in[j] = *ir_value_type(graph, inputs[j]);
+    memset(out, 0, n_outputs * sizeof *out);
+    ir_op_ctx_t ctx = {def->op, n_inputs, n_outputs, in, attrs, name};
+    TRY_GOTO(def->shape(&ctx, out), done);
+    for (uint32_t k = 0; k < n_outputs; k++) TRY_GOTO(ir_type_check(&out[k]), done);
+    ir_value_t *owned = st_arena_copy(&graph->arena, inputs, n_inputs * sizeof *inputs);
+    const char *owned_name = name[0] ? st_arena_strdup(&graph->arena, name) : "";
+    if (!owned || !owned_name) TRY_GOTO(st_no_memory(0, "a node"), done);
+    TRY_GOTO(ST_VEC_RESERVE(&graph->values, graph->values.n + n_outputs), done);
+    ir_node_info_t info = {def->op,
+                           n_inputs,
+                           n_outputs,
+                           owned,
+                           n_outputs ? (ir_value_t)graph->values.n : IR_NONE,
+                           attrs,
+                           owned_name};
+    TRY_GOTO(ST_VEC_PUSH(&graph->nodes, info), done);
+    for (uint32_t k = 0; k < n_outputs; k++)
+        graph->values.data[graph->values.n++] =
+            (ir_value_info_t){out[k], (ir_node_t)(graph->nodes.n - 1), k};
+    if (out_first) *out_first = info.first_output;
+done:
+    if (in != small_in) st_free(in);
+    if (out != small_out) st_free(out);
+    return status;
+}
+
+static st_status_t attrs_make(ir_graph_t *graph, const ir_op_def_t *def, size_t n_args,
+                              const ir_arg_t *args, const ir_attr_t **out_attrs) {
+    uint32_t n_attrs = ir_op_n_attrs(def);
+    ir_attr_t *attrs = st_arena_array(&graph->arena, n_attrs, sizeof *attrs);
+    if (!attrs) return st_no_memory(n_attrs * sizeof *attrs, "attributes");
+    for (uint32_t i = 0; i < n_attrs; i++) {
+        const ir_attr_spec_t *spec = &def->attrs[i];
+        const ir_arg_t *given = NULL;
+        for (size_t a = 0; a < n_args; a++)
+            if (strcmp(args[a].key, spec->key) == 0) given = &args[a];
+        if (!given && spec->required)
+            return FAIL(ST_INVALID, "attribute '%s' is missing", spec->key);
+        if (given && given->value.kind != spec->kind)
+            return FAIL(ST_INVALID, "attribute '%s' has the wrong kind", spec->key);
+        attrs[i] = given ? given->value : attr_default(spec);
+        TRY(attr_own(graph, &attrs[i]));
+    }
+    for (size_t a = 0; a < n_args; a++) {
+        bool known = false;
+        for (uint32_t i = 0; i < n_attrs; i++) known |= !strcmp(args[a].key, def->attrs[i].key);
+        if (!known) return FAIL(ST_INVALID, "there is no attribute '%s'", args[a].key);
+    }
+    *out_attrs = attrs;
+    return ST_OK;
+}
+
+st_status_t ir_graph_add(ir_graph_t *graph, ir_op_t op, const char *name, uint32_t n_inputs,
+                         const ir_value_t *inputs, size_t n_args, const ir_arg_t *args,
+                         ir_value_t *out_first) {
+    if (out_first) *out_first = IR_NONE;
+    if (!name) name = "";
+    const ir_op_def_t *def = ir_op_def(op);
+    if (!def) return FAIL(ST_INVALID, "op id %d is not known", (int)op);
+    st_status_t status;
+    const ir_attr_t *attrs = NULL;
+    TRY_GOTO(check_inputs(graph, def, n_inputs, inputs), fail);
+    TRY_GOTO(attrs_make(graph, def, n_args, args, &attrs), fail);
+    if (op_is_named(op) && !name[0])
+        TRY_GOTO(FAIL(ST_INVALID, "inputs, parameters and buffers need a name"), fail);
+    TRY_GOTO(append(graph, def, name, n_inputs, inputs, attrs, out_first), fail);
+    return ST_OK;
+fail:
+    return name[0] ? st_error_context(status, "%s '%s'", def->name, name)
+                   : st_error_context(status, "%s (node %zu)", def->name, graph->nodes.n);
+}
+
+st_status_t ir_graph_clone_node(ir_graph_t *graph, const ir_graph_t *from, ir_node_t node,
+                                const ir_attr_t *attrs, ir_value_t *map) {
+    const ir_node_info_t *info = ir_node(from, node);
+    const ir_op_def_t *def = ir_op_def(info->op);
+    uint32_t n_attrs = ir_op_n_attrs(def);
+    ir_attr_t *owned = st_arena_copy(&graph->arena, attrs ? attrs : info->attrs,
+                                     n_attrs * sizeof *owned);
+    ir_value_t *inputs = st_arena_array(&graph->arena, info->n_inputs, sizeof *inputs);
+    if (!owned || !inputs) return st_no_memory(n_attrs * sizeof *owned, "a node copy");
+    for (uint32_t i = 0; i < n_attrs; i++) TRY(attr_own(graph, &owned[i]));
+    for (uint32_t j = 0; j < info->n_inputs; j++) inputs[j] = map[info->inputs[j]];
+    ir_value_t first = IR_NONE;
+    st_status_t status = check_inputs(graph, def, info->n_inputs, inputs);
+    if (status == ST_OK)
+        status = append(graph, def, info->name, info->n_inputs, inputs, owned, &first);
+    if (status != ST_OK) return st_error_context(status, "%s", ir_node_label(from, node));
+    for (uint32_t k = 0; k < info->n_outputs; k++) map[info->first_output + k] = first + k;
+    return ST_OK;
+}
+
+st_status_t ir_graph_add_output(ir_graph_t *graph, const char *name, ir_value_t value) {
+    if (value >= graph->values.n)
+        return FAIL(ST_INVALID, "output '%s' is value %u, which does not exist", name, value);
+    if (ir_graph_find_output(graph, name) != IR_NONE)
+        return FAIL(ST_INVALID, "output name '%s' is used twice", name);
+    const char *owned = st_arena_strdup(&graph->arena, name);
+    if (!owned) return st_no_memory(0, "an output name");
+    return ST_VEC_PUSH(&graph->outputs, ((ir_output_t){value, owned}));
+}
+
+st_status_t ir_graph_add_alias(ir_graph_t *graph, const char *name, const char *stored) {
+    for (size_t i = 0; i < graph->aliases.n; i++)
+        if (strcmp(graph->aliases.data[i].name, name) == 0)
+            return FAIL(ST_INVALID, "alias '%s' is declared twice", name);
+    ir_alias_t alias = {st_arena_strdup(&graph->arena, name),
+                        st_arena_strdup(&graph->arena, stored)};
+    if (!alias.name || !alias.stored) return st_no_memory(0, "an alias");
+    return ST_VEC_PUSH(&graph->aliases, alias);
+}

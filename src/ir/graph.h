@@ -1,0 +1,164 @@
+/* The graph: static single assignment over typed tensors.
+ *
+ * Nodes and values are 32-bit ids into arrays; everything belongs to one arena, freed as a whole.
+ * Invariant: the inputs of node i are outputs of nodes < i, so array order is a topological order and,
+ * after the order pass, the order of execution. A pass reads one graph and writes another
+ * (ir_graph_clone_node copies a node through a value map), or appends to one.
+ *
+ *   nodes   [ input x | parameter w | matmul | … ]      outputs [ {value, "loss"} … ]
+ *   values  [ x       | w           | y      | … ]      aliases [ {"lm_head.weight" → "embed.weight"} ]
+ */
+#ifndef STATOR_IR_GRAPH_H
+#define STATOR_IR_GRAPH_H
+
+#include "base/arena.h"
+#include "base/vec.h"
+#include "ir/types.h"
+
+/* Op ids are wire ids (src/ir/ops.def). */
+typedef enum ir_op {
+    IR_OP_NONE = 0,
+#define OP(enumerator, name, wire, ...) IR_OP_##enumerator = (wire),
+#include "ir/ops.def"
+#undef OP
+    IR_OP_END
+} ir_op_t;
+
+typedef uint32_t ir_value_t;
+typedef uint32_t ir_node_t;
+#define IR_NONE UINT32_MAX
+
+typedef enum ir_attr_kind {
+    IR_ATTR_INT = 1,  /* i */
+    IR_ATTR_FLOAT,    /* f */
+    IR_ATTR_BOOL,     /* i: 0 or 1 */
+    IR_ATTR_DTYPE,    /* i: ir_dtype_t */
+    IR_ATTR_INTS,     /* ints */
+    IR_ATTR_STRING,   /* s */
+    IR_ATTR_DATA,     /* data: raw little-endian elements */
+} ir_attr_kind_t;
+
+/* One attribute value. A node's attributes stand in the order of its op's schema, none missing. */
+typedef struct ir_attr {
+    ir_attr_kind_t kind;
+    union {
+        int64_t i;
+        double f;
+        const char *s;
+        struct {
+            const int64_t *v;
+            uint32_t n;
+        } ints;
+        struct {
+            const void *p;
+            size_t bytes;
+        } data;
+    };
+} ir_attr_t;
+
+typedef struct ir_node_info {
+    ir_op_t op;
+    uint32_t n_inputs, n_outputs;
+    const ir_value_t *inputs;
+    ir_value_t first_output; /* outputs are first_output … first_output + n_outputs - 1 */
+    const ir_attr_t *attrs;  /* as many as the op's schema has */
+    const char *name;        /* "" if none; state nodes and inputs: unique, non-empty */
+} ir_node_info_t;
+
+typedef struct ir_value_info {
+    ir_type_t type;
+    ir_node_t producer;
+    uint32_t index; /* which output of the producer */
+} ir_value_info_t;
+
+typedef struct ir_output {
+    ir_value_t value;
+    const char *name;
+} ir_output_t;
+
+typedef struct ir_alias {
+    const char *name;   /* the other name */
+    const char *stored; /* the parameter's or buffer's own name */
+} ir_alias_t;
+
+typedef struct ir_graph {
+    st_arena_t arena;
+    ST_VEC(ir_node_info_t) nodes;
+    ST_VEC(ir_value_info_t) values;
+    ST_VEC(ir_output_t) outputs;
+    ST_VEC(ir_alias_t) aliases;
+    const char *name;     /* for messages; "" if none */
+    const char *producer; /* who wrote the source model ("pytorch 2.11"); "" if none */
+} ir_graph_t;
+
+/* ---- life ---- */
+st_status_t ir_graph_create(const char *name, ir_graph_t **out_graph) ST_WARN_UNUSED;
+void ir_graph_destroy(ir_graph_t *graph); /* NULL is fine */
+/* Deep copy. */
+st_status_t ir_graph_copy(const ir_graph_t *graph, ir_graph_t **out_graph) ST_WARN_UNUSED;
+/* Empty graph with the name, producer and aliases of `graph`: where a pass writes to. */
+st_status_t ir_graph_create_like(const ir_graph_t *graph, ir_graph_t **out_graph) ST_WARN_UNUSED;
+
+/* ---- reading ---- */
+static inline const ir_node_info_t *ir_node(const ir_graph_t *graph, ir_node_t node) {
+    return &graph->nodes.data[node];
+}
+static inline const ir_type_t *ir_value_type(const ir_graph_t *graph, ir_value_t value) {
+    return &graph->values.data[value].type;
+}
+static inline const ir_node_info_t *ir_value_producer(const ir_graph_t *graph, ir_value_t value) {
+    return &graph->nodes.data[graph->values.data[value].producer];
+}
+/* Attribute by name; the op has it (ASSERT). */
+const ir_attr_t *ir_node_attr(const ir_node_info_t *node, const char *key);
+int64_t ir_attr_int(const ir_node_info_t *node, const char *key);
+double ir_attr_float(const ir_node_info_t *node, const char *key);
+const char *ir_attr_string(const ir_node_info_t *node, const char *key);
+/* Node with state or input name `name` (parameter, buffer or input; aliases count), IR_NONE if none. */
+ir_node_t ir_graph_find(const ir_graph_t *graph, const char *name);
+/* Graph output by name: its value, IR_NONE if none. */
+ir_value_t ir_graph_find_output(const ir_graph_t *graph, const char *name);
+/* "node 17 (matmul 'layers.0.q_proj')": for messages; thread-local buffer, valid until the next call. */
+const char *ir_node_label(const ir_graph_t *graph, ir_node_t node);
+
+/* Users of each value in one allocation: the users of v are node[first[v]] … node[first[v + 1] - 1],
+ * in order, a node once per use. */
+typedef struct ir_uses {
+    uint32_t *first; /* n_values + 1 */
+    ir_node_t *node;
+} ir_uses_t;
+st_status_t ir_uses_build(const ir_graph_t *graph, ir_uses_t *out_uses) ST_WARN_UNUSED;
+void ir_uses_free(ir_uses_t *uses);
+
+/* ---- writing ---- */
+/* One attribute to give to ir_graph_add; attributes left out take the schema's default. Pointers
+ * are copied into the graph's arena. */
+typedef struct ir_arg {
+    const char *key;
+    ir_attr_t value;
+} ir_arg_t;
+#define IR_ARG_INT(key_, v) ((ir_arg_t){(key_), {.kind = IR_ATTR_INT, .i = (v)}})
+#define IR_ARG_BOOL(key_, v) ((ir_arg_t){(key_), {.kind = IR_ATTR_BOOL, .i = (v) ? 1 : 0}})
+#define IR_ARG_FLOAT(key_, v) ((ir_arg_t){(key_), {.kind = IR_ATTR_FLOAT, .f = (v)}})
+#define IR_ARG_DTYPE(key_, v) ((ir_arg_t){(key_), {.kind = IR_ATTR_DTYPE, .i = (v)}})
+#define IR_ARG_STRING(key_, v) ((ir_arg_t){(key_), {.kind = IR_ATTR_STRING, .s = (v)}})
+#define IR_ARG_INTS(key_, p_, n_) \
+    ((ir_arg_t){(key_), {.kind = IR_ATTR_INTS, .ints = {(p_), (uint32_t)(n_)}}})
+#define IR_ARG_DATA(key_, p_, bytes_) \
+    ((ir_arg_t){(key_), {.kind = IR_ATTR_DATA, .data = {(p_), (bytes_)}}})
+
+/* Appends a node: checks input count, attributes (kind, required), runs the op's shape rule, and makes
+ * its output values. `name` may be NULL. *out_first is the first output value (IR_NONE for an op with
+ * none). Errors name op and node name and leave the graph unchanged. */
+st_status_t ir_graph_add(ir_graph_t *graph, ir_op_t op, const char *name, uint32_t n_inputs,
+                         const ir_value_t *inputs, size_t n_args, const ir_arg_t *args,
+                         ir_value_t *out_first) ST_WARN_UNUSED;
+/* Appends a copy of `node` of `from` whose inputs are map[old input]; fills map[] for its outputs.
+ * `attrs` replaces the attributes (schema order) unless NULL. Shapes are inferred anew. */
+st_status_t ir_graph_clone_node(ir_graph_t *graph, const ir_graph_t *from, ir_node_t node,
+                                const ir_attr_t *attrs, ir_value_t *map) ST_WARN_UNUSED;
+/* Names an output; a second output of one name is an error. */
+st_status_t ir_graph_add_output(ir_graph_t *graph, const char *name, ir_value_t value) ST_WARN_UNUSED;
+st_status_t ir_graph_add_alias(ir_graph_t *graph, const char *name, const char *stored) ST_WARN_UNUSED;
+
+#endif

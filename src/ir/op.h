@@ -1,0 +1,170 @@
+/* What an op is: one ir_op_def_t a file src/ir/ops/<name>.c, one row in src/ir/ops.def.
+ *
+ * Three rules every op has:
+ *   shape      input types and attributes → output types; the only place that knows them
+ *   gradient   appends the nodes that give the inputs' gradients from the outputs' gradients
+ *   strategies how the op can be split over ranks (the partition rule)
+ */
+#ifndef STATOR_IR_OP_H
+#define STATOR_IR_OP_H
+
+#include "ir/graph.h"
+
+/* ---- attributes ---- */
+typedef struct ir_attr_spec {
+    const char *key;
+    ir_attr_kind_t kind;
+    bool required;
+    double number;    /* default of INT, BOOL, DTYPE, FLOAT; INTS default to empty, STRING to text */
+    const char *text; /* default of STRING; NULL means "" */
+} ir_attr_spec_t;
+
+/* What shape and partition rules see of a node. */
+typedef struct ir_op_ctx {
+    ir_op_t op;
+    uint32_t n_inputs, n_outputs;
+    const ir_type_t *in; /* [n_inputs] */
+    const ir_attr_t *attrs;
+    const char *name;
+} ir_op_ctx_t;
+
+/* Attribute of a context by key (ASSERTs that the op has it). */
+const ir_attr_t *ir_ctx_attr(const ir_op_ctx_t *ctx, const char *key);
+static inline int64_t ir_ctx_int(const ir_op_ctx_t *ctx, const char *key) {
+    return ir_ctx_attr(ctx, key)->i;
+}
+
+/* ---- placement over the ranks of one mesh axis ---- */
+typedef enum ir_placement_kind {
+    IR_REPLICATE = 0, /* every rank holds all of it */
+    IR_SPLIT,         /* rank r holds granules [r·G/n, (r+1)·G/n) of `dim` */
+    IR_PARTIAL,       /* the value is the sum over the ranks */
+} ir_placement_kind_t;
+
+/* Splits are by granules: dim has `granules` equal parts (a batch of 8 that became 8·32 rows still
+ * splits into 8), so uneven splits of one batch agree in all values that carry it. */
+typedef struct ir_placement {
+    ir_placement_kind_t kind;
+    int32_t dim;
+    int64_t granules;
+} ir_placement_t;
+
+#define IR_PLACE_REPLICATE ((ir_placement_t){IR_REPLICATE, 0, 0})
+#define IR_PLACE_PARTIAL ((ir_placement_t){IR_PARTIAL, 0, 0})
+#define IR_PLACE_SPLIT(dim_, granules_) ((ir_placement_t){IR_SPLIT, (dim_), (granules_)})
+static inline bool ir_placement_equal(ir_placement_t a, ir_placement_t b) {
+    return a.kind == b.kind && (a.kind != IR_SPLIT || (a.dim == b.dim && a.granules == b.granules));
+}
+/* First granule of rank `rank` of `n_ranks`: floor(rank · granules / n_ranks). */
+static inline int64_t ir_granule_begin(int64_t granules, int64_t rank, int64_t n_ranks) {
+    return rank * granules / n_ranks;
+}
+/* Part [*begin, *begin + *extent) of a dim of `size` that `rank` holds. */
+void ir_split_range(int64_t size, int64_t granules, int64_t rank, int64_t n_ranks, int64_t *begin,
+                    int64_t *extent);
+
+/* One legal way to run the op on every rank: what its inputs must be and what its outputs are. */
+enum { IR_MAX_OPERANDS = 16 }; /* operands a strategy can tell apart; variadic ops: see `variadic` */
+typedef struct ir_strategy {
+    ir_placement_t in[IR_MAX_OPERANDS];
+    ir_placement_t out[IR_MAX_OPERANDS];
+} ir_strategy_t;
+/* Collects strategies. `have` are the placements the inputs arrive with: rules may use them to
+ * propose only splits (dim and granules) that occur. All-replicate is always legal for a pure op and
+ * added by the caller: rules do not list it. A variadic op with more than IR_MAX_OPERANDS inputs
+ * lists in[0] for all. */
+typedef struct ir_strategy_list {
+    const ir_placement_t *have; /* [n_inputs] */
+    uint32_t n;
+    ir_strategy_t items[32];
+} ir_strategy_list_t;
+/* New all-replicate strategy to fill in; NULL when the list is full. */
+ir_strategy_t *ir_strategy_add(ir_strategy_list_t *list);
+
+/* A rank's part of a value along its split dim; kind != IR_SPLIT means all of it. */
+typedef struct ir_part {
+    ir_placement_t placement;
+    int64_t begin, extent; /* along placement.dim */
+} ir_part_t;
+
+/* ---- the definition ---- */
+typedef enum ir_op_flags {
+    IR_PURE = 0,
+    IR_RANDOM = 1 << 0,      /* pure function of (seed, id, step, global element index) */
+    IR_SIDE_EFFECT = 1 << 1, /* never removed, never duplicated */
+    IR_COLLECTIVE = 1 << 2,  /* never removed, duplicated or reordered against each other */
+    IR_SOURCE = 1 << 3,      /* input, parameter, buffer, constant, iota */
+    IR_STATE = 1 << 4,       /* parameter, buffer */
+    IR_VIEW = 1 << 5,        /* output 0 is input 0's bytes under another shape */
+    IR_ELEMENTWISE = 1 << 6, /* output element i depends on element i of the (broadcast) inputs */
+    IR_LINEAR = 1 << 7,      /* linear in all its float inputs together (partial sums pass through) */
+    IR_BACKWARD = 1 << 8,    /* stems from a gradient rule; has no gradient rule itself */
+} ir_op_flags_t;
+
+enum { IR_VARIADIC = -1 };
+
+typedef struct ir_op_def {
+    ir_op_t op;
+    const char *name;
+    const char *summary; /* one line: semantics, inputs → outputs */
+    int32_t min_inputs, max_inputs; /* max IR_VARIADIC: any number ≥ min */
+    int32_t n_outputs;              /* IR_VARIADIC: as many as inputs */
+    uint32_t flags;
+    const ir_attr_spec_t *attrs; /* ends with a row whose key is NULL; NULL: no attributes */
+
+    st_status_t (*shape)(const ir_op_ctx_t *ctx, ir_type_t *out);
+    /* Appends to `graph`. dout[k] is the gradient of output k, IR_NONE where none arrives. Sets din[j]
+     * for the inputs that have one (preset to IR_NONE; integer inputs stay so). `want[j]` says whether
+     * the gradient of input j is needed. NULL for an op with no gradient: then `no_gradient` says why
+     * ("integer result", "backward op", "state"); "zero" means the gradient is zero everywhere. */
+    st_status_t (*gradient)(ir_graph_t *graph, ir_node_t node, const ir_value_t *dout,
+                            const bool *want, ir_value_t *din);
+    const char *no_gradient;
+    /* Partition rule; never NULL (ir_strategies_none for ops that only run replicated). */
+    void (*strategies)(const ir_op_ctx_t *ctx, ir_strategy_list_t *list);
+    /* Rewrites attributes for one rank (shapes, starts); attrs[] arrives as a copy of the global ones.
+     * `arena` holds what it allocates. NULL: attributes stay. `in`/`out` are the rank's parts. */
+    st_status_t (*localize)(const ir_op_ctx_t *global, const ir_part_t *in, const ir_part_t *out,
+                            st_arena_t *arena, ir_attr_t *attrs);
+    /* Definition in simpler ops, appended to `graph` over `inputs`; fills out[] with the values that
+     * replace the outputs. The expand step applies it before the split over ranks. NULL: not composite. */
+    st_status_t (*expand)(ir_graph_t *graph, const ir_op_ctx_t *ctx, const ir_value_t *inputs,
+                          ir_value_t *out);
+    /* reuse[k] = j + 1: output k may be written over input j (same bytes, elementwise); 0: no.
+     * IR_ELEMENTWISE ops may also write over any input of the output's size. */
+    uint8_t reuse[4];
+} ir_op_def_t;
+
+/* Row of an op; NULL for an unknown id. */
+const ir_op_def_t *ir_op_def(ir_op_t op);
+const ir_op_def_t *ir_op_def_by_name(const char *name);
+/* Number of attributes in the schema. */
+uint32_t ir_op_n_attrs(const ir_op_def_t *def);
+
+#define OP(enumerator, name, wire, ...) extern const ir_op_def_t ir_op_##name;
+#include "ir/ops.def"
+#undef OP
+
+/* ---- shared rules (src/ir/rules.c) ---- */
+void ir_strategies_none(const ir_op_ctx_t *ctx, ir_strategy_list_t *list);
+/* All inputs broadcast to output 0 NumPy-wise; a split of an output dim splits the operands that have
+ * that dim in full. Adds partial → partial if the op is IR_LINEAR. */
+void ir_strategies_elementwise(const ir_op_ctx_t *ctx, ir_strategy_list_t *list);
+/* One input, same shape out. */
+st_status_t ir_shape_same(const ir_op_ctx_t *ctx, ir_type_t *out);
+/* Float input required, same shape out. */
+st_status_t ir_shape_float_unary(const ir_op_ctx_t *ctx, ir_type_t *out);
+/* Two inputs of one dtype, broadcast. */
+st_status_t ir_shape_binary(const ir_op_ctx_t *ctx, ir_type_t *out);
+/* Two inputs of one dtype, broadcast, bool out. */
+st_status_t ir_shape_compare(const ir_op_ctx_t *ctx, ir_type_t *out);
+/* Rows: every dim but the last `n_last` may be split; all inputs listed in `split` (bit j) and all
+ * outputs carry the same leading dims; others replicate. For softmax, norms, rope … */
+void ir_strategies_rows(const ir_op_ctx_t *ctx, ir_strategy_list_t *list, uint32_t split_inputs,
+                        uint32_t split_outputs, int32_t n_last);
+/* Output types of a context by its shape rule (which has already succeeded once). */
+void ir_ctx_outputs(const ir_op_ctx_t *ctx, ir_type_t *out);
+/* FAILs with "op 'name': …" context. */
+#define IR_FAIL_SHAPE(ctx, ...) FAIL(ST_INVALID, __VA_ARGS__)
+
+#endif

@@ -1,0 +1,22 @@
+/* The kernel table: which implementations exist, which one a problem gets. */
+#ifndef STATOR_KERNELS_TABLE_H
+#define STATOR_KERNELS_TABLE_H
+
+#include "kernels/kernel.h"
+
+/* Implementations of `op` on `device` ("cpu"), best first, ended by NULL; an empty list if none. */
+const kern_impl_t *const *kern_list(const char *device, ir_op_t op);
+/* By name; NULL if this build has none of that name. */
+const kern_impl_t *kern_find(const char *name);
+/* First that can run the problem. `reference_only` takes the reference. FAILs with ST_UNSUPPORTED and
+ * every implementation's reason. */
+st_status_t kern_choose(const char *device, const kern_problem_t *problem, bool reference_only,
+                        const kern_impl_t **out_impl) ST_WARN_UNUSED;
+/* Runs one node on host memory with a one-thread team: constant folding, tests. Allocates scratch. */
+st_status_t kern_run_once(const kern_problem_t *problem, const void *const *in, void *const *out)
+    ST_WARN_UNUSED;
+/* Processor level in use: "v3" or "base"; names of libraries with versions ("oneDNN 2.6.3"), "" if none. */
+const char *kern_cpu_level(void);
+const char *kern_libraries(void);
+
+#endif
