@@ -1,0 +1,367 @@
+/* Files: see file.h. Everything that changes the disk passes through spend(), so that tests can cut
+ * a save short at every byte and between any two operations. */
+#include "state/file.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/hash.h"
+#include "base/memory.h"
+
+static int64_t fail_budget = -1;
+static int64_t changes_made;
+
+void state_fail_after(int64_t budget) {
+    fail_budget = budget;
+    changes_made = 0;
+}
+
+int64_t state_changes(void) {
+    return changes_made;
+}
+
+/* How many of `want` units of change may still happen; sets errno when fewer than asked. */
+static size_t spend(size_t want) {
+    if (fail_budget >= 0 && (uint64_t)fail_budget < want) {
+        want = (size_t)fail_budget;
+        errno = ENOSPC;
+    }
+    if (fail_budget >= 0) fail_budget -= (int64_t)want;
+    changes_made += (int64_t)want;
+    return want;
+}
+
+static st_status_t fail_errno(const char *verb, const char *path) {
+    int error = errno;
+    const char *advice = "";
+    if (error == ENOSPC || error == EDQUOT || error == EFBIG) {
+        advice = "; free space there or choose another folder (the previous file is untouched)";
+    }
+    return FAIL(error == ENOENT ? ST_NOT_FOUND : ST_IO, "cannot %s '%s': %s%s", verb, path,
+                strerror(error), advice);
+}
+
+st_status_t state_file_open(const char *path, state_file_t *out_file) {
+    *out_file = (state_file_t){0};
+    /* Non-blocking, so that a named pipe without a writer is refused below instead of waited for. */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0) return fail_errno("open", path);
+    st_status_t status = ST_OK;
+    struct stat info;
+    if (fstat(fd, &info) != 0) {
+        status = fail_errno("examine", path);
+        goto fail;
+    }
+    if (!S_ISREG(info.st_mode)) {
+        status = FAIL(ST_IO, "cannot read '%s': it is not a regular file", path);
+        goto fail;
+    }
+    out_file->path = st_strdup(path);
+    if (out_file->path == NULL) {
+        status = st_no_memory(strlen(path) + 1, "a file's path");
+        goto fail;
+    }
+    out_file->bytes = (size_t)info.st_size;
+    out_file->data = (const uint8_t *)"";
+    if (out_file->bytes > 0) {
+        void *map = mmap(NULL, out_file->bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+        if (map == MAP_FAILED) {
+            status = fail_errno("map", path);
+            out_file->bytes = 0;
+            goto fail;
+        }
+        out_file->data = map;
+    }
+    close(fd);
+    return ST_OK;
+fail:
+    close(fd);
+    state_file_close(out_file);
+    return status;
+}
+
+void state_file_close(state_file_t *file) {
+    if (file->bytes > 0) munmap((void *)(uintptr_t)file->data, file->bytes);
+    st_free(file->path);
+    *file = (state_file_t){0};
+}
+
+char *state_path_join(const char *folder, const char *name) {
+    size_t folder_bytes = strlen(folder);
+    size_t name_bytes = strlen(name);
+    char *path = st_malloc(folder_bytes + name_bytes + 2);
+    if (path == NULL) return NULL;
+    memcpy(path, folder, folder_bytes);
+    if (folder_bytes > 0 && folder[folder_bytes - 1] != '/') path[folder_bytes++] = '/';
+    memcpy(path + folder_bytes, name, name_bytes + 1);
+    return path;
+}
+
+static const char partial_mark[] = ".partial-";
+
+bool state_is_partial_name(const char *name) {
+    return strstr(name, partial_mark) != NULL;
+}
+
+/* A fresh name beside `path`, from the heap. */
+static char *partial_path(const char *path) {
+    static atomic_uint counter;
+    size_t capacity = strlen(path) + sizeof partial_mark + 48;
+    char *partial = st_malloc(capacity);
+    if (partial == NULL) return NULL;
+    snprintf(partial, capacity, "%s%s%ld-%u", path, partial_mark, (long)getpid(),
+             atomic_fetch_add(&counter, 1));
+    return partial;
+}
+
+/* Folder part of a path, from the heap: "." when there is none. */
+static char *parent_path(const char *path) {
+    const char *slash = strrchr(path, '/');
+    if (slash == NULL) return st_strdup(".");
+    size_t bytes = slash == path ? 1 : (size_t)(slash - path);
+    char *parent = st_malloc(bytes + 1);
+    if (parent == NULL) return NULL;
+    memcpy(parent, path, bytes);
+    parent[bytes] = '\0';
+    return parent;
+}
+
+st_status_t state_sync_folder(const char *path) {
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return fail_errno("open folder", path);
+    /* Some file systems cannot flush folders and say EINVAL: renames are durable there or never. */
+    if (fsync(fd) != 0 && errno != EINVAL) {
+        st_status_t status = fail_errno("flush folder", path);
+        close(fd);
+        return status;
+    }
+    close(fd);
+    return ST_OK;
+}
+
+static st_status_t sync_parent(const char *path) {
+    char *parent = parent_path(path);
+    if (parent == NULL) return st_no_memory(strlen(path) + 1, "a folder's path");
+    st_status_t status = state_sync_folder(parent);
+    st_free(parent);
+    return status;
+}
+
+enum { BUFFER_BYTES = 1 << 16 };
+
+struct state_writer {
+    char *path;
+    char *partial;
+    int fd;
+    size_t buffered;
+    uint8_t buffer[BUFFER_BYTES];
+};
+
+st_status_t state_writer_create(const char *path, state_writer_t **out_writer) {
+    *out_writer = NULL;
+    state_writer_t *writer = st_malloc(sizeof *writer);
+    if (writer == NULL) return st_no_memory(sizeof *writer, "a file writer");
+    writer->fd = -1;
+    writer->buffered = 0;
+    writer->path = st_strdup(path);
+    writer->partial = partial_path(path);
+    st_status_t status = ST_OK;
+    if (writer->path == NULL || writer->partial == NULL) {
+        status = st_no_memory(strlen(path) + 1, "a file's path");
+        goto fail;
+    }
+    if (spend(1) == 1) {
+        writer->fd = open(writer->partial, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    }
+    if (writer->fd < 0) {
+        status = fail_errno("create", writer->partial);
+        goto fail;
+    }
+    *out_writer = writer;
+    return ST_OK;
+fail:
+    state_writer_abandon(writer);
+    return status;
+}
+
+static st_status_t write_all(state_writer_t *writer, const uint8_t *data, size_t bytes) {
+    while (bytes > 0) {
+        size_t chunk = bytes < ((size_t)1 << 30) ? bytes : (size_t)1 << 30;
+        size_t allowed = spend(chunk);
+        ssize_t done = allowed > 0 ? write(writer->fd, data, allowed) : -1;
+        if (done < 0 && errno == EINTR) continue;
+        if (done < 0) return fail_errno("write", writer->path);
+        data += done;
+        bytes -= (size_t)done;
+    }
+    return ST_OK;
+}
+
+static st_status_t flush_buffer(state_writer_t *writer) {
+    size_t bytes = writer->buffered;
+    writer->buffered = 0;
+    return write_all(writer, writer->buffer, bytes);
+}
+
+st_status_t state_writer_append(state_writer_t *writer, const void *data, size_t bytes) {
+    if (bytes == 0) return ST_OK;
+    if (bytes > BUFFER_BYTES - writer->buffered) {
+        TRY(flush_buffer(writer));
+        if (bytes >= BUFFER_BYTES) return write_all(writer, data, bytes);
+    }
+    memcpy(writer->buffer + writer->buffered, data, bytes);
+    writer->buffered += bytes;
+    return ST_OK;
+}
+
+st_status_t state_writer_commit(state_writer_t *writer) {
+    st_status_t status = ST_OK;
+    TRY_GOTO(flush_buffer(writer), fail);
+    if (fsync(writer->fd) != 0) {
+        status = fail_errno("flush", writer->path);
+        goto fail;
+    }
+    int fd = writer->fd;
+    writer->fd = -1;
+    if (close(fd) != 0) { /* network file systems report a full disk only here */
+        status = fail_errno("close", writer->path);
+        goto fail;
+    }
+    TRY_GOTO(state_rename(writer->partial, writer->path), fail);
+    status = sync_parent(writer->path);
+    st_free(writer->partial);
+    writer->partial = NULL; /* it is the file now */
+fail:
+    state_writer_abandon(writer);
+    return status;
+}
+
+void state_writer_abandon(state_writer_t *writer) {
+    if (writer == NULL) return;
+    if (writer->fd >= 0) close(writer->fd);
+    if (writer->partial != NULL && spend(1) == 1) unlink(writer->partial);
+    st_free(writer->partial);
+    st_free(writer->path);
+    st_free(writer);
+}
+
+st_status_t state_file_write(const char *path, const void *data, size_t bytes) {
+    state_writer_t *writer;
+    TRY(state_writer_create(path, &writer));
+    st_status_t status = state_writer_append(writer, data, bytes);
+    if (status != ST_OK) {
+        state_writer_abandon(writer);
+        return status;
+    }
+    return state_writer_commit(writer);
+}
+
+st_status_t state_file_digest(const char *path, uint64_t *out_bytes, uint64_t *out_hash) {
+    state_file_t file;
+    TRY(state_file_open(path, &file));
+    *out_bytes = file.bytes;
+    *out_hash = st_hash64(file.data, file.bytes, 0);
+    state_file_close(&file);
+    return ST_OK;
+}
+
+static st_status_t make_one_folder(const char *path) {
+    struct stat info;
+    if (stat(path, &info) == 0) {
+        if (S_ISDIR(info.st_mode)) return ST_OK;
+        return FAIL(ST_IO, "cannot create folder '%s': a file of that name exists", path);
+    }
+    if (spend(1) != 1 || mkdir(path, 0777) != 0) {
+        if (errno != EEXIST) return fail_errno("create folder", path);
+    }
+    return sync_parent(path);
+}
+
+st_status_t state_make_folder(const char *path) {
+    char *prefix = st_strdup(path);
+    if (prefix == NULL) return st_no_memory(strlen(path) + 1, "a folder's path");
+    st_status_t status = ST_OK;
+    for (char *cursor = prefix + 1; status == ST_OK && prefix[0] != '\0' && *cursor != '\0';
+         cursor++) {
+        if (*cursor != '/') continue;
+        *cursor = '\0';
+        status = make_one_folder(prefix);
+        *cursor = '/';
+    }
+    if (status == ST_OK) status = make_one_folder(path);
+    st_free(prefix);
+    return status;
+}
+
+st_status_t state_rename(const char *from, const char *to) {
+    if (spend(1) != 1 || rename(from, to) != 0) return fail_errno("put in place", to);
+    return ST_OK;
+}
+
+static st_status_t copy_file(const char *from, const char *to) {
+    state_file_t file;
+    TRY(state_file_open(from, &file));
+    st_status_t status = state_file_write(to, file.data, file.bytes);
+    state_file_close(&file);
+    return status;
+}
+
+/* Renames `partial` over `path` and frees `partial`. When both already name the same file, rename
+ * leaves `partial` there (POSIX), so it is removed in any case. */
+static st_status_t settle(char *partial, const char *path) {
+    st_status_t status = state_rename(partial, path);
+    if (spend(1) == 1) unlink(partial);
+    st_free(partial);
+    if (status != ST_OK) return status;
+    return sync_parent(path);
+}
+
+st_status_t state_link_over(const char *from, const char *to) {
+    char *partial = partial_path(to);
+    if (partial == NULL) return st_no_memory(strlen(to) + 1, "a file's path");
+    if (spend(1) == 1 && link(from, partial) == 0) return settle(partial, to);
+    bool can_copy = errno == EPERM || errno == EOPNOTSUPP || errno == EMLINK || errno == ENOSYS ||
+                    errno == EXDEV;
+    st_status_t status = can_copy ? copy_file(from, to) : fail_errno("link", to);
+    st_free(partial);
+    return status;
+}
+
+st_status_t state_symlink_over(const char *target, const char *path) {
+    char *partial = partial_path(path);
+    if (partial == NULL) return st_no_memory(strlen(path) + 1, "a file's path");
+    if (spend(1) == 1 && symlink(target, partial) == 0) return settle(partial, path);
+    st_status_t status = fail_errno("link", path);
+    st_free(partial);
+    return status;
+}
+
+st_status_t state_remove_file(const char *path) {
+    if (spend(1) != 1 || (unlink(path) != 0 && errno != ENOENT)) return fail_errno("remove", path);
+    return ST_OK;
+}
+
+st_status_t state_remove_folder(const char *path) {
+    DIR *folder = opendir(path);
+    if (folder == NULL) return errno == ENOENT ? ST_OK : fail_errno("open folder", path);
+    st_status_t status = ST_OK;
+    for (struct dirent *entry = readdir(folder); status == ST_OK && entry != NULL;
+         entry = readdir(folder)) {
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
+        char *file = state_path_join(path, entry->d_name);
+        status = file != NULL ? state_remove_file(file)
+                              : st_no_memory(strlen(path), "a file's path");
+        st_free(file);
+    }
+    closedir(folder);
+    if (status != ST_OK) return status;
+    if (spend(1) != 1 || rmdir(path) != 0) return fail_errno("remove folder", path);
+    return ST_OK;
+}
