@@ -1,0 +1,76 @@
+#!/bin/sh
+# Rules about our own source text. Usage: source.sh <repository root>
+#
+#   - no `case` on an op id outside src/ir: what depends on the op is a table row
+#   - getenv in one file only (the options table)
+#   - the library never ends the process: exit and abort are st_assert_fail's alone; src/tools may exit
+#   - allocation goes through src/base/memory.c, so that tests can make it fail
+#   - files up to 1000 lines (a notice above 800), functions up to 150
+set -eu
+cd "$1"
+bad=0
+
+# Reports the lines of a pattern outside the files that an awk regular expression names.
+refuse() { # pattern, allowed files, reason
+    hits=$(find src -type f \( -name '*.c' -o -name '*.h' -o -name '*.cu' \) | LC_ALL=C sort |
+        xargs awk -v pattern="$1" -v allowed="$2" '
+            FNR == 1 { in_comment = 0 }
+            FILENAME ~ allowed { next }
+            {
+                line = $0
+                gsub(/"([^"\\]|\\.)*"/, "\"\"", line)   # texts may say anything
+                if (in_comment) {
+                    if (!sub(/^.*\*\//, "", line)) next
+                    in_comment = 0
+                }
+                gsub(/\/\*[^*]*\*+([^\/*][^*]*\*+)*\//, "", line)
+                sub(/\/\/.*/, "", line)
+                if (sub(/\/\*.*/, "", line)) in_comment = 1
+                if (line ~ pattern) printf "%s:%d:%s\n", FILENAME, FNR, $0
+            }')
+    if [ -n "$hits" ]; then
+        printf '%s\n  %s\n' "$hits" "$3"
+        bad=1
+    fi
+}
+
+refuse 'case[ \t]+IR_OP_' '^src/ir/' "an op's behaviour is a row of a table, not a case (src/ir only)"
+refuse '(^|[^A-Za-z0-9_])(exit|_exit|_Exit|quick_exit|abort)[ \t]*\(' '^src/(base/status\.c|tools/.*)$' \
+    'the library reports failure, it does not end the program'
+refuse '(^|[^A-Za-z0-9_])(malloc|calloc|realloc|aligned_alloc|posix_memalign|memalign|strdup|strndup|asprintf|vasprintf|free)[ \t]*\(' \
+    '^src/base/memory\.c$' 'use st_malloc and its family (src/base/memory.h) or an arena'
+
+getenv_files=$(grep -rlE '(^|[^A-Za-z0-9_])(secure_)?getenv[[:space:]]*\(' src || true)
+if [ "$(printf '%s' "$getenv_files" | grep -c .)" -gt 1 ]; then
+    printf '%s\n  getenv belongs in one file, behind the options table\n' "$getenv_files"
+    bad=1
+fi
+
+files=$(find src include tests examples -type f \( -name '*.c' -o -name '*.h' -o -name '*.cu' \) |
+    LC_ALL=C sort)
+# shellcheck disable=SC2086 # paths here have no spaces
+awk '
+    function close_file() {
+        if (lines > 1000) { printf "%s: %d lines, more than 1000: split it\n", name, lines; bad = 1 }
+        else if (lines > 800) printf "notice: %s: %d lines, more than 800\n", name, lines
+    }
+    FNR == 1 { close_file(); name = FILENAME; lines = 0; start = 0 }
+    { lines++ }
+    # A function: its first line begins in column 0 and ends in "{"; its last is "}" in column 0.
+    /^[A-Za-z].*\)[ \t]*\{[ \t]*$/ || /^[ \t]+.*\)[ \t]*\{[ \t]*$/ && !start && previous ~ /^[A-Za-z].*[,(][ \t]*$/ {
+        if (!start) start = FNR
+    }
+    /^\}/ {
+        if (start && FNR - start + 1 > 150) {
+            printf "%s:%d: function of %d lines, more than 150: one idea a function\n", FILENAME,
+                start, FNR - start + 1
+            bad = 1
+        }
+        start = 0
+    }
+    { previous = $0 }
+    END { close_file(); exit bad }
+' $files || bad=1
+
+[ "$bad" = 0 ] && echo "source rules hold"
+exit "$bad"
