@@ -1,0 +1,261 @@
+#include "base/options.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+
+#define STRING "STRING"
+#define INT "INT"
+#define FLOAT "FLOAT"
+#define BOOL "BOOL"
+#define FLOATS "FLOATS"
+#define SIZE "SIZE"
+static const st_option_row_t rows[] = {
+#define OPTION(key, kind, fallback, commands, help) {key, kind, fallback, commands, help},
+#include "base/options.def"
+#undef OPTION
+    {NULL, NULL, NULL, NULL, NULL}};
+enum { N_OPTIONS = sizeof rows / sizeof rows[0] - 1 };
+
+struct st_options {
+    char *value[N_OPTIONS]; /* NULL: the default */
+};
+
+const st_option_row_t *st_option_rows(void) {
+    return rows;
+}
+
+static int row_index(const char *key) {
+    for (int i = 0; i < N_OPTIONS; i++)
+        if (strcmp(rows[i].key, key) == 0) return i;
+    return -1;
+}
+
+/* ---- values ---- */
+
+static bool parse_int(const char *text, int64_t *out) {
+    char *end;
+    errno = 0;
+    long long value = strtoll(text, &end, 10);
+    if (end == text || *end || errno) return false;
+    *out = value;
+    return true;
+}
+static bool parse_float(const char *text, const char **end, double *out) {
+    char *stop;
+    *out = strtod(text, &stop);
+    *end = stop;
+    return stop != text && isfinite(*out);
+}
+static bool parse_bool(const char *text, bool *out) {
+    static const char *const yes[] = {"true", "1", "yes", "on"}, *const no[] = {"false", "0", "no",
+                                                                               "off"};
+    for (int i = 0; i < 4; i++) {
+        if (strcmp(text, yes[i]) == 0) return *out = true, true;
+        if (strcmp(text, no[i]) == 0) return *out = false, true;
+    }
+    return false;
+}
+static bool parse_size(const char *text, uint64_t *out) {
+    static const struct {
+        const char *unit;
+        double factor;
+    } units[] = {{"", 1}, {"B", 1}, {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40}};
+    const char *end;
+    double number;
+    if (!parse_float(text, &end, &number) || number < 0) return false;
+    while (*end == ' ') end++;
+    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
+        if (strcmp(end, units[i].unit) == 0 && number * units[i].factor < 0x1p63)
+            return *out = (uint64_t)(number * units[i].factor), true;
+    return false;
+}
+static size_t parse_floats(const char *text, double *out, size_t capacity, bool *ok) {
+    size_t n = 0;
+    *ok = true;
+    while (*text) {
+        const char *end;
+        double value;
+        if (!parse_float(text, &end, &value) || (*end && *end != ',')) return *ok = false, n;
+        if (n < capacity) out[n] = value;
+        n++;
+        text = *end ? end + 1 : end;
+    }
+    return n;
+}
+static bool is_choice(const char *kind, const char *value) {
+    size_t length = strlen(value);
+    for (const char *p = kind; p; p = strchr(p, '|') ? strchr(p, '|') + 1 : NULL)
+        if (strncmp(p, value, length) == 0 && (p[length] == '|' || !p[length]) && length) return true;
+    return false;
+}
+
+static st_status_t check_value(const st_option_row_t *row, const char *value) {
+    int64_t i;
+    double f;
+    bool b, ok = true;
+    uint64_t u;
+    const char *end, *expected = row->kind;
+    if (strcmp(row->kind, INT) == 0)
+        ok = parse_int(value, &i), expected = "a whole number";
+    else if (strcmp(row->kind, FLOAT) == 0)
+        ok = parse_float(value, &end, &f) && !*end, expected = "a number";
+    else if (strcmp(row->kind, BOOL) == 0)
+        ok = parse_bool(value, &b), expected = "true or false";
+    else if (strcmp(row->kind, FLOATS) == 0)
+        parse_floats(value, NULL, 0, &ok), expected = "numbers separated by commas";
+    else if (strcmp(row->kind, SIZE) == 0)
+        ok = parse_size(value, &u), expected = "a size such as 4MiB";
+    else if (strcmp(row->kind, STRING) != 0)
+        ok = is_choice(row->kind, value);
+    return ok ? ST_OK
+              : FAIL(ST_INVALID, "option '%s' is '%s', expected %s", row->key, value, expected);
+}
+
+/* ---- objects ---- */
+
+st_status_t st_options_create(st_options_t **out_options) {
+    *out_options = NULL;
+    st_options_t *options = st_calloc(1, sizeof *options);
+    if (!options) return st_no_memory(sizeof *options, "options");
+    for (int i = 0; i < N_OPTIONS; i++) {
+        char name[64] = "STATOR_";
+        size_t used = strlen(name);
+        for (const char *p = rows[i].key; *p && used < sizeof name - 1; p++)
+            name[used++] = *p == '-' ? '_' : (char)toupper((unsigned char)*p);
+        name[used] = '\0';
+        const char *value = st_environment(name);
+        if (!value) continue;
+        st_status_t status = st_options_set(options, rows[i].key, value);
+        if (status != ST_OK) {
+            st_options_destroy(options);
+            return st_error_context(status, "environment variable %s", name);
+        }
+    }
+    *out_options = options;
+    return ST_OK;
+}
+
+void st_options_destroy(st_options_t *options) {
+    if (!options) return;
+    for (int i = 0; i < N_OPTIONS; i++) st_free(options->value[i]);
+    st_free(options);
+}
+
+st_status_t st_options_set(st_options_t *options, const char *key, const char *value) {
+    int i = row_index(key);
+    if (i < 0) {
+        const char *keys[N_OPTIONS];
+        for (int k = 0; k < N_OPTIONS; k++) keys[k] = rows[k].key;
+        const char *nearest = st_nearest(key, N_OPTIONS, keys);
+        return nearest ? FAIL(ST_INVALID, "there is no option '%s'; did you mean '%s'?", key, nearest)
+                       : FAIL(ST_INVALID, "there is no option '%s'", key);
+    }
+    TRY(check_value(&rows[i], value));
+    char *copy = st_strdup(value);
+    if (!copy) return st_no_memory(strlen(value), "an option");
+    st_free(options->value[i]);
+    options->value[i] = copy;
+    return ST_OK;
+}
+
+bool st_options_given(const st_options_t *options, const char *key) {
+    int i = row_index(key);
+    ASSERT(i >= 0);
+    return options->value[i] != NULL;
+}
+
+const char *st_options_string(const st_options_t *options, const char *key) {
+    int i = row_index(key);
+    ASSERT(i >= 0);
+    return options->value[i] ? options->value[i] : rows[i].fallback;
+}
+int64_t st_options_int(const st_options_t *options, const char *key) {
+    int64_t value = 0;
+    bool ok = parse_int(st_options_string(options, key), &value);
+    ASSERT(ok);
+    return value;
+}
+double st_options_float(const st_options_t *options, const char *key) {
+    double value = 0;
+    const char *end;
+    bool ok = parse_float(st_options_string(options, key), &end, &value);
+    ASSERT(ok);
+    return value;
+}
+bool st_options_bool(const st_options_t *options, const char *key) {
+    bool value = false, ok = parse_bool(st_options_string(options, key), &value);
+    ASSERT(ok);
+    return value;
+}
+uint64_t st_options_size(const st_options_t *options, const char *key) {
+    uint64_t value = 0;
+    bool ok = parse_size(st_options_string(options, key), &value);
+    ASSERT(ok);
+    return value;
+}
+size_t st_options_floats(const st_options_t *options, const char *key, double *out,
+                         size_t capacity) {
+    bool ok;
+    size_t n = parse_floats(st_options_string(options, key), out, capacity, &ok);
+    ASSERT(ok);
+    return n;
+}
+
+/* ---- words ---- */
+
+const char *st_environment(const char *name) {
+    const char *value = getenv(name);
+    return value && *value ? value : NULL;
+}
+
+enum { LONGEST_WORD = 64 };
+
+static size_t edit_distance(const char *a, const char *b) {
+    size_t n = strlen(a), m = strlen(b), row[LONGEST_WORD + 1];
+    if (n > LONGEST_WORD || m > LONGEST_WORD) return LONGEST_WORD;
+    for (size_t j = 0; j <= m; j++) row[j] = j;
+    for (size_t i = 1; i <= n; i++) {
+        size_t diagonal = row[0];
+        row[0] = i;
+        for (size_t j = 1; j <= m; j++) {
+            size_t best = diagonal + (a[i - 1] != b[j - 1]);
+            diagonal = row[j];
+            if (row[j] + 1 < best) best = row[j] + 1;
+            if (row[j - 1] + 1 < best) best = row[j - 1] + 1;
+            row[j] = best;
+        }
+    }
+    return row[m];
+}
+
+const char *st_nearest(const char *word, size_t n, const char *const *words) {
+    const char *best = NULL;
+    size_t limit = strlen(word) / 3 + 2; /* farther than that is a guess, not a hint */
+    for (size_t i = 0; i < n; i++) {
+        size_t distance = edit_distance(word, words[i]);
+        if (distance < limit) limit = distance, best = words[i];
+    }
+    return best;
+}
+
+bool st_glob(const char *pattern, const char *text) {
+    const char *star = NULL, *resume = NULL;
+    while (*text) {
+        if (*pattern == '*')
+            star = pattern++, resume = text;
+        else if (*pattern == '?' || *pattern == *text)
+            pattern++, text++;
+        else if (star)
+            pattern = star + 1, text = ++resume;
+        else
+            return false;
+    }
+    while (*pattern == '*') pattern++;
+    return !*pattern;
+}

@@ -1,0 +1,48 @@
+/* Option objects: string keys, one table (options.def). The only place that reads the environment. */
+#ifndef STATOR_BASE_OPTIONS_H
+#define STATOR_BASE_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+typedef struct st_options st_options_t;
+
+typedef struct st_option_row {
+    const char *key;
+    const char *kind; /* "STRING", "INT", "FLOAT", "BOOL", "FLOATS", "SIZE", or "a|b|c" */
+    const char *fallback;
+    const char *commands;
+    const char *help;
+} st_option_row_t;
+
+/* The table; ends with a row whose key is NULL. */
+const st_option_row_t *st_option_rows(void);
+
+/* Defaults, overridden by STATOR_<KEY> of the environment (a bad value there is an error that names it). */
+st_status_t st_options_create(st_options_t **out_options) ST_WARN_UNUSED;
+void st_options_destroy(st_options_t *options);
+/* Checks the value against the option's kind. Unknown keys FAIL with the nearest known one. */
+st_status_t st_options_set(st_options_t *options, const char *key, const char *value) ST_WARN_UNUSED;
+/* True if set by the caller or the environment. */
+bool st_options_given(const st_options_t *options, const char *key);
+
+/* The key exists and has the kind (ASSERT). Strings live until the next set of that key. */
+const char *st_options_string(const st_options_t *options, const char *key); /* any kind */
+int64_t st_options_int(const st_options_t *options, const char *key);
+double st_options_float(const st_options_t *options, const char *key);
+bool st_options_bool(const st_options_t *options, const char *key);
+uint64_t st_options_size(const st_options_t *options, const char *key);
+/* Number of values in a list; writes at most `capacity`. */
+size_t st_options_floats(const st_options_t *options, const char *key, double *out, size_t capacity);
+
+/* Value of the environment variable, NULL if unset or empty. */
+const char *st_environment(const char *name);
+/* Nearest of `n` words to `word` by edit distance, NULL if none is near. */
+const char *st_nearest(const char *word, size_t n, const char *const *words);
+/* Shell-like pattern with * and ?; the whole text must match. */
+bool st_glob(const char *pattern, const char *text);
+
+#endif
