@@ -28,10 +28,14 @@ static void hash64_gives_published_values(void **state) {
         size_t bytes;
         uint64_t seed, hash;
     } rows[] = {
-        {0, 0, 0xEF46DB3751D8E999},           {0, 2654435761u, 0xAC75FDA2929B17EF},
-        {1, 0, 0x4FCE394CC88952D8},           {1, 2654435761u, 0x739840CB819FA723},
-        {14, 0, 0xCFFA8DB881BC3A3D},          {14, 2654435761u, 0x5B9611585EFCC9CB},
-        {SAMPLE_BYTES, 0, 0x0EAB543384F878AD}, {SAMPLE_BYTES, 2654435761u, 0xCAA65939306F1E21},
+        {0, 0, 0xEF46DB3751D8E999},
+        {0, 2654435761u, 0xAC75FDA2929B17EF},
+        {1, 0, 0x4FCE394CC88952D8},
+        {1, 2654435761u, 0x739840CB819FA723},
+        {14, 0, 0xCFFA8DB881BC3A3D},
+        {14, 2654435761u, 0x5B9611585EFCC9CB},
+        {SAMPLE_BYTES, 0, 0x0EAB543384F878AD},
+        {SAMPLE_BYTES, 2654435761u, 0xCAA65939306F1E21},
     };
     unsigned char sample[SAMPLE_BYTES];
     sample_fill(sample);
@@ -80,7 +84,9 @@ static void philox_gives_published_values(void **state) {
     } rows[] = {
         {0, 0, 0, {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}},
         {~0ull, ~0ull, ~0ull, {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}},
-        {0x299f31d0a4093822, 0x85a308d3243f6a88, 0x0370734413198a2e,
+        {0x299f31d0a4093822,
+         0x85a308d3243f6a88,
+         0x0370734413198a2e,
          {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

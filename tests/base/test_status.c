@@ -29,8 +29,7 @@ static void every_code_has_its_own_name_and_text(void **state) {
         assert_true(strlen(st_status_text(rows[i].status)) > 0);
         for (size_t k = 0; k < i; k++) {
             assert_int_not_equal(rows[i].status, rows[k].status);
-            assert_string_not_equal(st_status_text(rows[i].status),
-                                    st_status_text(rows[k].status));
+            assert_string_not_equal(st_status_text(rows[i].status), st_status_text(rows[k].status));
         }
     }
     assert_string_equal(st_status_text(ST_OK), "ok");

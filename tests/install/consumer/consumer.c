@@ -1,4 +1,5 @@
-/* The smallest program against the installed library: prints the version it runs with. C and C++. */
+/* The smallest program against the installed library: prints the version it runs with. C and C++.
+ */
 #include <stator/stator.h>
 #include <stdio.h>
 
