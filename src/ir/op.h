@@ -167,4 +167,78 @@ void ir_ctx_outputs(const ir_op_ctx_t *ctx, ir_type_t *out);
 /* FAILs with "op 'name': …" context. */
 #define IR_FAIL_SHAPE(ctx, ...) FAIL(ST_INVALID, __VA_ARGS__)
 
+/* ---- shared checks and shape rules (src/ir/rules_shape.c) ---- */
+/* Input j is a float type / a float or integer type / one of i32 and i64. */
+st_status_t ir_check_float(const ir_op_ctx_t *ctx, uint32_t j) ST_WARN_UNUSED;
+st_status_t ir_check_number(const ir_op_ctx_t *ctx, uint32_t j) ST_WARN_UNUSED;
+st_status_t ir_check_index(const ir_op_ctx_t *ctx, uint32_t j) ST_WARN_UNUSED;
+/* An attribute that names a dim of `type`: 0 … rank - 1. Negative axes are the importers' to resolve. */
+st_status_t ir_check_axis(int64_t axis, const ir_type_t *type) ST_WARN_UNUSED;
+/* Ascending, distinct dims of `type`. */
+st_status_t ir_check_axes(const ir_attr_t *axes, const ir_type_t *type) ST_WARN_UNUSED;
+/* Type from the attributes `dtype` and `shape`. */
+st_status_t ir_shape_attributes(const ir_op_ctx_t *ctx, ir_type_t *out);
+/* Float or integer input, same type out. */
+st_status_t ir_shape_number_unary(const ir_op_ctx_t *ctx, ir_type_t *out);
+/* Two float or integer inputs of one dtype, broadcast. */
+st_status_t ir_shape_number_binary(const ir_op_ctx_t *ctx, ir_type_t *out);
+/* One or two bool inputs, broadcast. */
+st_status_t ir_shape_bool(const ir_op_ctx_t *ctx, ir_type_t *out);
+/* Two inputs of one float type and one shape, which is the output's: dy with x or y. */
+st_status_t ir_shape_backward(const ir_op_ctx_t *ctx, ir_type_t *out);
+/* Reductions over the attributes {axes, keep}: axes ascending and not empty (unless x is a scalar). */
+st_status_t ir_shape_reduce(const ir_op_ctx_t *ctx, ir_type_t *out);
+/* Same, of an operation without a value for no elements (max, min). */
+st_status_t ir_shape_reduce_nonempty(const ir_op_ctx_t *ctx, ir_type_t *out);
+/* Window attributes {begin, global} of random ops: empty, or `type` lies within `global` at `begin`. */
+st_status_t ir_check_window(const ir_op_ctx_t *ctx, const ir_type_t *type) ST_WARN_UNUSED;
+
+/* ---- shared partition rules (src/ir/rules.c) ---- */
+/* Drops the newest strategy if the list had it already. Call it when one has been filled in. */
+void ir_strategy_unique(ir_strategy_list_t *list);
+/* If an input of `mask` (bit j) arrives partial: those partial, the others replicated → output 0
+ * partial. For ops that are linear in the inputs of the mask together. */
+void ir_strategies_partial(const ir_op_ctx_t *ctx, ir_strategy_list_t *list, uint32_t mask);
+/* If input j arrives split on dim d and to_out[d] ≥ 0: input j so, the others replicated → output 0
+ * split on dim to_out[d] with the same granules. */
+void ir_strategies_map(const ir_op_ctx_t *ctx, ir_strategy_list_t *list, uint32_t j,
+                       const int32_t *to_out);
+/* Elementwise, and partial → partial for each input of `mask` alone, the others replicated. */
+void ir_strategies_scaling(const ir_op_ctx_t *ctx, ir_strategy_list_t *list, uint32_t mask);
+/* Reductions over {axes, keep}: a split of another dim passes through. */
+void ir_strategies_reduce(const ir_op_ctx_t *ctx, ir_strategy_list_t *list);
+
+/* ---- shared localize rules (src/ir/rules.c) ---- */
+/* An attribute among a rank's copies, to be rewritten. */
+ir_attr_t *ir_attr_of(ir_op_t op, ir_attr_t *attrs, const char *key);
+/* ints[index] = value in a copy that `arena` owns. */
+st_status_t ir_attr_set_int(ir_attr_t *attr, uint32_t index, int64_t value,
+                            st_arena_t *arena) ST_WARN_UNUSED;
+/* The attribute `shape` describes output 0: its split dim takes the part's extent. */
+st_status_t ir_localize_shape(const ir_op_ctx_t *global, const ir_part_t *in, const ir_part_t *out,
+                              st_arena_t *arena, ir_attr_t *attrs);
+/* The window attributes {begin, global} of random ops describe where output 0's part lies. */
+st_status_t ir_localize_window(const ir_op_ctx_t *global, const ir_part_t *in, const ir_part_t *out,
+                               st_arena_t *arena, ir_attr_t *attrs);
+
+/* ---- shared gradient rules (src/ir/rules_gradient.c) ---- */
+struct ir_build;
+/* dx of y = f(x), elementwise. */
+typedef ir_value_t (*ir_derive_unary_t)(struct ir_build *b, ir_value_t dy, ir_value_t x,
+                                        ir_value_t y);
+st_status_t ir_gradient_unary(ir_graph_t *graph, ir_node_t node, const ir_value_t *dout,
+                              const bool *want, ir_value_t *din, ir_derive_unary_t derive);
+/* Gradient of operand `which` of z = f(operand[0], operand[1]), elementwise, in z's shape: the caller
+ * sums it down to the operand's. */
+typedef ir_value_t (*ir_derive_binary_t)(struct ir_build *b, ir_value_t dz,
+                                         const ir_value_t *operand, ir_value_t z, uint32_t which);
+st_status_t ir_gradient_binary(ir_graph_t *graph, ir_node_t node, const ir_value_t *dout,
+                               const bool *want, ir_value_t *din, ir_derive_binary_t derive);
+/* f32 for the small floats, else the type itself: where counts and sums of a gradient are computed. */
+ir_dtype_t ir_dtype_wide(ir_dtype_t dtype);
+/* x / count, computed in ir_dtype_wide. */
+ir_value_t ir_b_div_count(struct ir_build *b, ir_value_t x, int64_t count);
+/* A reduction's result (kept dims or not) in the shape that `keep` gives. */
+ir_value_t ir_b_reduced_keep(struct ir_build *b, const ir_node_info_t *reduction, ir_value_t value);
+
 #endif

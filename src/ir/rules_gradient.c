@@ -1,0 +1,45 @@
+/* Gradient rules that many ops share. */
+#include "ir/build.h"
+#include "ir/op.h"
+
+st_status_t ir_gradient_unary(ir_graph_t *graph, ir_node_t node, const ir_value_t *dout,
+                              const bool *want, ir_value_t *din, ir_derive_unary_t derive) {
+    const ir_node_info_t info = *ir_node(graph, node);
+    ir_dtype_t dtype = ir_value_type(graph, info.inputs[0])->dtype;
+    if (dout[0] == IR_NONE || !want[0] || !ir_dtype_is_float(dtype)) return ST_OK;
+    ir_build_t b = {.graph = graph};
+    din[0] = derive(&b, dout[0], info.inputs[0], info.first_output);
+    return b.status;
+}
+
+st_status_t ir_gradient_binary(ir_graph_t *graph, ir_node_t node, const ir_value_t *dout,
+                               const bool *want, ir_value_t *din, ir_derive_binary_t derive) {
+    const ir_node_info_t info = *ir_node(graph, node);
+    ir_dtype_t dtype = ir_value_type(graph, info.inputs[0])->dtype;
+    if (dout[0] == IR_NONE || !ir_dtype_is_float(dtype)) return ST_OK;
+    ir_build_t b = {.graph = graph};
+    for (uint32_t j = 0; j < 2; j++) {
+        if (!want[j]) continue;
+        const ir_type_t type = *ir_value_type(graph, info.inputs[j]);
+        din[j] = ir_b_sum_to(&b, derive(&b, dout[0], info.inputs, info.first_output, j), &type);
+    }
+    return b.status;
+}
+
+ir_dtype_t ir_dtype_wide(ir_dtype_t dtype) {
+    return ir_dtype_is_float(dtype) && ir_dtype_bytes(dtype) < 4 ? IR_F32 : dtype;
+}
+
+ir_value_t ir_b_div_count(ir_build_t *b, ir_value_t x, int64_t count) {
+    ir_dtype_t dtype = ir_b_type(b, x)->dtype, wide = ir_dtype_wide(dtype);
+    ir_value_t quotient = ir_b_binary(b, IR_OP_DIV, ir_b_cast(b, x, wide),
+                                      ir_b_scalar(b, wide, (double)count));
+    return ir_b_cast(b, quotient, dtype);
+}
+
+ir_value_t ir_b_reduced_keep(ir_build_t *b, const ir_node_info_t *reduction, ir_value_t value) {
+    ir_type_t kept = *ir_value_type(b->graph, reduction->inputs[0]);
+    const ir_attr_t *axes = ir_node_attr(reduction, "axes");
+    for (uint32_t i = 0; i < axes->ints.n; i++) kept.dims[axes->ints.v[i]] = 1;
+    return ir_b_reshape(b, value, kept.rank, kept.dims);
+}
