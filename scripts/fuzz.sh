@@ -59,8 +59,8 @@ for format in $formats; do
     seeds=build/fuzz/seeds/$format
     rm -rf "$corpus" "$seeds"
     mkdir -p "$corpus" "$seeds"
-    for pattern in $(of_comment Seeds "$format"); do
-        for file in ../shared/$pattern; do
+    for ending in $(of_comment Seeds "$format"); do
+        for file in ../shared/cases/*/*"$ending" ../shared/data/*"$ending"; do
             [ -f "$file" ] && cp "$file" "$seeds/$(echo "$file" | tr '/' '_')"
         done
     done
@@ -101,7 +101,7 @@ done
 
 objects="" profiles=""
 for format in $formats; do
-    objects="$objects -object build/coverage/tests/fuzz/fuzz_$format"
+    objects="$objects${objects:+ -object }build/coverage/tests/fuzz/fuzz_$format"
     profiles="$profiles build/coverage/$format.profraw"
 done
 llvm llvm-profdata merge -sparse $profiles -o build/coverage/fuzz.profdata
