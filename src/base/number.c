@@ -1,0 +1,73 @@
+/* Numbers as text. See number.h for the contract.
+ *
+ * The C library's conversions follow the locale, so both directions switch to the "C" locale object,
+ * which glibc keeps statically: asking for it allocates nothing. */
+#include "base/number.h"
+
+#include <locale.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+
+static locale_t c_locale(void) {
+    return newlocale(LC_ALL_MASK, "C", (locale_t)0);
+}
+
+char *st_double_text(double value, int digits, char *buffer) {
+    if (value != value) {
+        memcpy(buffer, "nan", 4);
+        return buffer;
+    }
+    locale_t locale = c_locale();
+    locale_t outer = locale ? uselocale(locale) : (locale_t)0;
+    snprintf(buffer, ST_NUMBER_BYTES, "%.*g", digits, value);
+    if (locale) {
+        uselocale(outer);
+        freelocale(locale);
+    }
+    return buffer;
+}
+
+char *st_double_shortest(double value, char *buffer) {
+    for (int digits = 1; digits <= 17; digits++) {
+        double back;
+        st_double_text(value, digits, buffer);
+        if (!st_double_parse(buffer, strlen(buffer), &back)) continue;
+        if (back == value || value != value) break;
+    }
+    return buffer;
+}
+
+enum { LONGEST_NUMBER = 256 };
+
+bool st_double_parse(const char *text, size_t bytes, double *out_value) {
+    char copy[LONGEST_NUMBER + 1];
+    /* strtod skips leading space and stops at a NUL: neither is part of a number */
+    if (bytes == 0 || bytes > LONGEST_NUMBER || memchr(text, '\0', bytes)) return false;
+    if (!strchr("+-.0123456789in", text[0])) return false;
+    memcpy(copy, text, bytes);
+    copy[bytes] = '\0';
+    locale_t locale = c_locale();
+    if (!locale) return false;
+    char *end = NULL;
+    *out_value = strtod_l(copy, &end, locale);
+    freelocale(locale);
+    return end == copy + bytes;
+}
+
+bool st_int_parse(const char *text, size_t bytes, int64_t *out_value) {
+    size_t i = bytes > 0 && (text[0] == '-' || text[0] == '+');
+    bool negative = i && text[0] == '-';
+    if (i == bytes) return false;
+    int64_t value = 0; /* kept negative: INT64_MIN has no positive twin */
+    for (; i < bytes; i++) {
+        if (text[i] < '0' || text[i] > '9') return false;
+        if (!st_mul_i64(value, 10, &value) || !st_add_i64(value, -(text[i] - '0'), &value))
+            return false;
+    }
+    if (!negative && value == INT64_MIN) return false;
+    *out_value = negative ? value : -value;
+    return true;
+}
