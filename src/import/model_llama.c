@@ -1,0 +1,275 @@
+/* Llama as Hugging Face's LlamaForCausalLM defines it: pre-norm blocks of attention (grouped heads, rotary
+ * positions in the half-split convention) and a gated SiLU MLP, with an untied or tied output projection. */
+#include <json-c/json.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "import/model.h"
+#include "ir/build.h"
+
+/* ---- configuration ---- */
+
+typedef struct reader {
+    json_object *root;
+    st_status_t status;
+} reader_t;
+
+static json_object *entry(const reader_t *r, const char *key) {
+    json_object *value = NULL;
+    return json_object_object_get_ex(r->root, key, &value) ? value : NULL;
+}
+
+static int64_t read_int(reader_t *r, const char *key, bool required, int64_t fallback) {
+    json_object *value = entry(r, key);
+    if (r->status != ST_OK) return fallback;
+    if (!value) {
+        if (required) r->status = FAIL(ST_INVALID, "'%s' is missing", key);
+        return fallback;
+    }
+    if (json_object_get_type(value) != json_type_int || json_object_get_int64(value) <= 0 ||
+        json_object_get_int64(value) > INT32_MAX) {
+        r->status = FAIL(ST_INVALID, "'%s' must be a whole number from 1 to %d", key, INT32_MAX);
+        return fallback;
+    }
+    return json_object_get_int64(value);
+}
+
+static double read_float(reader_t *r, json_object *from, const char *key, double fallback) {
+    json_object *value = NULL;
+    if (r->status != ST_OK || !json_object_object_get_ex(from, key, &value) || !value)
+        return fallback;
+    json_type type = json_object_get_type(value);
+    if ((type != json_type_double && type != json_type_int) || !(json_object_get_double(value) > 0)) {
+        r->status = FAIL(ST_INVALID, "'%s' must be a positive number", key);
+        return fallback;
+    }
+    return json_object_get_double(value);
+}
+
+static bool read_bool(reader_t *r, const char *key) {
+    json_object *value = entry(r, key);
+    if (value && json_object_get_type(value) != json_type_boolean && r->status == ST_OK)
+        r->status = FAIL(ST_INVALID, "'%s' must be true or false", key);
+    return value && json_object_get_boolean(value);
+}
+
+static void require_text(reader_t *r, const char *key, const char *wanted) {
+    json_object *value = entry(r, key);
+    if (!value || r->status != ST_OK) return;
+    const char *text = json_object_get_string(value);
+    if (strcmp(text, wanted) != 0)
+        r->status = FAIL(ST_UNSUPPORTED, "'%s' is '%s'; only '%s' is known", key, text, wanted);
+}
+
+/* Null, absent, {"rope_type": "default"}, or Llama 3.1's frequency scaling. */
+static void read_rope_scaling(reader_t *r, model_llama_config_t *out) {
+    json_object *scaling = entry(r, "rope_scaling"), *type = NULL;
+    if (!scaling || r->status != ST_OK) return;
+    if (!json_object_object_get_ex(scaling, "rope_type", &type))
+        json_object_object_get_ex(scaling, "type", &type);
+    const char *text = type ? json_object_get_string(type) : "default";
+    if (strcmp(text, "default") == 0) return;
+    if (strcmp(text, "llama3") != 0) {
+        r->status = FAIL(ST_UNSUPPORTED, "'rope_scaling' of type '%s'; only 'llama3' is known", text);
+        return;
+    }
+    out->rope_factor = read_float(r, scaling, "factor", 8);
+    out->rope_low_freq = read_float(r, scaling, "low_freq_factor", 1);
+    out->rope_high_freq = read_float(r, scaling, "high_freq_factor", 4);
+    out->rope_original_positions =
+        read_float(r, scaling, "original_max_position_embeddings", 8192);
+}
+
+static void read_sliding_window(reader_t *r, model_llama_config_t *out) {
+    json_object *use = entry(r, "use_sliding_window");
+    if (!entry(r, "sliding_window") || (use && !json_object_get_boolean(use))) return;
+    out->sliding_window = read_int(r, "sliding_window", false, 0);
+}
+
+st_status_t model_llama_read_config(const char *path, model_llama_config_t *out) {
+    *out = (model_llama_config_t){0};
+    reader_t r = {json_object_from_file(path), ST_OK};
+    if (!r.root || json_object_get_type(r.root) != json_type_object) {
+        json_object_put(r.root);
+        return FAIL(ST_PARSE, "%s: not a JSON object that can be read (%s)", path,
+                    json_util_get_last_err() ? json_util_get_last_err() : "wrong type");
+    }
+    require_text(&r, "model_type", "llama");
+    require_text(&r, "hidden_act", "silu");
+    out->vocab = read_int(&r, "vocab_size", true, 0);
+    out->hidden = read_int(&r, "hidden_size", true, 0);
+    out->intermediate = read_int(&r, "intermediate_size", true, 0);
+    out->layers = read_int(&r, "num_hidden_layers", true, 0);
+    out->heads = read_int(&r, "num_attention_heads", true, 0);
+    out->kv_heads = read_int(&r, "num_key_value_heads", false, out->heads);
+    out->head_dim = read_int(&r, "head_dim", false, out->heads ? out->hidden / out->heads : 0);
+    out->max_positions = read_int(&r, "max_position_embeddings", false, 2048);
+    out->rms_eps = read_float(&r, r.root, "rms_norm_eps", 1e-6);
+    out->rope_theta = read_float(&r, r.root, "rope_theta", 10000);
+    out->initializer_range = read_float(&r, r.root, "initializer_range", 0.02);
+    out->tied = read_bool(&r, "tie_word_embeddings");
+    out->attention_bias = read_bool(&r, "attention_bias");
+    out->mlp_bias = read_bool(&r, "mlp_bias");
+    read_rope_scaling(&r, out);
+    read_sliding_window(&r, out);
+    json_object_put(r.root);
+    if (r.status == ST_OK && (out->heads % out->kv_heads || out->head_dim % 2))
+        r.status = FAIL(ST_INVALID,
+                        "%lld heads must be a multiple of %lld key-value heads, and the head size %lld "
+                        "even",
+                        (long long)out->heads, (long long)out->kv_heads, (long long)out->head_dim);
+    return r.status == ST_OK ? ST_OK : st_error_context(r.status, "%s", path);
+}
+
+/* ---- graph ---- */
+
+typedef struct llama {
+    ir_build_t b;
+    const model_llama_config_t *c;
+    int64_t batch, seq;
+    ir_value_t cos, sin; /* [seq, head_dim / 2] */
+    char prefix[64];     /* "model.layers.3." */
+} llama_t;
+
+static ir_value_t parameter(llama_t *m, const char *name, int32_t rank, const int64_t *dims) {
+    char full[128];
+    snprintf(full, sizeof full, "%s%s", m->prefix, name);
+    return ir_b_parameter(&m->b, full, ir_type_make(IR_F32, rank, dims));
+}
+
+static ir_value_t linear(llama_t *m, const char *name, ir_value_t x, int64_t in, int64_t out,
+                         bool bias) {
+    char full[96];
+    snprintf(full, sizeof full, "%s.weight", name);
+    ir_value_t w = parameter(m, full, 2, (int64_t[]){out, in});
+    ir_value_t y = ir_b_matmul(&m->b, x, w, false, true);
+    if (!bias) return y;
+    snprintf(full, sizeof full, "%s.bias", name);
+    return ir_b_binary(&m->b, IR_OP_ADD, y, parameter(m, full, 1, &out));
+}
+
+static ir_value_t norm(llama_t *m, const char *name, ir_value_t x) {
+    ir_value_t w = parameter(m, name, 1, &m->c->hidden);
+    return ir_b_node(&m->b, IR_OP_RMS_NORM, 2, (ir_value_t[]){x, w}, 1,
+                     (ir_arg_t[]){IR_ARG_FLOAT("eps", m->c->rms_eps)});
+}
+
+/* Frequency of pair i, with Llama 3.1's scaling: low frequencies divided by the factor, high ones kept,
+ * those between interpolated. */
+static double frequency(const model_llama_config_t *c, int64_t i) {
+    double f = pow(c->rope_theta, -2.0 * (double)i / (double)c->head_dim);
+    if (c->rope_factor == 0) return f;
+    double wavelength = 2 * acos(-1.0) / f;
+    double low = c->rope_original_positions / c->rope_low_freq;
+    double high = c->rope_original_positions / c->rope_high_freq;
+    if (wavelength > low) return f / c->rope_factor;
+    if (wavelength < high) return f;
+    double smooth = (c->rope_original_positions / wavelength - c->rope_low_freq) /
+                    (c->rope_high_freq - c->rope_low_freq);
+    return (1 - smooth) * f / c->rope_factor + smooth * f;
+}
+
+/* Angles in float64: the table is exact under --dtype f64 and rounded once otherwise. */
+static st_status_t rotary_tables(llama_t *m) {
+    int64_t half = m->c->head_dim / 2;
+    double *frequencies = st_malloc((size_t)half * sizeof *frequencies);
+    if (!frequencies) return st_no_memory((size_t)half * sizeof *frequencies, "rotary frequencies");
+    for (int64_t i = 0; i < half; i++) frequencies[i] = frequency(m->c, i);
+    ir_build_t *b = &m->b;
+    ir_value_t f = ir_b_constant(b, ir_type_make(IR_F64, 2, (int64_t[]){1, half}), frequencies,
+                                 (size_t)half * sizeof *frequencies);
+    ir_value_t p = ir_b_iota(b, ir_type_make(IR_F64, 2, (int64_t[]){m->seq, 1}), 0, 0, 1);
+    ir_value_t angle = ir_b_binary(b, IR_OP_MUL, p, f);
+    m->cos = ir_b_cast(b, ir_b_unary(b, IR_OP_COS, angle), IR_F32);
+    m->sin = ir_b_cast(b, ir_b_unary(b, IR_OP_SIN, angle), IR_F32);
+    st_free(frequencies);
+    return b->status;
+}
+
+static ir_value_t heads(llama_t *m, ir_value_t x, int64_t n_heads, bool rotate) {
+    int64_t dims[] = {m->batch, m->seq, n_heads, m->c->head_dim};
+    x = ir_b_swap(&m->b, ir_b_reshape(&m->b, x, 4, dims), 1, 2);
+    if (!rotate) return x;
+    return ir_b_node(&m->b, IR_OP_ROPE, 3, (ir_value_t[]){x, m->cos, m->sin}, 0, NULL);
+}
+
+static ir_value_t attention(llama_t *m, ir_value_t x) {
+    const model_llama_config_t *c = m->c;
+    int64_t q_size = c->heads * c->head_dim, kv_size = c->kv_heads * c->head_dim;
+    bool bias = c->attention_bias;
+    ir_value_t q = linear(m, "self_attn.q_proj", x, c->hidden, q_size, bias);
+    ir_value_t k = linear(m, "self_attn.k_proj", x, c->hidden, kv_size, bias);
+    ir_value_t v = linear(m, "self_attn.v_proj", x, c->hidden, kv_size, bias);
+    ir_value_t qkv[] = {heads(m, q, c->heads, true), heads(m, k, c->kv_heads, true),
+                        heads(m, v, c->kv_heads, false)};
+    ir_value_t o = ir_b_node(&m->b, IR_OP_ATTENTION, 3, qkv, 2,
+                             (ir_arg_t[]){IR_ARG_BOOL("causal", true),
+                                          IR_ARG_INT("window", c->sliding_window)});
+    o = ir_b_reshape(&m->b, ir_b_swap(&m->b, o, 1, 2), 3, (int64_t[]){m->batch, m->seq, q_size});
+    return linear(m, "self_attn.o_proj", o, q_size, c->hidden, bias);
+}
+
+static ir_value_t mlp(llama_t *m, ir_value_t x) {
+    const model_llama_config_t *c = m->c;
+    ir_value_t gate = linear(m, "mlp.gate_proj", x, c->hidden, c->intermediate, c->mlp_bias);
+    ir_value_t up = linear(m, "mlp.up_proj", x, c->hidden, c->intermediate, c->mlp_bias);
+    ir_value_t h = ir_b_binary(&m->b, IR_OP_MUL, ir_b_unary(&m->b, IR_OP_SILU, gate), up);
+    return linear(m, "mlp.down_proj", h, c->intermediate, c->hidden, c->mlp_bias);
+}
+
+static ir_value_t block(llama_t *m, int64_t layer, ir_value_t h) {
+    snprintf(m->prefix, sizeof m->prefix, "model.layers.%lld.", (long long)layer);
+    h = ir_b_binary(&m->b, IR_OP_ADD, h, attention(m, norm(m, "input_layernorm.weight", h)));
+    h = ir_b_binary(&m->b, IR_OP_ADD, h, mlp(m, norm(m, "post_attention_layernorm.weight", h)));
+    m->prefix[0] = '\0';
+    return h;
+}
+
+static void loss(llama_t *m, ir_value_t logits, ir_value_t y) {
+    int64_t rows = m->batch * m->seq;
+    logits = ir_b_reshape(&m->b, logits, 2, (int64_t[]){rows, m->c->vocab});
+    ir_value_t labels = ir_b_reshape(&m->b, y, 1, &rows);
+    ir_value_t loss_value =
+        ir_b_node(&m->b, IR_OP_CROSS_ENTROPY, 2, (ir_value_t[]){logits, labels}, 0, NULL);
+    ir_b_output(&m->b, "loss", loss_value);
+}
+
+st_status_t model_llama(const model_llama_config_t *config, int64_t batch, int64_t seq, bool with_loss,
+                        ir_graph_t **out_graph) {
+    *out_graph = NULL;
+    if (batch < 1 || seq < 1)
+        return FAIL(ST_INVALID, "batch %lld and sequence length %lld must be at least 1",
+                    (long long)batch, (long long)seq);
+    if (seq > config->max_positions)
+        return FAIL(ST_INVALID, "sequence length %lld exceeds max_position_embeddings %lld",
+                    (long long)seq, (long long)config->max_positions);
+    ir_graph_t *graph = NULL;
+    TRY(ir_graph_create("llama", &graph));
+    llama_t m = {.b = {.graph = graph}, .c = config, .batch = batch, .seq = seq};
+    ir_type_t ids = ir_type_make(IR_I64, 2, (int64_t[]){batch, seq});
+    ir_value_t x = ir_b_input(&m.b, "x", ids, 0);
+    ir_value_t y = with_loss ? ir_b_input(&m.b, "y", ids, 0) : IR_NONE;
+    st_status_t status = rotary_tables(&m);
+    ir_value_t table = parameter(&m, "model.embed_tokens.weight", 2,
+                                 (int64_t[]){config->vocab, config->hidden});
+    ir_value_t h = ir_b_gather(&m.b, table, x, 0);
+    for (int64_t layer = 0; layer < config->layers; layer++) h = block(&m, layer, h);
+    h = norm(&m, "model.norm.weight", h);
+    ir_value_t logits = config->tied
+                            ? ir_b_matmul(&m.b, h, table, false, true)
+                            : linear(&m, "lm_head", h, config->hidden, config->vocab, false);
+    if (with_loss)
+        loss(&m, logits, y);
+    else
+        ir_b_output(&m.b, "logits", logits);
+    if (status == ST_OK) status = m.b.status;
+    if (status == ST_OK && config->tied)
+        status = ir_graph_add_alias(graph, "lm_head.weight", "model.embed_tokens.weight");
+    if (status != ST_OK) {
+        ir_graph_destroy(graph);
+        return status;
+    }
+    *out_graph = graph;
+    return ST_OK;
+}
