@@ -91,7 +91,7 @@ static size_t parse_floats(const char *text, double *out, size_t capacity, bool 
 static bool is_choice(const char *kind, const char *value) {
     size_t length = strlen(value);
     for (const char *p = kind; p; p = strchr(p, '|') ? strchr(p, '|') + 1 : NULL)
-        if (strncmp(p, value, length) == 0 && (p[length] == '|' || !p[length]) && length) return true;
+        if (length && strcspn(p, "|") == length && strncmp(p, value, length) == 0) return true;
     return false;
 }
 

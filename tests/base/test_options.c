@@ -1,0 +1,198 @@
+/* Option objects: the table, values of each kind, the environment, hints, patterns. */
+#include "base/options.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/memory.h"
+
+/* Every row has help, a command, and a default that its own kind accepts. */
+static void table_is_sound(void **state) {
+    (void)state;
+    st_options_t *options = NULL;
+    assert_int_equal(st_options_create(&options), ST_OK);
+    size_t n = 0;
+    for (const st_option_row_t *row = st_option_rows(); row->key; row++, n++) {
+        assert_true(strlen(row->help) > 0 && strlen(row->commands) > 0);
+        assert_int_equal(strspn(row->commands, "mincrteg"), strlen(row->commands));
+        assert_int_equal(strspn(row->key, "abcdefghijklmnopqrstuvwxyz-"), strlen(row->key));
+        assert_false(st_options_given(options, row->key));
+        assert_string_equal(st_options_string(options, row->key), row->fallback);
+        if (st_options_set(options, row->key, row->fallback) != ST_OK) {
+            fail_msg("default of '%s': %s", row->key, st_last_error());
+        }
+        assert_true(st_options_given(options, row->key));
+        for (const st_option_row_t *other = st_option_rows(); other < row; other++) {
+            assert_string_not_equal(other->key, row->key);
+        }
+    }
+    assert_true(n > 10);
+    st_options_destroy(options);
+    st_options_destroy(NULL);
+}
+
+static void values_are_read_by_kind(void **state) {
+    (void)state;
+    st_options_t *options = NULL;
+    assert_int_equal(st_options_create(&options), ST_OK);
+    double betas[2] = {0};
+    assert_int_equal(st_options_floats(options, "betas", betas, 2), 2);
+    assert_true(betas[0] == 0.9 && betas[1] == 0.999);
+    assert_int_equal(st_options_size(options, "bucket-size"), 4 << 20);
+
+    assert_int_equal(st_options_set(options, "ranks", "3"), ST_OK);
+    assert_int_equal(st_options_int(options, "ranks"), 3);
+    assert_int_equal(st_options_set(options, "lr", "2.5e-4"), ST_OK);
+    assert_true(st_options_float(options, "lr") == 2.5e-4);
+    assert_int_equal(st_options_set(options, "nesterov", "yes"), ST_OK);
+    assert_true(st_options_bool(options, "nesterov"));
+    assert_int_equal(st_options_set(options, "bucket-size", "1.5KiB"), ST_OK);
+    assert_int_equal(st_options_size(options, "bucket-size"), 1536);
+    assert_int_equal(st_options_set(options, "betas", "0.5,0.25,0.125"), ST_OK);
+    assert_int_equal(st_options_floats(options, "betas", betas, 2), 3);
+    assert_true(betas[0] == 0.5 && betas[1] == 0.25);
+    assert_int_equal(st_options_set(options, "optimizer", "sgd"), ST_OK);
+    assert_string_equal(st_options_string(options, "optimizer"), "sgd");
+    st_options_destroy(options);
+}
+
+/* A bad value is refused with the option, the value and what was expected; the old one stays. */
+static void bad_values_are_refused(void **state) {
+    (void)state;
+    static const struct {
+        const char *key, *value, *expected;
+    } rows[] = {
+        {"ranks", "two", "whole number"},
+        {"ranks", "", "whole number"},
+        {"ranks", "99999999999999999999", "whole number"},
+        {"lr", "0.1x", "number"},
+        {"lr", "nan", "number"},
+        {"nesterov", "maybe", "true or false"},
+        {"bucket-size", "4MB", "size"},
+        {"bucket-size", "-1", "size"},
+        {"betas", "0.9;0.99", "commas"},
+        {"optimizer", "lion", "sgd|adam|adamw"},
+        {"optimizer", "adam|adamw", "sgd|adam|adamw"},
+        {"optimizer", "", "sgd|adam|adamw"},
+    };
+    st_options_t *options = NULL;
+    assert_int_equal(st_options_create(&options), ST_OK);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char before[100];
+        snprintf(before, sizeof before, "%s", st_options_string(options, rows[i].key));
+        assert_int_equal(st_options_set(options, rows[i].key, rows[i].value), ST_INVALID);
+        assert_non_null(strstr(st_last_error(), rows[i].key));
+        assert_non_null(strstr(st_last_error(), rows[i].value));
+        assert_non_null(strstr(st_last_error(), rows[i].expected));
+        assert_string_equal(st_options_string(options, rows[i].key), before);
+    }
+    st_options_destroy(options);
+}
+
+static void unknown_key_hints_at_the_nearest(void **state) {
+    (void)state;
+    st_options_t *options = NULL;
+    assert_int_equal(st_options_create(&options), ST_OK);
+    assert_int_equal(st_options_set(options, "wieght-decay", "0.1"), ST_INVALID);
+    assert_non_null(strstr(st_last_error(), "'wieght-decay'"));
+    assert_non_null(strstr(st_last_error(), "did you mean 'weight-decay'"));
+    assert_int_equal(st_options_set(options, "xylophone-quartet", "1"), ST_INVALID);
+    assert_null(strstr(st_last_error(), "did you mean"));
+    st_options_destroy(options);
+}
+
+static void environment_overrides_defaults(void **state) {
+    (void)state;
+    st_options_t *options = NULL;
+    setenv("STATOR_BUCKET_SIZE", "2MiB", 1);
+    setenv("STATOR_SEED", "", 1); /* empty counts as unset */
+    assert_int_equal(st_options_create(&options), ST_OK);
+    assert_true(st_options_given(options, "bucket-size"));
+    assert_int_equal(st_options_size(options, "bucket-size"), 2 << 20);
+    assert_false(st_options_given(options, "seed"));
+    assert_int_equal(st_options_set(options, "bucket-size", "1MiB"), ST_OK);
+    assert_int_equal(st_options_size(options, "bucket-size"), 1 << 20);
+    st_options_destroy(options);
+
+    setenv("STATOR_BUCKET_SIZE", "large", 1);
+    assert_int_equal(st_options_create(&options), ST_INVALID);
+    assert_null(options);
+    assert_non_null(strstr(st_last_error(), "STATOR_BUCKET_SIZE"));
+    assert_non_null(strstr(st_last_error(), "large"));
+    unsetenv("STATOR_BUCKET_SIZE");
+    unsetenv("STATOR_SEED");
+}
+
+static void out_of_memory_is_reported(void **state) {
+    (void)state;
+    setenv("STATOR_SEED", "5", 1);
+    st_options_t *options = NULL;
+    int64_t countdown = 0;
+    for (; countdown < 10; countdown++) {
+        st_memory_fail_after(countdown, false);
+        st_status_t status = st_options_create(&options);
+        st_memory_fail_after(-1, false);
+        if (status == ST_OK) break;
+        assert_int_equal(status, ST_NO_MEMORY);
+        assert_null(options);
+    }
+    assert_int_equal(countdown, 2); /* the object and the value from the environment */
+    st_memory_fail_after(0, false);
+    assert_int_equal(st_options_set(options, "seed", "6"), ST_NO_MEMORY);
+    st_memory_fail_after(-1, false);
+    assert_int_equal(st_options_int(options, "seed"), 5);
+    st_options_destroy(options);
+    unsetenv("STATOR_SEED");
+}
+
+static void nearest_needs_to_be_near(void **state) {
+    (void)state;
+    static const char *const words[] = {"train", "run", "generate"};
+    assert_string_equal(st_nearest("trian", 3, words), "train");
+    assert_string_equal(st_nearest("generat", 3, words), "generate");
+    assert_string_equal(st_nearest("run", 3, words), "run");
+    assert_null(st_nearest("elephant", 3, words));
+    char longest[200];
+    memset(longest, 'a', sizeof longest - 1);
+    longest[sizeof longest - 1] = '\0';
+    (void)st_nearest(longest, 3, words); /* must not write past its row */
+    assert_null(st_nearest("x", 0, words));
+}
+
+static void glob_matches_the_whole_text(void **state) {
+    (void)state;
+    assert_true(st_glob("*.weight", "layers.0.weight"));
+    assert_true(st_glob("layers.?.weight", "layers.0.weight"));
+    assert_true(st_glob("*", ""));
+    assert_true(st_glob("a*b*c", "aXbYbZc"));
+    assert_true(st_glob("*norm*", "layers.3.input_layernorm.weight"));
+    assert_false(st_glob("*.weight", "layers.0.weights"));
+    assert_false(st_glob("layers.?.weight", "layers.10.weight"));
+    assert_false(st_glob("", "a"));
+    assert_false(st_glob("?", ""));
+    assert_false(st_glob("a*b*c", "aXbYbZ"));
+    /* Many stars must not take exponential time. */
+    assert_false(
+        st_glob("*a*a*a*a*a*a*a*a*a*a*b",
+                "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(table_is_sound),
+        cmocka_unit_test(values_are_read_by_kind),
+        cmocka_unit_test(bad_values_are_refused),
+        cmocka_unit_test(unknown_key_hints_at_the_nearest),
+        cmocka_unit_test(environment_overrides_defaults),
+        cmocka_unit_test(out_of_memory_is_reported),
+        cmocka_unit_test(nearest_needs_to_be_near),
+        cmocka_unit_test(glob_matches_the_whole_text),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
