@@ -23,6 +23,6 @@ refuse() { # extended regular expression, reason
     fi
 }
 refuse '(^|[^A-Za-z0-9_.-])/(work|root|home)/' 'a path of one machine: make it relative'
-refuse '(TODO|FIXME|XXX)([^A-Za-z0-9_]|$)' 'finish it, or write down what is not there in the README'
+refuse '(^|[^A-Za-z0-9_])(TODO|FIXME|XXX)([^A-Za-z0-9_]|$)' 'finish it, or write down what is not there in the README'
 [ "$bad" = 0 ] && echo "no words to refuse in $(printf '%s\n' "$files" | wc -l) files"
 exit "$bad"
