@@ -1,0 +1,71 @@
+/* Stator: data – batches for a training step, and tokenizers.
+ *
+ * A source yields the feeds of one step: each sample exactly once an epoch, shuffled by seed; the last
+ * partial batch of an epoch is dropped. The order depends on seed and epoch only, not on ranks. Feeds live
+ * until the next call on the same source. One thread at a time per source. */
+#ifndef STATOR_DATA_H
+#define STATOR_DATA_H
+
+#include "stator/plan.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct stator_data stator_data_t;
+
+/* Tensors of a set: `map` "x=x.0,y=y.0" gives one batch; "x=x.*,y=y.*" takes them in numeric order,
+ * pairwise, in a cycle, never shuffled. NULL or "": equal names. Types must be the plan's. */
+STATOR_API stator_status_t stator_data_tensors(const stator_plan_t *plan,
+                                               const stator_tensors_t *tensors, const char *map,
+                                               stator_data_t **out_data) STATOR_WARN_UNUSED;
+/* Token shards (comma separated paths): x and y are windows of the plan's sequence length, y shifted by
+ * one. `shuffle` 0: in order. */
+STATOR_API stator_status_t stator_data_tokens(const stator_plan_t *plan, const char *paths, uint64_t seed,
+                                              int shuffle, stator_data_t **out_data) STATOR_WARN_UNUSED;
+/* IDX images and labels: x f32[batch, 1, h, w] = (pixel/255 - mean)/std, y i64[batch]. */
+STATOR_API stator_status_t stator_data_images(const stator_plan_t *plan, const char *images,
+                                              const char *labels, double mean, double std, uint64_t seed,
+                                              int shuffle, stator_data_t **out_data) STATOR_WARN_UNUSED;
+STATOR_API void stator_data_destroy(stator_data_t *data); /* NULL is fine */
+/* Feeds of the next step. */
+STATOR_API stator_status_t stator_data_next(stator_data_t *data, size_t *out_n,
+                                            const stator_tensor_t **out_feeds) STATOR_WARN_UNUSED;
+/* Steps in an epoch; 0 for a cycle without end. */
+STATOR_API int64_t stator_data_steps(const stator_data_t *data);
+/* Position: (epoch, sample) of the next sample; seeking makes a resumed run go on where it stopped. */
+STATOR_API void stator_data_position(const stator_data_t *data, int64_t *out_epoch,
+                                     int64_t *out_sample);
+STATOR_API stator_status_t stator_data_seek(stator_data_t *data, int64_t epoch,
+                                            int64_t sample) STATOR_WARN_UNUSED;
+
+/* ---- tokenizers ---- */
+
+typedef struct stator_tokenizer stator_tokenizer_t;
+/* A sentencepiece model, or a vocabulary of characters written by stator_tokenizer_chars. */
+STATOR_API stator_status_t stator_tokenizer_load(const char *path,
+                                                 stator_tokenizer_t **out) STATOR_WARN_UNUSED;
+/* Vocabulary of the distinct bytes of a text, in ascending order. */
+STATOR_API stator_status_t stator_tokenizer_chars(const char *text, size_t bytes,
+                                                  stator_tokenizer_t **out) STATOR_WARN_UNUSED;
+STATOR_API stator_status_t stator_tokenizer_save(const stator_tokenizer_t *tokenizer,
+                                                 const char *path) STATOR_WARN_UNUSED;
+STATOR_API void stator_tokenizer_destroy(stator_tokenizer_t *tokenizer); /* NULL is fine */
+STATOR_API int64_t stator_tokenizer_vocabulary(const stator_tokenizer_t *tokenizer);
+/* Token that begins a sequence; −1 if the vocabulary has none. */
+STATOR_API int64_t stator_tokenizer_begin(const stator_tokenizer_t *tokenizer);
+/* *out_tokens is freed with stator_free. */
+STATOR_API stator_status_t stator_tokenizer_encode(const stator_tokenizer_t *tokenizer, const char *text,
+                                                   size_t bytes, int64_t **out_tokens,
+                                                   size_t *out_n) STATOR_WARN_UNUSED;
+STATOR_API stator_status_t stator_tokenizer_decode(const stator_tokenizer_t *tokenizer,
+                                                   const int64_t *tokens, size_t n, char **out_text,
+                                                   size_t *out_bytes) STATOR_WARN_UNUSED;
+/* Writes a token shard. */
+STATOR_API stator_status_t stator_tokens_save(const char *path, const int64_t *tokens, size_t n,
+                                              int64_t vocabulary) STATOR_WARN_UNUSED;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,49 @@
+/* Stator: plans – a compiled step.
+ *
+ * A plan fixes kernels, order, collectives and every byte of memory of every rank. It is immutable, needs
+ * no device to make, and is one file on disk. */
+#ifndef STATOR_PLAN_H
+#define STATOR_PLAN_H
+
+#include "stator/graph.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct stator_plan stator_plan_t;
+
+/* Option keys: those of "compiling" in the table, and "mode" ("eval": norms and dropout as in evaluation,
+ * no updates). With `state_of` the state is laid out as in that plan, so that a session of this plan can
+ * share the other's state; NULL otherwise. Blocks; thread-safe. */
+STATOR_API stator_status_t stator_plan_compile(const stator_graph_t *graph,
+                                               const stator_options_t *options,
+                                               const stator_plan_t *state_of,
+                                               stator_plan_t **out_plan) STATOR_WARN_UNUSED;
+STATOR_API void stator_plan_destroy(stator_plan_t *plan); /* NULL is fine */
+STATOR_API stator_status_t stator_plan_load(const char *path,
+                                            stator_plan_t **out_plan) STATOR_WARN_UNUSED;
+STATOR_API stator_status_t stator_plan_save(const stator_plan_t *plan,
+                                            const char *path) STATOR_WARN_UNUSED;
+/* Text view; freed with stator_free. */
+STATOR_API stator_status_t stator_plan_print(const stator_plan_t *plan,
+                                             char **out_text) STATOR_WARN_UNUSED;
+
+typedef struct stator_plan_info {
+    uint32_t n_ranks, n_threads; /* threads a rank */
+    uint32_t n_kernels;          /* launches a step on rank 0 */
+    uint32_t n_collectives;      /* a step */
+    uint64_t state_bytes, work_bytes, comm_bytes; /* largest rank */
+    uint64_t live_bound_bytes;   /* lower bound of the work region */
+    double compile_us;           /* 0 for a loaded plan */
+} stator_plan_info_t;
+STATOR_API stator_plan_info_t stator_plan_info(const stator_plan_t *plan);
+/* Inputs and outputs as the caller feeds and fetches them: global types, data NULL. */
+STATOR_API size_t stator_plan_count(const stator_plan_t *plan, stator_port_kind_t kind);
+STATOR_API stator_tensor_t stator_plan_at(const stator_plan_t *plan, stator_port_kind_t kind,
+                                          size_t index);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
