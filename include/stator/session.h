@@ -21,12 +21,19 @@ STATOR_API stator_status_t stator_session_create(const stator_plan_t *plan, stat
                                                  stator_session_t **out_session) STATOR_WARN_UNUSED;
 STATOR_API void stator_session_destroy(stator_session_t *session); /* NULL is fine */
 
+/* Where an output goes: `bytes` must be the output's size. */
+typedef struct stator_fetch {
+    const char *name;
+    void *data;
+    size_t bytes;
+} stator_fetch_t;
+
 /* One step. Feeds are global tensors by name, one for each input of the plan, of exactly its type; the
- * data is read during the call only. Fetches name outputs; their data (written; not const in effect) must
- * hold `bytes` bytes. INVALID shows expected and given. (Nearest: cudaGraphLaunch + cudaStreamSynchronize.) */
+ * data is read during the call only. Fetches name any outputs. INVALID shows expected and given.
+ * (Nearest: cudaGraphLaunch and cudaStreamSynchronize.) */
 STATOR_API stator_status_t stator_session_step(stator_session_t *session, size_t n_feeds,
                                                const stator_tensor_t *feeds, size_t n_fetches,
-                                               const stator_tensor_t *fetches) STATOR_WARN_UNUSED;
+                                               const stator_fetch_t *fetches) STATOR_WARN_UNUSED;
 
 /* Parameters by rules of name patterns: option keys "init" and "seed". The values depend on seed, name and
  * element only, not on ranks. Buffers too: running variances 1, the rest 0. */
