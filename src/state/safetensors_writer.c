@@ -10,6 +10,7 @@
 #include "state/file.h"
 #include "state/json.h"
 #include "state/safetensors_internal.h"
+#include "state/utf8.h"
 
 typedef struct entry {
     const char *key;
@@ -39,33 +40,9 @@ void safetensors_writer_destroy(safetensors_writer_t *writer) {
     st_free(writer);
 }
 
-/* Length of the UTF-8 sequence at `text`, 0 if it is malformed (overlong forms and surrogates
- * too). */
-static size_t utf8_length(const unsigned char *text) {
-    unsigned char a = text[0];
-    if (a < 0x80) return 1;
-    size_t length = 0;
-    if (a >= 0xc2 && a <= 0xdf) length = 2;
-    else if ((a & 0xf0) == 0xe0) length = 3;
-    else if (a >= 0xf0 && a <= 0xf4) length = 4;
-    for (size_t i = 1; i < length; i++) {
-        if ((text[i] & 0xc0) != 0x80) return 0;
-    }
-    if (a == 0xe0 && text[1] < 0xa0) return 0;
-    if (a == 0xed && text[1] > 0x9f) return 0;
-    if (a == 0xf0 && text[1] < 0x90) return 0;
-    if (a == 0xf4 && text[1] > 0x8f) return 0;
-    return length;
-}
-
 static st_status_t check_utf8(const char *text, const char *what) {
-    const unsigned char *cursor = (const unsigned char *)text;
-    while (*cursor != '\0') {
-        size_t length = utf8_length(cursor);
-        if (length == 0) return FAIL(ST_INVALID, "%s '%s' is not UTF-8 text", what, text);
-        cursor += length;
-    }
-    return ST_OK;
+    if (state_utf8_valid(text, strlen(text))) return ST_OK;
+    return FAIL(ST_INVALID, "%s '%s' is not UTF-8 text", what, text);
 }
 
 static st_status_t keep(safetensors_writer_t *writer, const char *text, const char **out_copy) {

@@ -25,9 +25,9 @@ int scratch_teardown(void **state) {
 }
 
 const char *scratch(const char *name) {
-    static char paths[8][600];
+    static char paths[64][600];
     static int next;
-    char *path = paths[next++ % 8];
+    char *path = paths[next++ % 64];
     snprintf(path, sizeof paths[0], "%s/%s", scratch_folder, name);
     return path;
 }

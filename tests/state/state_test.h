@@ -19,7 +19,7 @@
 /* Group setup and teardown: an empty folder in memory-backed storage where there is one. */
 int scratch_setup(void **state);
 int scratch_teardown(void **state);
-/* "<scratch>/<name>"; eight results are alive at a time. */
+/* "<scratch>/<name>"; 64 results are alive at a time. */
 const char *scratch(const char *name);
 
 /* Whole file from the heap (free it); NULL if it cannot be read. */
