@@ -31,7 +31,7 @@ test: packages
 
 train: packages
 	$(MAKE) build
-	sh examples/llama/train_kjv.sh
+	STATOR=$(BUILD)/stator examples/llama/train_kjv.sh
 
 install: build
 	cmake --install $(BUILD)

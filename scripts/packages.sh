@@ -7,7 +7,7 @@
 # leaves the matter to CMake, whose messages name what it does not find.
 set -eu
 
-list_build="cmake ninja-build gcc libc6-dev pkg-config protobuf-c-compiler protobuf-compiler
+list_build="cmake ninja-build gcc libc6-dev pkg-config protobuf-c-compiler
     libprotobuf-c-dev libonnx-dev libjson-c-dev zlib1g-dev libdnnl-dev"
 list_test="g++ libcmocka-dev bible-kjv bible-kjv-text dataset-fashion-mnist sentencepiece"
 list_fuzz="clang llvm libclang-rt-14-dev"
