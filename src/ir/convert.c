@@ -1,14 +1,14 @@
 /* Single elements of any dtype, and the bit patterns of the small floats.
  *
- * Small floats are encoded from double, in integers: f32 widens exactly, so one routine serves both and
- * nothing is rounded twice. Rejected: double → float → f16, which rounds some values twice. */
+ * Small floats are encoded from double, in integers: f32 widens exactly, so one routine serves both
+ * and nothing is rounded twice. Rejected: double → float → f16, which rounds some values twice. */
 #include "ir/convert.h"
 
 #include <math.h>
 #include <string.h>
 
-/* A binary format of at most 16 bits: sign, exponent, mantissa. `finite` formats have no infinity and
- * one NaN (all bits but the sign set). */
+/* A binary format of at most 16 bits: sign, exponent, mantissa. `finite` formats have no infinity
+ * and one NaN (all bits but the sign set). */
 typedef struct small_format {
     int exponent_bits, mantissa_bits;
     bool finite;
@@ -20,8 +20,8 @@ static const small_format_t f8e4m3 = {4, 3, true};
 static const small_format_t f8e5m2 = {5, 2, false};
 
 /*  double      s eeeeeeeeeee mmmmmmmm…m(52)
- *  significand 1.mmmm, shifted right so that `mantissa_bits` remain behind the point (fewer below the
- *  smallest normal number); the carry of rounding runs into the exponent by itself. */
+ *  significand 1.mmmm, shifted right so that `mantissa_bits` remain behind the point (fewer below
+ * the smallest normal number); the carry of rounding runs into the exponent by itself. */
 static uint32_t encode(double value, small_format_t format) {
     uint64_t bits;
     memcpy(&bits, &value, sizeof bits);
@@ -102,7 +102,8 @@ uint8_t ir_f32_to_f8e5m2(float value) {
 
 /* ---- elements ---- */
 
-/* Toward zero, clamped to [low, high]; NaN gives 0. `high` may be 2^63 - 1, which no double equals. */
+/* Toward zero, clamped to [low, high]; NaN gives 0. `high` may be 2^63 - 1, which no double equals.
+ */
 static int64_t truncate_to(double value, int64_t low, int64_t high) {
     if (isnan(value)) return 0;
     if (value <= (double)low) return low;
@@ -110,8 +111,8 @@ static int64_t truncate_to(double value, int64_t low, int64_t high) {
     return (int64_t)value;
 }
 
-/* An integer as a double that rounds to every small float as the integer itself would: bits that do not
- * fit are folded into the last one (round to odd). */
+/* An integer as a double that rounds to every small float as the integer itself would: bits that do
+ * not fit are folded into the last one (round to odd). */
 static double odd_double(int64_t value) {
     if (value >= -(1ll << 53) && value <= 1ll << 53) return (double)value;
     uint64_t magnitude = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
@@ -156,7 +157,7 @@ double ir_element_load(ir_dtype_t dtype, const void *data, size_t index) {
         case IR_DTYPE_END:
             break;
     }
-    ASSERT(!"element of no type");
+    ASSERT(ir_dtype_valid((int64_t)dtype));
     return 0;
 }
 
@@ -205,7 +206,7 @@ void ir_element_store(ir_dtype_t dtype, void *data, size_t index, double value) 
         case IR_DTYPE_END:
             break;
     }
-    ASSERT(!"element of no type");
+    ASSERT(ir_dtype_valid((int64_t)dtype));
 }
 
 int64_t ir_element_load_i64(ir_dtype_t dtype, const void *data, size_t index) {

@@ -36,7 +36,7 @@ static const ir_attr_t *attr_of(ir_op_t op, const ir_attr_t *attrs, const char *
     const ir_op_def_t *def = ir_op_def(op);
     for (uint32_t i = 0; def->attrs && def->attrs[i].key; i++)
         if (strcmp(def->attrs[i].key, key) == 0) return &attrs[i];
-    ASSERT(!"the op has no such attribute");
+    ASSERT(false && "the op has no such attribute");
     return NULL;
 }
 const ir_attr_t *ir_ctx_attr(const ir_op_ctx_t *ctx, const char *key) {

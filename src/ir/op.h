@@ -178,6 +178,8 @@ st_status_t ir_check_axis(int64_t axis, const ir_type_t *type) ST_WARN_UNUSED;
 st_status_t ir_check_axes(const ir_attr_t *axes, const ir_type_t *type) ST_WARN_UNUSED;
 /* Type from the attributes `dtype` and `shape`. */
 st_status_t ir_shape_attributes(const ir_op_ctx_t *ctx, ir_type_t *out);
+/* Input 0's dtype with the dims of the attribute `shape`. */
+st_status_t ir_shape_of_attribute(const ir_op_ctx_t *ctx, ir_type_t *out);
 /* Float or integer input, same type out. */
 st_status_t ir_shape_number_unary(const ir_op_ctx_t *ctx, ir_type_t *out);
 /* Two float or integer inputs of one dtype, broadcast. */
@@ -234,6 +236,9 @@ typedef ir_value_t (*ir_derive_binary_t)(struct ir_build *b, ir_value_t dz,
                                          const ir_value_t *operand, ir_value_t z, uint32_t which);
 st_status_t ir_gradient_binary(ir_graph_t *graph, ir_node_t node, const ir_value_t *dout,
                                const bool *want, ir_value_t *din, ir_derive_binary_t derive);
+/* reduce_max and reduce_min: elements equal to the result share its gradient equally. */
+st_status_t ir_gradient_extreme(ir_graph_t *graph, ir_node_t node, const ir_value_t *dout,
+                                const bool *want, ir_value_t *din);
 /* f32 for the small floats, else the type itself: where counts and sums of a gradient are computed. */
 ir_dtype_t ir_dtype_wide(ir_dtype_t dtype);
 /* x / count, computed in ir_dtype_wide. */

@@ -32,14 +32,37 @@ ir_dtype_t ir_dtype_wide(ir_dtype_t dtype) {
 
 ir_value_t ir_b_div_count(ir_build_t *b, ir_value_t x, int64_t count) {
     ir_dtype_t dtype = ir_b_type(b, x)->dtype, wide = ir_dtype_wide(dtype);
-    ir_value_t quotient = ir_b_binary(b, IR_OP_DIV, ir_b_cast(b, x, wide),
-                                      ir_b_scalar(b, wide, (double)count));
+    ir_value_t divisor = ir_b_scalar(b, wide, (double)count);
+    ir_value_t quotient = ir_b_binary(b, IR_OP_DIV, ir_b_cast(b, x, wide), divisor);
     return ir_b_cast(b, quotient, dtype);
 }
 
 ir_value_t ir_b_reduced_keep(ir_build_t *b, const ir_node_info_t *reduction, ir_value_t value) {
     ir_type_t kept = *ir_value_type(b->graph, reduction->inputs[0]);
     const ir_attr_t *axes = ir_node_attr(reduction, "axes");
-    for (uint32_t i = 0; i < axes->ints.n; i++) kept.dims[axes->ints.v[i]] = 1;
+    for (uint32_t i = 0; i < axes->ints.n; i++)
+        kept.dims[axes->ints.v[i]] = 1;
     return ir_b_reshape(b, value, kept.rank, kept.dims);
+}
+
+st_status_t ir_gradient_extreme(ir_graph_t *graph, ir_node_t node, const ir_value_t *dout,
+                                const bool *want, ir_value_t *din) {
+    const ir_node_info_t info = *ir_node(graph, node);
+    ir_value_t x = info.inputs[0];
+    ir_dtype_t dtype = ir_value_type(graph, x)->dtype, wide = ir_dtype_wide(dtype);
+    if (dout[0] == IR_NONE || !want[0] || !ir_dtype_is_float(dtype)) return ST_OK;
+    const ir_attr_t *axes = ir_node_attr(&info, "axes");
+    ir_build_t b = {.graph = graph};
+    if (axes->ints.n == 0) { /* a scalar */
+        din[0] = dout[0];
+        return ST_OK;
+    }
+    ir_value_t extreme = ir_b_reduced_keep(&b, &info, info.first_output);
+    ir_value_t ties = ir_b_cast(&b, ir_b_binary(&b, IR_OP_EQ, x, extreme), wide);
+    ir_value_t count =
+        ir_b_reduce(&b, IR_OP_REDUCE_SUM, ties, (int32_t)axes->ints.n, axes->ints.v, true);
+    ir_value_t dy = ir_b_cast(&b, ir_b_reduced_keep(&b, &info, dout[0]), wide);
+    ir_value_t share = ir_b_binary(&b, IR_OP_DIV, dy, count);
+    din[0] = ir_b_cast(&b, ir_b_binary(&b, IR_OP_MUL, ties, share), dtype);
+    return b.status;
 }

@@ -40,8 +40,8 @@ st_status_t ir_check_axes(const ir_attr_t *axes, const ir_type_t *type) {
     for (uint32_t i = 0; i < axes->ints.n; i++) {
         TRY(ir_check_axis(axes->ints.v[i], type));
         if (i > 0 && axes->ints.v[i] <= axes->ints.v[i - 1])
-            return FAIL(ST_INVALID, "axes must ascend: %lld follows %lld", (long long)axes->ints.v[i],
-                        (long long)axes->ints.v[i - 1]);
+            return FAIL(ST_INVALID, "axes must ascend: %lld follows %lld",
+                        (long long)axes->ints.v[i], (long long)axes->ints.v[i - 1]);
     }
     return ST_OK;
 }
@@ -62,19 +62,27 @@ st_status_t ir_check_window(const ir_op_ctx_t *ctx, const ir_type_t *type) {
     return ST_OK;
 }
 
-/* ---- sources ---- */
+/* ---- shapes written down ---- */
 
-st_status_t ir_shape_attributes(const ir_op_ctx_t *ctx, ir_type_t *out) {
+static st_status_t shape_as(const ir_op_ctx_t *ctx, ir_dtype_t dtype, ir_type_t *out) {
     const ir_attr_t *shape = ir_ctx_attr(ctx, "shape");
     if (shape->ints.n > IR_MAX_RANK)
         return FAIL(ST_INVALID, "attribute 'shape' has %u dims, at most %d are possible",
                     shape->ints.n, IR_MAX_RANK);
+    *out = ir_type_make(dtype, (int32_t)shape->ints.n, shape->ints.v);
+    return ir_type_check(out);
+}
+
+st_status_t ir_shape_of_attribute(const ir_op_ctx_t *ctx, ir_type_t *out) {
+    return shape_as(ctx, ctx->in[0].dtype, out);
+}
+
+st_status_t ir_shape_attributes(const ir_op_ctx_t *ctx, ir_type_t *out) {
     int64_t dtype = ir_ctx_int(ctx, "dtype");
     if (!ir_dtype_valid(dtype))
         return FAIL(ST_INVALID, "attribute 'dtype' is %lld, which is no element type",
                     (long long)dtype);
-    *out = ir_type_make((ir_dtype_t)dtype, (int32_t)shape->ints.n, shape->ints.v);
-    return ir_type_check(out);
+    return shape_as(ctx, (ir_dtype_t)dtype, out);
 }
 
 /* ---- elementwise ---- */
@@ -102,7 +110,8 @@ st_status_t ir_shape_binary(const ir_op_ctx_t *ctx, ir_type_t *out) {
 }
 
 st_status_t ir_shape_number_binary(const ir_op_ctx_t *ctx, ir_type_t *out) {
-    for (uint32_t j = 0; j < 2; j++) TRY(ir_check_number(ctx, j));
+    for (uint32_t j = 0; j < 2; j++)
+        TRY(ir_check_number(ctx, j));
     return ir_shape_binary(ctx, out);
 }
 

@@ -1,0 +1,29 @@
+/* erf: error function; dx = dy 2/sqrt(pi) e^(-x^2). */
+#include "ir/build.h"
+#include "ir/op.h"
+
+static ir_value_t derive(ir_build_t *b, ir_value_t dy, ir_value_t x, ir_value_t y) {
+    (void)y;
+    const double two_over_sqrt_pi = 1.1283791670955126;
+    ir_value_t bell =
+        ir_b_unary(b, IR_OP_EXP, ir_b_unary(b, IR_OP_NEG, ir_b_unary(b, IR_OP_SQUARE, x)));
+    return ir_b_binary(b, IR_OP_MUL, dy, ir_b_scale(b, bell, two_over_sqrt_pi));
+}
+
+static st_status_t gradient(ir_graph_t *graph, ir_node_t node, const ir_value_t *dout,
+                            const bool *want, ir_value_t *din) {
+    return ir_gradient_unary(graph, node, dout, want, din, derive);
+}
+
+const ir_op_def_t ir_op_erf = {
+    .op = IR_OP_ERF,
+    .name = "erf",
+    .summary = "error function",
+    .min_inputs = 1,
+    .max_inputs = 1,
+    .n_outputs = 1,
+    .flags = IR_ELEMENTWISE,
+    .shape = ir_shape_float_unary,
+    .gradient = gradient,
+    .strategies = ir_strategies_elementwise,
+};

@@ -1,0 +1,15 @@
+/* floor: largest whole number ≤ x. */
+#include "ir/op.h"
+
+const ir_op_def_t ir_op_floor = {
+    .op = IR_OP_FLOOR,
+    .name = "floor",
+    .summary = "largest whole number not above x",
+    .min_inputs = 1,
+    .max_inputs = 1,
+    .n_outputs = 1,
+    .flags = IR_ELEMENTWISE,
+    .shape = ir_shape_float_unary,
+    .no_gradient = "zero",
+    .strategies = ir_strategies_elementwise,
+};

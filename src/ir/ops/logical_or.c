@@ -1,0 +1,15 @@
+/* logical_or: x or y. */
+#include "ir/op.h"
+
+const ir_op_def_t ir_op_logical_or = {
+    .op = IR_OP_LOGICAL_OR,
+    .name = "logical_or",
+    .summary = "x or y, broadcast",
+    .min_inputs = 2,
+    .max_inputs = 2,
+    .n_outputs = 1,
+    .flags = IR_ELEMENTWISE,
+    .shape = ir_shape_bool,
+    .no_gradient = "zero",
+    .strategies = ir_strategies_elementwise,
+};

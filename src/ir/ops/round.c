@@ -1,0 +1,15 @@
+/* round: nearest whole number, half to even. */
+#include "ir/op.h"
+
+const ir_op_def_t ir_op_round = {
+    .op = IR_OP_ROUND,
+    .name = "round",
+    .summary = "nearest whole number, half to even",
+    .min_inputs = 1,
+    .max_inputs = 1,
+    .n_outputs = 1,
+    .flags = IR_ELEMENTWISE,
+    .shape = ir_shape_float_unary,
+    .no_gradient = "zero",
+    .strategies = ir_strategies_elementwise,
+};

@@ -1,0 +1,27 @@
+/* sigmoid: 1 / (1 + e^-x); dx = dy y (1 - y). */
+#include "ir/build.h"
+#include "ir/op.h"
+
+static ir_value_t derive(ir_build_t *b, ir_value_t dy, ir_value_t x, ir_value_t y) {
+    (void)x;
+    ir_value_t rest = ir_b_add_scalar(b, ir_b_unary(b, IR_OP_NEG, y), 1);
+    return ir_b_binary(b, IR_OP_MUL, dy, ir_b_binary(b, IR_OP_MUL, y, rest));
+}
+
+static st_status_t gradient(ir_graph_t *graph, ir_node_t node, const ir_value_t *dout,
+                            const bool *want, ir_value_t *din) {
+    return ir_gradient_unary(graph, node, dout, want, din, derive);
+}
+
+const ir_op_def_t ir_op_sigmoid = {
+    .op = IR_OP_SIGMOID,
+    .name = "sigmoid",
+    .summary = "1 / (1 + e^-x)",
+    .min_inputs = 1,
+    .max_inputs = 1,
+    .n_outputs = 1,
+    .flags = IR_ELEMENTWISE,
+    .shape = ir_shape_float_unary,
+    .gradient = gradient,
+    .strategies = ir_strategies_elementwise,
+};

@@ -1,0 +1,26 @@
+/* sqrt: square root; dx = dy / (2 y), infinite at 0. */
+#include "ir/build.h"
+#include "ir/op.h"
+
+static ir_value_t derive(ir_build_t *b, ir_value_t dy, ir_value_t x, ir_value_t y) {
+    (void)x;
+    return ir_b_binary(b, IR_OP_DIV, ir_b_scale(b, dy, 0.5), y);
+}
+
+static st_status_t gradient(ir_graph_t *graph, ir_node_t node, const ir_value_t *dout,
+                            const bool *want, ir_value_t *din) {
+    return ir_gradient_unary(graph, node, dout, want, din, derive);
+}
+
+const ir_op_def_t ir_op_sqrt = {
+    .op = IR_OP_SQRT,
+    .name = "sqrt",
+    .summary = "square root",
+    .min_inputs = 1,
+    .max_inputs = 1,
+    .n_outputs = 1,
+    .flags = IR_ELEMENTWISE,
+    .shape = ir_shape_float_unary,
+    .gradient = gradient,
+    .strategies = ir_strategies_elementwise,
+};
