@@ -53,3 +53,15 @@ if(tools_sources AND TARGET stator_capi)
   target_compile_definitions(stator_command PRIVATE STATOR_VERSION="${PROJECT_VERSION}")
   target_link_libraries(stator_command PRIVATE stator_capi)
 endif()
+
+# Measurements written in C: bench/<name>.c is the program bench_<name>.
+file(GLOB bench_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/bench/*.c)
+if(TARGET stator_capi)
+  foreach(source IN LISTS bench_sources)
+    get_filename_component(name ${source} NAME_WE)
+    add_executable(bench_${name} ${source})
+    set_target_properties(bench_${name} PROPERTIES
+                          RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bench)
+    target_link_libraries(bench_${name} PRIVATE stator_capi)
+  endforeach()
+endif()
