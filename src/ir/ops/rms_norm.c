@@ -1,7 +1,8 @@
-/* rms_norm: x * rsqrt(mean(x^2, last dim) + eps) * w. The root mean square statistics come out too, since
- * the gradient needs them. */
+/* rms_norm: x * rsqrt(mean(x^2, last dim) + eps) * w. The root mean square statistics come out too,
+ * since the gradient needs them. */
 #include "ir/build.h"
 #include "ir/op.h"
+#include "ir/rules_nn.h"
 
 static const ir_attr_spec_t attrs[] = {{"eps", IR_ATTR_FLOAT, false, 1e-6, NULL}, {0}};
 
@@ -10,7 +11,8 @@ static st_status_t shape(const ir_op_ctx_t *ctx, ir_type_t *out) {
     char tx[IR_TYPE_TEXT_BYTES], tw[IR_TYPE_TEXT_BYTES];
     if (!ir_dtype_is_float(x->dtype) || x->rank < 1 || w->dtype != x->dtype || w->rank != 1 ||
         w->dims[0] != x->dims[x->rank - 1])
-        return FAIL(ST_INVALID, "x %s and weight %s: one float type and weight [last dim of x] needed",
+        return FAIL(ST_INVALID,
+                    "x %s and weight %s: one float type and weight [last dim of x] needed",
                     ir_type_text(x, tx, sizeof tx), ir_type_text(w, tw, sizeof tw));
     out[0] = *x;
     out[1] = ir_type_make(x->dtype, x->rank - 1, x->dims);
@@ -20,12 +22,12 @@ static st_status_t shape(const ir_op_ctx_t *ctx, ir_type_t *out) {
 static st_status_t gradient(ir_graph_t *graph, ir_node_t node, const ir_value_t *dout,
                             const bool *want, ir_value_t *din) {
     const ir_node_info_t info = *ir_node(graph, node);
+    TRY(ir_no_output_gradient(dout, 1, "rstd"));
     if (dout[0] == IR_NONE || (!want[0] && !want[1])) return ST_OK;
     ir_build_t b = {.graph = graph};
-    ir_value_t dx = ir_b_node(&b, IR_OP_RMS_NORM_GRAD, 4,
-                              (ir_value_t[]){dout[0], info.inputs[0], info.first_output + 1,
-                                             info.inputs[1]},
-                              0, NULL);
+    ir_value_t dx = ir_b_node(
+        &b, IR_OP_RMS_NORM_GRAD, 4,
+        (ir_value_t[]){dout[0], info.inputs[0], info.first_output + 1, info.inputs[1]}, 0, NULL);
     if (b.status == ST_OK) din[0] = dx, din[1] = dx + 1;
     return b.status;
 }

@@ -1,0 +1,43 @@
+/* all_gather_start: begins to concatenate the ranks' parts along `axis`. The lowering to ranks
+ * makes it: the input is this rank's part, whose size differs from rank to rank; the output has the
+ * global size `extent`, of which rank r holds the granules [r * granules / n, (r + 1) * granules /
+ * n). */
+#include "ir/op.h"
+#include "ir/rules_nn.h"
+
+static const ir_attr_spec_t attrs[] = {{"axis", IR_ATTR_INT, true, 0, NULL},
+                                       {"granules", IR_ATTR_INT, true, 0, NULL},
+                                       {"extent", IR_ATTR_INT, true, 0, NULL},
+                                       {0}};
+
+static st_status_t shape(const ir_op_ctx_t *ctx, ir_type_t *out) {
+    int32_t axis;
+    TRY(ir_need_axis(ctx, &axis));
+    int64_t granules = ir_ctx_int(ctx, "granules"), extent = ir_ctx_int(ctx, "extent");
+    int64_t part = ctx->in[0].dims[axis];
+    if (granules < 1 || extent < 0 || extent % granules)
+        return FAIL(ST_INVALID, "extent %lld does not consist of %lld equal granules",
+                    (long long)extent, (long long)granules);
+    if (part > extent || part % (extent ? extent / granules : 1))
+        return FAIL(
+            ST_INVALID,
+            "a part of %lld along axis %d is no whole number of granules of %lld (%lld of them)",
+            (long long)part, (int)axis, (long long)(extent / granules), (long long)granules);
+    out[0] = ctx->in[0];
+    out[0].dims[axis] = extent;
+    return ST_OK;
+}
+
+const ir_op_def_t ir_op_all_gather_start = {
+    .op = IR_OP_ALL_GATHER_START,
+    .name = "all_gather_start",
+    .summary = "the rank's part → the whole, in flight",
+    .min_inputs = 1,
+    .max_inputs = 1,
+    .n_outputs = 1,
+    .flags = IR_COLLECTIVE,
+    .attrs = attrs,
+    .shape = shape,
+    .no_gradient = "collective",
+    .strategies = ir_strategies_none,
+};

@@ -1,0 +1,15 @@
+/* all_gather_wait: waits until what all_gather_start began is whole. */
+#include "ir/op.h"
+
+const ir_op_def_t ir_op_all_gather_wait = {
+    .op = IR_OP_ALL_GATHER_WAIT,
+    .name = "all_gather_wait",
+    .summary = "the whole, in flight → the whole",
+    .min_inputs = 1,
+    .max_inputs = 1,
+    .n_outputs = 1,
+    .flags = IR_COLLECTIVE,
+    .shape = ir_shape_same,
+    .no_gradient = "collective",
+    .strategies = ir_strategies_none,
+};

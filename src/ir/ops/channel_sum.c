@@ -1,0 +1,31 @@
+/* channel_sum: sum over all dims but 1. */
+#include "ir/op.h"
+#include "ir/rules_nn.h"
+
+static st_status_t shape(const ir_op_ctx_t *ctx, ir_type_t *out) {
+    char text[IR_TYPE_TEXT_BYTES];
+    TRY(ir_need_float(ctx, 0, "x"));
+    if (ctx->in[0].rank < 2)
+        return FAIL(ST_INVALID, "x is %s, at least [batch, channels] is needed",
+                    ir_type_text(&ctx->in[0], text, sizeof text));
+    out[0] = ir_type_make(ctx->in[0].dtype, 1, &ctx->in[0].dims[1]);
+    return ST_OK;
+}
+
+static void strategies(const ir_op_ctx_t *ctx, ir_strategy_list_t *list) {
+    ir_strategies_dims(ctx, list, ~(1u << 1), 1u << 0, 0, 1u << 0);
+    ir_strategies_linear(list, 0);
+}
+
+const ir_op_def_t ir_op_channel_sum = {
+    .op = IR_OP_CHANNEL_SUM,
+    .name = "channel_sum",
+    .summary = "x[N,C,…] → [C]: sum over all dims but 1",
+    .min_inputs = 1,
+    .max_inputs = 1,
+    .n_outputs = 1,
+    .flags = IR_LINEAR,
+    .shape = shape,
+    .no_gradient = "statistics of batch norm: differentiated through batch_norm_apply",
+    .strategies = strategies,
+};

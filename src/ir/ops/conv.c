@@ -1,0 +1,82 @@
+/* conv: cross-correlation over 1 to 3 spatial dims, as every framework's convolution layer.
+ *   y[n, o, p] = bias[o] + sum over c in o's group, i: x[n, c, p * stride - low + i * dilation] *
+ * w[o, c, i] */
+#include "ir/build.h"
+#include "ir/op.h"
+#include "ir/rules_nn.h"
+#include "ir/window.h"
+
+static const ir_attr_spec_t attrs[] = {
+    {"strides", IR_ATTR_INTS, true, 0, NULL},   {"pads_low", IR_ATTR_INTS, true, 0, NULL},
+    {"pads_high", IR_ATTR_INTS, true, 0, NULL}, {"dilations", IR_ATTR_INTS, true, 0, NULL},
+    {"groups", IR_ATTR_INT, false, 1, NULL},    {0}};
+
+static st_status_t shape(const ir_op_ctx_t *ctx, ir_type_t *out) {
+    const ir_type_t *x = &ctx->in[0], *w = &ctx->in[1];
+    int64_t groups = ir_ctx_int(ctx, "groups");
+    char text_x[IR_TYPE_TEXT_BYTES], text_w[IR_TYPE_TEXT_BYTES];
+    ir_type_text(x, text_x, sizeof text_x);
+    ir_type_text(w, text_w, sizeof text_w);
+    if (!ir_dtype_is_float(x->dtype) || w->dtype != x->dtype || x->rank < 3 || w->rank != x->rank)
+        return FAIL(ST_INVALID,
+                    "x %s and weight %s: one float type and equal ranks of 3 to %d are needed",
+                    text_x, text_w, 2 + IR_MAX_SPATIAL);
+    if (groups < 1 || x->dims[1] % groups || w->dims[0] % groups ||
+        x->dims[1] / groups != w->dims[1])
+        return FAIL(
+            ST_INVALID,
+            "x %s and weight %s do not fit %lld groups: weight [O, %lld / groups, …] with O "
+            "divisible by groups is needed",
+            text_x, text_w, (long long)groups, (long long)x->dims[1]);
+    if (ctx->n_inputs > 2) TRY(ir_need_shape(ctx, 2, "bias", x->dtype, 1, w->dims));
+    ir_window_t window;
+    st_status_t status = ir_window_read(ctx, x->rank - 2, x->dims + 2, w->dims + 2, &window);
+    if (status != ST_OK) return st_error_context(status, "x %s, weight %s", text_x, text_w);
+    out[0] = *x;
+    out[0].dims[1] = w->dims[0];
+    for (int32_t i = 0; i < window.n; i++)
+        out[0].dims[2 + i] = window.out[i];
+    return ST_OK;
+}
+
+static st_status_t gradient(ir_graph_t *graph, ir_node_t node, const ir_value_t *dout,
+                            const bool *want, ir_value_t *din) {
+    const ir_node_info_t info = *ir_node(graph, node);
+    if (dout[0] == IR_NONE) return ST_OK;
+    ir_value_t x = info.inputs[0], w = info.inputs[1];
+    const ir_type_t tx = *ir_value_type(graph, x), tw = *ir_value_type(graph, w);
+    ir_build_t b = {.graph = graph};
+    ir_arg_t args[6];
+    ir_window_args(&info, args);
+    args[4] = IR_ARG_INT("groups", ir_attr_int(&info, "groups"));
+    if (want[0]) {
+        args[5] = IR_ARG_INTS("spatial", tx.dims + 2, tx.rank - 2);
+        din[0] = ir_b_node(&b, IR_OP_CONV_GRAD_INPUT, 2, (ir_value_t[]){dout[0], w}, 6, args);
+    }
+    if (want[1]) {
+        args[5] = IR_ARG_INTS("kernel", tw.dims + 2, tw.rank - 2);
+        din[1] = ir_b_node(&b, IR_OP_CONV_GRAD_WEIGHT, 2, (ir_value_t[]){x, dout[0]}, 6, args);
+    }
+    if (info.n_inputs > 2 && want[2]) din[2] = ir_b_unary(&b, IR_OP_CHANNEL_SUM, dout[0]);
+    return b.status;
+}
+
+static void strategies(const ir_op_ctx_t *ctx, ir_strategy_list_t *list) {
+    ir_strategies_dims(ctx, list, 1u << 0, 1u << 0, 1u << 0, 0);
+    if (ctx->n_inputs > 2) return; /* every rank would add the bias to its partial sum */
+    ir_strategies_linear(list, 0);
+    ir_strategies_linear(list, 1);
+}
+
+const ir_op_def_t ir_op_conv = {
+    .op = IR_OP_CONV,
+    .name = "conv",
+    .summary = "x[N,C,spatial…], w[O,C/groups,kernel…], [bias[O]] → y[N,O,…]",
+    .min_inputs = 2,
+    .max_inputs = 3,
+    .n_outputs = 1,
+    .attrs = attrs,
+    .shape = shape,
+    .gradient = gradient,
+    .strategies = strategies,
+};

@@ -1,0 +1,99 @@
+/* dropout: 0 with probability p, else x / (1 - p); x itself if not in training, and 0 everywhere if
+ * p is 1.
+ *
+ * The mask is a pure function of (seed, id, step, global element index): element i of x stands at
+ * begin + i in a tensor of shape `global` (both empty: x is the whole). So a rank's part, a
+ * micro-batch's part and the backward pass, which is dropout of the gradient, all see the same
+ * mask. */
+#include "ir/build.h"
+#include "ir/op.h"
+#include "ir/rules_nn.h"
+
+static const ir_attr_spec_t attrs[] = {
+    {"p", IR_ATTR_FLOAT, true, 0, NULL},     {"id", IR_ATTR_INT, true, 0, NULL},
+    {"begin", IR_ATTR_INTS, false, 0, NULL}, {"global", IR_ATTR_INTS, false, 0, NULL},
+    {"train", IR_ATTR_BOOL, false, 1, NULL}, {0}};
+enum { ATTR_P, ATTR_ID, ATTR_BEGIN, ATTR_GLOBAL, ATTR_TRAIN, N_ATTRS };
+
+static st_status_t shape(const ir_op_ctx_t *ctx, ir_type_t *out) {
+    const ir_type_t *x = &ctx->in[0];
+    const double p = ctx->attrs[ATTR_P].f;
+    const ir_attr_t *begin = &ctx->attrs[ATTR_BEGIN], *global = &ctx->attrs[ATTR_GLOBAL];
+    char text[IR_TYPE_TEXT_BYTES];
+    TRY(ir_need_float(ctx, 0, "x"));
+    TRY(ir_need_shape(ctx, 1, "seed", IR_I64, 0, NULL));
+    TRY(ir_need_shape(ctx, 2, "step", IR_I64, 0, NULL));
+    if (!(p >= 0 && p <= 1)) return FAIL(ST_INVALID, "p is %g, 0 to 1 is needed", p);
+    if (begin->ints.n != global->ints.n || (begin->ints.n && begin->ints.n != (uint32_t)x->rank))
+        return FAIL(ST_INVALID,
+                    "begin has %u and global %u entries, x is %s: as many as its rank, or none",
+                    begin->ints.n, global->ints.n, ir_type_text(x, text, sizeof text));
+    for (uint32_t i = 0; i < begin->ints.n; i++)
+        if (begin->ints.v[i] < 0 || global->ints.v[i] < x->dims[i] ||
+            begin->ints.v[i] > global->ints.v[i] - x->dims[i])
+            return FAIL(ST_INVALID,
+                        "x %s does not lie within dim %u of the whole: begins at %lld of %lld",
+                        ir_type_text(x, text, sizeof text), i, (long long)begin->ints.v[i],
+                        (long long)global->ints.v[i]);
+    out[0] = *x;
+    return ST_OK;
+}
+
+static st_status_t gradient(ir_graph_t *graph, ir_node_t node, const ir_value_t *dout,
+                            const bool *want, ir_value_t *din) {
+    const ir_node_info_t info = *ir_node(graph, node);
+    if (dout[0] == IR_NONE || !want[0]) return ST_OK;
+    if (!info.attrs[ATTR_TRAIN].i) {
+        din[0] = dout[0];
+        return ST_OK;
+    }
+    ir_build_t b = {.graph = graph};
+    ir_arg_t args[N_ATTRS];
+    for (int i = 0; i < N_ATTRS; i++)
+        args[i] = (ir_arg_t){attrs[i].key, info.attrs[i]};
+    din[0] = ir_b_node(&b, IR_OP_DROPOUT, 3,
+                       (ir_value_t[]){dout[0], info.inputs[1], info.inputs[2]}, N_ATTRS, args);
+    return b.status;
+}
+
+static void strategies(const ir_op_ctx_t *ctx, ir_strategy_list_t *list) {
+    ir_strategies_dims(ctx, list, UINT32_MAX, 1u << 0, 1u << 0, 0);
+    ir_strategies_linear(list, 0);
+}
+
+/* Notes where the rank's part lies, so that the mask is the global one's. */
+static st_status_t localize(const ir_op_ctx_t *global, const ir_part_t *in, const ir_part_t *out,
+                            st_arena_t *arena, ir_attr_t *local) {
+    (void)in;
+    const ir_type_t *x = &global->in[0];
+    if (out[0].placement.kind != IR_SPLIT) return ST_OK;
+    int64_t *begin = st_arena_array(arena, (size_t)x->rank, sizeof *begin);
+    int64_t *whole = st_arena_array(arena, (size_t)x->rank, sizeof *whole);
+    if (!begin || !whole) return st_no_memory((size_t)x->rank * sizeof *begin, "an attribute");
+    const bool nested = local[ATTR_BEGIN].ints.n > 0;
+    for (int32_t i = 0; i < x->rank; i++) {
+        begin[i] = nested ? local[ATTR_BEGIN].ints.v[i] : 0;
+        whole[i] = nested ? local[ATTR_GLOBAL].ints.v[i] : x->dims[i];
+    }
+    begin[out[0].placement.dim] += out[0].begin;
+    local[ATTR_BEGIN].ints.v = begin;
+    local[ATTR_GLOBAL].ints.v = whole;
+    local[ATTR_BEGIN].ints.n = local[ATTR_GLOBAL].ints.n = (uint32_t)x->rank;
+    return ST_OK;
+}
+
+const ir_op_def_t ir_op_dropout = {
+    .op = IR_OP_DROPOUT,
+    .name = "dropout",
+    .summary = "x, seed i64[], step i64[] → 0 with probability p, else x / (1 - p)",
+    .min_inputs = 3,
+    .max_inputs = 3,
+    .n_outputs = 1,
+    .flags = IR_RANDOM,
+    .attrs = attrs,
+    .shape = shape,
+    .gradient = gradient,
+    .strategies = strategies,
+    .localize = localize,
+    .reuse = {1},
+};

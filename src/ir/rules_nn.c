@@ -1,0 +1,91 @@
+/* Shared rules of the larger ops. See rules_nn.h. */
+#include "ir/rules_nn.h"
+
+/* ---- checks ---- */
+
+st_status_t ir_need_float(const ir_op_ctx_t *ctx, uint32_t j, const char *what) {
+    char text[IR_TYPE_TEXT_BYTES];
+    if (!ir_dtype_is_float(ctx->in[j].dtype))
+        return FAIL(ST_INVALID, "%s is %s, a float type is needed", what,
+                    ir_type_text(&ctx->in[j], text, sizeof text));
+    return ST_OK;
+}
+
+st_status_t ir_need_type(const ir_op_ctx_t *ctx, uint32_t j, const char *what,
+                         const ir_type_t *expected) {
+    char given[IR_TYPE_TEXT_BYTES], wanted[IR_TYPE_TEXT_BYTES];
+    if (!ir_type_equal(&ctx->in[j], expected))
+        return FAIL(ST_INVALID, "%s is %s, expected %s", what,
+                    ir_type_text(&ctx->in[j], given, sizeof given),
+                    ir_type_text(expected, wanted, sizeof wanted));
+    return ST_OK;
+}
+
+st_status_t ir_need_shape(const ir_op_ctx_t *ctx, uint32_t j, const char *what, ir_dtype_t dtype,
+                          int32_t rank, const int64_t *dims) {
+    ir_type_t expected = ir_type_make(dtype, rank, dims);
+    return ir_need_type(ctx, j, what, &expected);
+}
+
+st_status_t ir_need_axis(const ir_op_ctx_t *ctx, int32_t *out_axis) {
+    int64_t axis = ir_ctx_int(ctx, "axis");
+    char text[IR_TYPE_TEXT_BYTES];
+    *out_axis = 0;
+    if (axis < 0 || axis >= ctx->in[0].rank)
+        return FAIL(ST_INVALID, "axis %lld is not a dim of %s (0 … rank - 1)", (long long)axis,
+                    ir_type_text(&ctx->in[0], text, sizeof text));
+    *out_axis = (int32_t)axis;
+    return ST_OK;
+}
+
+/* ---- gradients ---- */
+
+st_status_t ir_no_output_gradient(const ir_value_t *dout, uint32_t k, const char *what) {
+    if (dout[k] == IR_NONE) return ST_OK;
+    return FAIL(ST_UNSUPPORTED, "there is no gradient through output %u (%s)", k, what);
+}
+
+st_status_t ir_no_input_gradient(const bool *want, uint32_t j, const char *what) {
+    if (!want[j]) return ST_OK;
+    return FAIL(ST_UNSUPPORTED, "there is no gradient for input %u (%s)", j, what);
+}
+
+/* ---- partition ---- */
+
+void ir_strategy_add_new(const ir_op_ctx_t *ctx, ir_strategy_list_t *list,
+                         const ir_strategy_t *item) {
+    for (uint32_t i = 0; i < list->n; i++) {
+        bool equal = true;
+        for (uint32_t j = 0; j < ctx->n_inputs && j < IR_MAX_OPERANDS; j++)
+            equal &= ir_placement_equal(list->items[i].in[j], item->in[j]);
+        for (uint32_t k = 0; k < ctx->n_outputs && k < IR_MAX_OPERANDS; k++)
+            equal &= ir_placement_equal(list->items[i].out[k], item->out[k]);
+        if (equal) return;
+    }
+    ir_strategy_t *made = ir_strategy_add(list);
+    if (made) *made = *item;
+}
+
+void ir_strategies_dims(const ir_op_ctx_t *ctx, ir_strategy_list_t *list, uint32_t dims,
+                        uint32_t inputs, uint32_t outputs, uint32_t partial) {
+    for (uint32_t j = 0; j < ctx->n_inputs && j < IR_MAX_OPERANDS; j++) {
+        ir_placement_t have = list->have[j];
+        if (!(inputs >> j & 1) || have.kind != IR_SPLIT || !(dims >> have.dim & 1)) continue;
+        ir_strategy_t item = {0};
+        for (uint32_t i = 0; i < ctx->n_inputs && i < IR_MAX_OPERANDS; i++)
+            if (inputs >> i & 1) item.in[i] = have;
+        for (uint32_t k = 0; k < ctx->n_outputs && k < IR_MAX_OPERANDS; k++) {
+            if (outputs >> k & 1) item.out[k] = have;
+            if (partial >> k & 1) item.out[k] = IR_PLACE_PARTIAL;
+        }
+        ir_strategy_add_new(ctx, list, &item);
+    }
+}
+
+void ir_strategies_linear(ir_strategy_list_t *list, uint32_t j) {
+    if (list->have[j].kind != IR_PARTIAL) return;
+    ir_strategy_t *made = ir_strategy_add(list);
+    if (!made) return;
+    made->in[j] = IR_PLACE_PARTIAL;
+    made->out[0] = IR_PLACE_PARTIAL;
+}

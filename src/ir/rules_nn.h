@@ -1,0 +1,43 @@
+/* Rules that the contraction, composite and state ops share: type checks with full messages, splits
+ * along dims that all operands have in the same place, and refusals of gradients that have no rule.
+ */
+#ifndef STATOR_IR_RULES_NN_H
+#define STATOR_IR_RULES_NN_H
+
+#include "ir/op.h"
+
+/* Input j is of a float type; `what` names it in the message. */
+st_status_t ir_need_float(const ir_op_ctx_t *ctx, uint32_t j, const char *what) ST_WARN_UNUSED;
+/* Input j has exactly this type. */
+st_status_t ir_need_type(const ir_op_ctx_t *ctx, uint32_t j, const char *what,
+                         const ir_type_t *expected) ST_WARN_UNUSED;
+/* Input j has dtype `dtype` and this shape. */
+st_status_t ir_need_shape(const ir_op_ctx_t *ctx, uint32_t j, const char *what, ir_dtype_t dtype,
+                          int32_t rank, const int64_t *dims) ST_WARN_UNUSED;
+/* Attribute "axis" within 0 … rank of input 0 - 1 (importers resolve negative ones). */
+st_status_t ir_need_axis(const ir_op_ctx_t *ctx, int32_t *out_axis) ST_WARN_UNUSED;
+
+/* FAILs if a gradient arrives at output k, which has no rule; `what` names the output. */
+st_status_t ir_no_output_gradient(const ir_value_t *dout, uint32_t k,
+                                  const char *what) ST_WARN_UNUSED;
+/* FAILs if the gradient of input j is wanted, which has no rule. */
+st_status_t ir_no_input_gradient(const bool *want, uint32_t j, const char *what) ST_WARN_UNUSED;
+
+/* Splits along one of the dims in the set `dims` (bit d), which stands at the same place in all
+ * operands of `inputs` and `outputs` (bit j: operand j); other inputs are replicated. The outputs
+ * of `partial` come out as partial sums. Proposes what occurs among the placements that the inputs
+ * arrive with. */
+void ir_strategies_dims(const ir_op_ctx_t *ctx, ir_strategy_list_t *list, uint32_t dims,
+                        uint32_t inputs, uint32_t outputs, uint32_t partial);
+/* Partial sums pass from input j to output 0, the other inputs being replicated: for ops that are
+ * linear in input j. */
+void ir_strategies_linear(ir_strategy_list_t *list, uint32_t j);
+/* Appends unless the list has an equal one. */
+void ir_strategy_add_new(const ir_op_ctx_t *ctx, ir_strategy_list_t *list,
+                         const ir_strategy_t *item);
+/* Bits 0 … n - 1. */
+static inline uint32_t ir_first_bits(int32_t n) {
+    return n <= 0 ? 0 : n >= 32 ? UINT32_MAX : (1u << n) - 1;
+}
+
+#endif
