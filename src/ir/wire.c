@@ -1,0 +1,318 @@
+/* Graphs as protobuf messages. See wire.h for the contract.
+ *
+ * Decoding trusts nothing: each node goes through ir_graph_add, which refuses unknown ops, wrong
+ * attribute kinds and inputs that no earlier node makes (so there are no cycles), and runs the shape
+ * rule; the types in the message are then compared with what the rule said. What is left (names,
+ * outputs, aliases, updates) is the verifier's. */
+#include "ir/wire.h"
+
+#include <string.h>
+
+#include "ir/codec.h"
+#include "ir/op.h"
+#include "ir/structure.h"
+#include "ir/verify.h"
+
+/* ---- to wire ---- */
+
+/* Messages hold char * for strings that they never write to. protobuf-c drops a string in a oneof if
+ * it is its own constant for "", hence a different one here. */
+static char *wire_string(const char *text) {
+    static char empty[] = "";
+    return text[0] ? (char *)(uintptr_t)text : empty;
+}
+
+st_status_t ir_type_to_wire(const ir_type_t *type, st_arena_t *arena,
+                            Stator__Wire__Type **out_wire) {
+    Stator__Wire__Type *wire = st_arena_alloc(arena, sizeof *wire);
+    int64_t *dims = st_arena_copy(arena, type->dims, (size_t)type->rank * sizeof *dims);
+    if (!wire || !dims) return st_no_memory(sizeof *wire, "a type message");
+    stator__wire__type__init(wire);
+    wire->dtype = (uint32_t)type->dtype;
+    wire->n_dims = (size_t)type->rank;
+    wire->dims = dims;
+    *out_wire = wire;
+    return ST_OK;
+}
+
+static st_status_t ints_to_wire(const ir_attr_t *attr, st_arena_t *arena,
+                                Stator__Wire__Ints **out_wire) {
+    Stator__Wire__Ints *wire = st_arena_alloc(arena, sizeof *wire);
+    if (!wire) return st_no_memory(sizeof *wire, "an attribute message");
+    stator__wire__ints__init(wire);
+    wire->n_values = attr->ints.n;
+    wire->values = (int64_t *)(uintptr_t)attr->ints.v;
+    *out_wire = wire;
+    return ST_OK;
+}
+
+static st_status_t attr_to_wire(const ir_attr_spec_t *spec, const ir_attr_t *attr, st_arena_t *arena,
+                                Stator__Wire__Attribute *wire) {
+    stator__wire__attribute__init(wire);
+    wire->key = wire_string(spec->key);
+    switch (attr->kind) {
+        case IR_ATTR_INT:
+            wire->value_case = STATOR__WIRE__ATTRIBUTE__VALUE_INT_VALUE;
+            wire->int_value = attr->i;
+            return ST_OK;
+        case IR_ATTR_FLOAT:
+            wire->value_case = STATOR__WIRE__ATTRIBUTE__VALUE_FLOAT_VALUE;
+            wire->float_value = attr->f;
+            return ST_OK;
+        case IR_ATTR_BOOL:
+            wire->value_case = STATOR__WIRE__ATTRIBUTE__VALUE_BOOL_VALUE;
+            wire->bool_value = attr->i != 0;
+            return ST_OK;
+        case IR_ATTR_DTYPE:
+            wire->value_case = STATOR__WIRE__ATTRIBUTE__VALUE_DTYPE_VALUE;
+            wire->dtype_value = (uint32_t)attr->i;
+            return ST_OK;
+        case IR_ATTR_INTS:
+            wire->value_case = STATOR__WIRE__ATTRIBUTE__VALUE_INTS_VALUE;
+            return ints_to_wire(attr, arena, &wire->ints_value);
+        case IR_ATTR_STRING:
+            wire->value_case = STATOR__WIRE__ATTRIBUTE__VALUE_STRING_VALUE;
+            wire->string_value = wire_string(attr->s);
+            return ST_OK;
+        case IR_ATTR_DATA:
+            wire->value_case = STATOR__WIRE__ATTRIBUTE__VALUE_DATA_VALUE;
+            wire->data_value.len = attr->data.bytes;
+            wire->data_value.data = (uint8_t *)(uintptr_t)attr->data.p;
+            return ST_OK;
+    }
+    return FAIL(ST_INTERNAL, "attribute '%s' has no kind", spec->key);
+}
+
+static st_status_t node_to_wire(const ir_graph_t *graph, const ir_node_info_t *node,
+                                st_arena_t *arena, Stator__Wire__Node *wire) {
+    const ir_op_def_t *def = ir_op_def(node->op);
+    uint32_t n_attrs = ir_op_n_attrs(def);
+    stator__wire__node__init(wire);
+    wire->op = (uint32_t)node->op;
+    wire->name = wire_string(node->name);
+    wire->n_inputs = node->n_inputs;
+    wire->inputs = (uint32_t *)(uintptr_t)node->inputs;
+    Stator__Wire__Attribute *attrs = st_arena_array(arena, n_attrs, sizeof *attrs);
+    wire->attributes = st_arena_array(arena, n_attrs, sizeof *wire->attributes);
+    wire->outputs = st_arena_array(arena, node->n_outputs, sizeof *wire->outputs);
+    if (!attrs || !wire->attributes || !wire->outputs)
+        return st_no_memory(n_attrs * sizeof *attrs, "a node message");
+    for (uint32_t i = 0; i < n_attrs; i++) {
+        TRY(attr_to_wire(&def->attrs[i], &node->attrs[i], arena, &attrs[i]));
+        wire->attributes[i] = &attrs[i];
+    }
+    wire->n_attributes = n_attrs;
+    for (uint32_t k = 0; k < node->n_outputs; k++)
+        TRY(ir_type_to_wire(ir_value_type(graph, node->first_output + k), arena,
+                            &wire->outputs[k]));
+    wire->n_outputs = node->n_outputs;
+    return ST_OK;
+}
+
+st_status_t ir_graph_to_wire(const ir_graph_t *graph, st_arena_t *arena,
+                             Stator__Wire__Graph **out_wire) {
+    *out_wire = NULL;
+    size_t n_nodes = graph->nodes.n, n_outputs = graph->outputs.n, n_aliases = graph->aliases.n;
+    Stator__Wire__Graph *wire = st_arena_alloc(arena, sizeof *wire);
+    Stator__Wire__Node *nodes = st_arena_array(arena, n_nodes, sizeof *nodes);
+    Stator__Wire__Output *outputs = st_arena_array(arena, n_outputs, sizeof *outputs);
+    Stator__Wire__Alias *aliases = st_arena_array(arena, n_aliases, sizeof *aliases);
+    if (!wire || !nodes || !outputs || !aliases)
+        return st_no_memory(n_nodes * sizeof *nodes, "a graph message");
+    stator__wire__graph__init(wire);
+    wire->nodes = st_arena_array(arena, n_nodes, sizeof *wire->nodes);
+    wire->outputs = st_arena_array(arena, n_outputs, sizeof *wire->outputs);
+    wire->aliases = st_arena_array(arena, n_aliases, sizeof *wire->aliases);
+    if (!wire->nodes || !wire->outputs || !wire->aliases)
+        return st_no_memory(n_nodes * sizeof *wire->nodes, "a graph message");
+    wire->format_version = IR_GRAPH_VERSION;
+    wire->name = wire_string(graph->name);
+    wire->producer = wire_string(graph->producer);
+    for (size_t i = 0; i < n_nodes; i++) {
+        TRY(node_to_wire(graph, &graph->nodes.data[i], arena, &nodes[i]));
+        wire->nodes[i] = &nodes[i];
+    }
+    for (size_t i = 0; i < n_outputs; i++) {
+        stator__wire__output__init(&outputs[i]);
+        outputs[i].name = wire_string(graph->outputs.data[i].name);
+        outputs[i].value = graph->outputs.data[i].value;
+        wire->outputs[i] = &outputs[i];
+    }
+    for (size_t i = 0; i < n_aliases; i++) {
+        stator__wire__alias__init(&aliases[i]);
+        aliases[i].name = wire_string(graph->aliases.data[i].name);
+        aliases[i].stored = wire_string(graph->aliases.data[i].stored);
+        wire->aliases[i] = &aliases[i];
+    }
+    wire->n_nodes = n_nodes;
+    wire->n_outputs = n_outputs;
+    wire->n_aliases = n_aliases;
+    *out_wire = wire;
+    return ST_OK;
+}
+
+/* ---- from wire ---- */
+
+st_status_t ir_wire_check_known(const ProtobufCMessage *message) {
+    if (message->n_unknown_fields == 0) return ST_OK;
+    return FAIL(ST_PARSE, "%s message has the unknown field %u", message->descriptor->short_name,
+                (unsigned)message->unknown_fields[0].tag);
+}
+
+st_status_t ir_type_from_wire(const Stator__Wire__Type *wire, ir_type_t *out_type) {
+    TRY(ir_wire_check_known(&wire->base));
+    if (wire->n_dims > IR_MAX_RANK)
+        return FAIL(ST_PARSE, "rank %zu is above %d", wire->n_dims, IR_MAX_RANK);
+    if (!ir_dtype_valid(wire->dtype))
+        return FAIL(ST_PARSE, "element type %u is not known", (unsigned)wire->dtype);
+    *out_type = ir_type_make((ir_dtype_t)wire->dtype, (int32_t)wire->n_dims, wire->dims);
+    return ir_type_check(out_type);
+}
+
+/* The attribute borrows from the message. */
+static st_status_t attr_from_wire(const Stator__Wire__Attribute *wire, ir_attr_t *out_attr) {
+    TRY(ir_wire_check_known(&wire->base));
+    switch (wire->value_case) {
+        case STATOR__WIRE__ATTRIBUTE__VALUE_INT_VALUE:
+            *out_attr = (ir_attr_t){.kind = IR_ATTR_INT, .i = wire->int_value};
+            return ST_OK;
+        case STATOR__WIRE__ATTRIBUTE__VALUE_FLOAT_VALUE:
+            *out_attr = (ir_attr_t){.kind = IR_ATTR_FLOAT, .f = wire->float_value};
+            return ST_OK;
+        case STATOR__WIRE__ATTRIBUTE__VALUE_BOOL_VALUE:
+            *out_attr = (ir_attr_t){.kind = IR_ATTR_BOOL, .i = wire->bool_value != 0};
+            return ST_OK;
+        case STATOR__WIRE__ATTRIBUTE__VALUE_DTYPE_VALUE:
+            if (!ir_dtype_valid(wire->dtype_value))
+                return FAIL(ST_PARSE, "attribute '%s': element type %u is not known", wire->key,
+                            (unsigned)wire->dtype_value);
+            *out_attr = (ir_attr_t){.kind = IR_ATTR_DTYPE, .i = wire->dtype_value};
+            return ST_OK;
+        case STATOR__WIRE__ATTRIBUTE__VALUE_INTS_VALUE:
+            TRY(ir_wire_check_known(&wire->ints_value->base));
+            *out_attr = (ir_attr_t){.kind = IR_ATTR_INTS,
+                                    .ints = {wire->ints_value->values,
+                                             (uint32_t)wire->ints_value->n_values}};
+            return ST_OK;
+        case STATOR__WIRE__ATTRIBUTE__VALUE_STRING_VALUE:
+            *out_attr = (ir_attr_t){.kind = IR_ATTR_STRING, .s = wire->string_value};
+            return ST_OK;
+        case STATOR__WIRE__ATTRIBUTE__VALUE_DATA_VALUE:
+            *out_attr = (ir_attr_t){.kind = IR_ATTR_DATA,
+                                    .data = {wire->data_value.data, wire->data_value.len}};
+            return ST_OK;
+        default:
+            return FAIL(ST_PARSE, "attribute '%s' has no value", wire->key);
+    }
+}
+
+enum { MAX_ATTRS = 64 }; /* more than any schema has */
+
+static st_status_t args_from_wire(const ir_op_def_t *def, const Stator__Wire__Node *wire,
+                                  ir_arg_t args[MAX_ATTRS]) {
+    uint32_t n_known = ir_op_n_attrs(def);
+    ASSERT(n_known <= MAX_ATTRS);
+    if (wire->n_attributes > n_known)
+        return FAIL(ST_PARSE, "%zu attributes, the op has %u", wire->n_attributes, n_known);
+    for (size_t i = 0; i < wire->n_attributes; i++) {
+        args[i].key = wire->attributes[i]->key;
+        TRY(attr_from_wire(wire->attributes[i], &args[i].value));
+        for (size_t j = 0; j < i; j++)
+            if (strcmp(args[i].key, args[j].key) == 0)
+                return FAIL(ST_PARSE, "attribute '%s' is given twice", args[i].key);
+    }
+    return ST_OK;
+}
+
+static st_status_t check_output_types(const ir_graph_t *graph, const Stator__Wire__Node *wire) {
+    const ir_node_info_t *node = ir_node(graph, (ir_node_t)(graph->nodes.n - 1));
+    if (wire->n_outputs != node->n_outputs)
+        return FAIL(ST_PARSE, "%zu output types, the op has %u outputs", wire->n_outputs,
+                    node->n_outputs);
+    for (uint32_t k = 0; k < node->n_outputs; k++) {
+        ir_type_t stored;
+        char given[IR_TYPE_TEXT_BYTES], derived[IR_TYPE_TEXT_BYTES];
+        TRY(ir_type_from_wire(wire->outputs[k], &stored));
+        const ir_type_t *type = ir_value_type(graph, node->first_output + k);
+        if (!ir_type_equal(&stored, type))
+            return FAIL(ST_PARSE, "output %u is stored as %s, the shape rule says %s", k,
+                        ir_type_text(&stored, given, sizeof given),
+                        ir_type_text(type, derived, sizeof derived));
+    }
+    return ST_OK;
+}
+
+static st_status_t node_from_wire(ir_graph_t *graph, const Stator__Wire__Node *wire) {
+    ir_arg_t args[MAX_ATTRS];
+    const ir_op_def_t *def =
+        wire->op < (uint32_t)IR_OP_END ? ir_op_def((ir_op_t)wire->op) : NULL;
+    TRY(ir_wire_check_known(&wire->base));
+    if (!def)
+        return FAIL(ST_UNSUPPORTED, "op id %u is not known: the file may need a newer Stator",
+                    (unsigned)wire->op);
+    if (wire->n_inputs > UINT32_MAX) return FAIL(ST_PARSE, "%zu inputs", wire->n_inputs);
+    TRY(args_from_wire(def, wire, args));
+    TRY(ir_graph_add(graph, def->op, wire->name, (uint32_t)wire->n_inputs, wire->inputs,
+                     wire->n_attributes, args, NULL));
+    return check_output_types(graph, wire);
+}
+
+/* Outputs and aliases are appended without ir_graph_add_output's search for duplicates, which would
+ * make a large file quadratic: the verifier finds duplicates by its name index. */
+static st_status_t names_from_wire(ir_graph_t *graph, const Stator__Wire__Graph *wire) {
+    for (size_t i = 0; i < wire->n_outputs; i++) {
+        TRY(ir_wire_check_known(&wire->outputs[i]->base));
+        ir_output_t output = {wire->outputs[i]->value,
+                              st_arena_strdup(&graph->arena, wire->outputs[i]->name)};
+        if (!output.name) return st_no_memory(0, "an output name");
+        TRY(ST_VEC_PUSH(&graph->outputs, output));
+    }
+    for (size_t i = 0; i < wire->n_aliases; i++) {
+        TRY(ir_wire_check_known(&wire->aliases[i]->base));
+        ir_alias_t alias = {st_arena_strdup(&graph->arena, wire->aliases[i]->name),
+                            st_arena_strdup(&graph->arena, wire->aliases[i]->stored)};
+        if (!alias.name || !alias.stored) return st_no_memory(0, "an alias");
+        TRY(ST_VEC_PUSH(&graph->aliases, alias));
+    }
+    return ST_OK;
+}
+
+st_status_t ir_graph_from_wire(const Stator__Wire__Graph *wire, ir_graph_t **out_graph) {
+    *out_graph = NULL;
+    TRY(ir_wire_check_known(&wire->base));
+    if (wire->format_version == 0 || wire->format_version > IR_GRAPH_VERSION)
+        return FAIL(ST_UNSUPPORTED, "graph version %u, this build reads 1 to %d",
+                    (unsigned)wire->format_version, IR_GRAPH_VERSION);
+    ir_graph_t *graph = NULL;
+    st_status_t status = ST_OK;
+    TRY(ir_graph_create(wire->name, &graph));
+    graph->producer = st_arena_strdup(&graph->arena, wire->producer);
+    if (!graph->producer) TRY_GOTO(st_no_memory(0, "a graph"), fail);
+    for (size_t i = 0; i < wire->n_nodes; i++) {
+        status = node_from_wire(graph, wire->nodes[i]);
+        if (status != ST_OK) {
+            st_error_context(status, "node %zu", i);
+            goto fail;
+        }
+    }
+    TRY_GOTO(names_from_wire(graph, wire), fail);
+    TRY_GOTO(ir_graph_verify(graph), fail);
+    *out_graph = graph;
+    return ST_OK;
+fail:
+    ir_graph_destroy(graph);
+    return status == ST_INVALID ? ST_PARSE : status;
+}
+
+/* ---- allocation ---- */
+
+static void *arena_take(void *arena, size_t bytes) {
+    return st_arena_alloc(arena, bytes);
+}
+static void arena_keep(void *arena, void *memory) {
+    (void)arena;
+    (void)memory;
+}
+ProtobufCAllocator ir_wire_allocator(st_arena_t *arena) {
+    return (ProtobufCAllocator){arena_take, arena_keep, arena};
+}
