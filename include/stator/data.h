@@ -1,8 +1,9 @@
 /* Stator: data – batches for a training step, and tokenizers.
  *
- * A source yields the feeds of one step: each sample exactly once an epoch, shuffled by seed; the last
- * partial batch of an epoch is dropped. The order depends on seed and epoch only, not on ranks. Feeds live
- * until the next call on the same source. One thread at a time per source. */
+ * A source yields the feeds of one step, each sample exactly once an epoch. Shuffled (training): in an order
+ * that depends on seed and epoch only, not on ranks; the last partial batch of an epoch is dropped. In order
+ * (evaluation): the last batch is filled up with samples whose label is −100, which losses ignore. Feeds
+ * live until the next call on the same source. One thread at a time per source. */
 #ifndef STATOR_DATA_H
 #define STATOR_DATA_H
 
@@ -31,6 +32,8 @@ STATOR_API void stator_data_destroy(stator_data_t *data); /* NULL is fine */
 /* Feeds of the next step. */
 STATOR_API stator_status_t stator_data_next(stator_data_t *data, size_t *out_n,
                                             const stator_tensor_t **out_feeds) STATOR_WARN_UNUSED;
+/* Real samples in the batch that the last stator_data_next gave. */
+STATOR_API int64_t stator_data_valid(const stator_data_t *data);
 /* Steps in an epoch; 0 for a cycle without end. */
 STATOR_API int64_t stator_data_steps(const stator_data_t *data);
 /* Position: (epoch, sample) of the next sample; seeking makes a resumed run go on where it stopped. */

@@ -3,6 +3,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -208,6 +209,13 @@ size_t st_options_floats(const st_options_t *options, const char *key, double *o
 }
 
 /* ---- words ---- */
+
+int64_t st_processor_count(void) {
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
+    int n = CPU_COUNT(&set);
+    return n > 0 ? n : 1;
+}
 
 const char *st_environment(const char *name) {
     const char *value = getenv(name);

@@ -38,6 +38,8 @@ uint64_t st_options_size(const st_options_t *options, const char *key);
 /* Number of values in a list; writes at most `capacity`. */
 size_t st_options_floats(const st_options_t *options, const char *key, double *out, size_t capacity);
 
+/* Processors this process may run on, at least 1. */
+int64_t st_processor_count(void);
 /* Value of the environment variable, NULL if unset or empty. */
 const char *st_environment(const char *name);
 /* Nearest of `n` words to `word` by edit distance, NULL if none is near. */

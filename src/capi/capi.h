@@ -1,0 +1,50 @@
+/* The public objects over the internal ones: shared by the files of src/capi/. */
+#ifndef STATOR_CAPI_CAPI_H
+#define STATOR_CAPI_CAPI_H
+
+#include "base/options.h"
+#include "compile/compile.h"
+#include "exec/session.h"
+#include "ir/graph.h"
+#include "stator/stator.h"
+
+struct stator_options {
+    st_options_t *table;
+};
+
+struct stator_graph {
+    ir_graph_t *ir;
+    char *notes; /* what an importer had to say, one note a line; "" if nothing */
+};
+
+struct stator_plan {
+    plan_t *plan;
+    double compile_us;
+};
+
+struct stator_session {
+    const stator_plan_t *plan;
+    exec_session_t *exec;
+};
+
+static inline stator_status_t capi_status(st_status_t status) {
+    return (stator_status_t)status;
+}
+/* Takes the graph over, also on failure. */
+st_status_t capi_graph_wrap(ir_graph_t *ir, stator_graph_t **out_graph) ST_WARN_UNUSED;
+/* Checks dtype, rank and dims. Errors name the tensor. */
+st_status_t capi_type_of(const stator_tensor_t *tensor, ir_type_t *out_type) ST_WARN_UNUSED;
+stator_tensor_t capi_tensor(const char *name, const ir_type_t *type, const void *data);
+/* Number and position of the graph's ports of one kind. */
+size_t capi_port_count(const ir_graph_t *graph, stator_port_kind_t kind);
+stator_tensor_t capi_port_at(const ir_graph_t *graph, stator_port_kind_t kind, size_t index);
+/* Adds a copy under the name, and an alias. */
+st_status_t capi_tensors_put(stator_tensors_t *tensors, const char *name, const ir_type_t *type,
+                             const void *data) ST_WARN_UNUSED;
+st_status_t capi_tensors_alias(stator_tensors_t *tensors, const char *other,
+                               const char *stored) ST_WARN_UNUSED;
+size_t capi_tensors_alias_count(const stator_tensors_t *tensors);
+const char *capi_tensors_alias_at(const stator_tensors_t *tensors, size_t index,
+                                  const char **out_stored);
+
+#endif

@@ -1,0 +1,130 @@
+/* Compiling, and plans on disk. */
+#include <string.h>
+
+#include "base/memory.h"
+#include "capi/capi.h"
+#include "state/file.h"
+
+static st_status_t read_options(const stator_options_t *options, const stator_plan_t *state_of,
+                                compile_options_t *out) {
+    const st_options_t *table = options->table;
+    int64_t ranks = st_options_int(table, "ranks"), threads = st_options_int(table, "threads");
+    if (ranks < 1 || ranks > 1024)
+        return FAIL(ST_INVALID, "option 'ranks' is %lld; 1 to 1024 are possible", (long long)ranks);
+    if (threads < 0 || threads > 1024)
+        return FAIL(ST_INVALID, "option 'threads' is %lld; 0 to 1024 are possible",
+                    (long long)threads);
+    if (threads == 0) {
+        threads = st_processor_count() / ranks;
+        if (threads < 1) threads = 1;
+    }
+    const char *dtype = st_options_string(table, "dtype"), *dump = st_options_string(table, "dump");
+    *out = (compile_options_t){
+        .device = st_options_string(table, "device"),
+        .n_ranks = (uint32_t)ranks,
+        .n_threads = (uint32_t)threads,
+        .dtype = strcmp(dtype, "f64") == 0 ? IR_F64 : IR_DTYPE_NONE,
+        .reference_kernels = st_options_bool(table, "reference-kernels"),
+        .evaluation = strcmp(st_options_string(table, "mode"), "eval") == 0,
+        .bucket_bytes = st_options_size(table, "bucket-size"),
+        .timeout_ms = (uint64_t)(st_options_float(table, "timeout") * 1000),
+        .state_of = state_of ? state_of->plan : NULL,
+        .dump = dump[0] ? dump : NULL,
+    };
+    return ST_OK;
+}
+
+static st_status_t wrap(plan_t *plan, double compile_us, stator_plan_t **out_plan) {
+    stator_plan_t *made = st_calloc(1, sizeof *made);
+    if (!made) {
+        plan_destroy(plan);
+        return st_no_memory(sizeof *made, "a plan");
+    }
+    *made = (stator_plan_t){plan, compile_us};
+    *out_plan = made;
+    return ST_OK;
+}
+
+stator_status_t stator_plan_compile(const stator_graph_t *graph, const stator_options_t *options,
+                                    const stator_plan_t *state_of, stator_plan_t **out_plan) {
+    *out_plan = NULL;
+    compile_options_t compile;
+    plan_t *plan = NULL;
+    st_status_t status = read_options(options, state_of, &compile);
+    if (status == ST_OK) status = compile_plan(graph->ir, &compile, &plan);
+    if (status != ST_OK) return capi_status(status);
+    double us = 0;
+    const compile_timing_t *timings;
+    for (size_t i = 0, n = compile_timings(&timings); i < n; i++) us += timings[i].us;
+    return capi_status(wrap(plan, us, out_plan));
+}
+
+void stator_plan_destroy(stator_plan_t *plan) {
+    if (!plan) return;
+    plan_destroy(plan->plan);
+    st_free(plan);
+}
+
+stator_status_t stator_plan_save(const stator_plan_t *plan, const char *path) {
+    uint8_t *data = NULL;
+    size_t bytes = 0;
+    st_status_t status = plan_encode(plan->plan, &data, &bytes);
+    if (status == ST_OK) status = state_file_write(path, data, bytes);
+    st_free(data);
+    return capi_status(status);
+}
+
+stator_status_t stator_plan_load(const char *path, stator_plan_t **out_plan) {
+    *out_plan = NULL;
+    state_file_t file = {0};
+    plan_t *plan = NULL;
+    st_status_t status = state_file_open(path, &file);
+    if (status == ST_OK) {
+        status = plan_decode(file.data, file.bytes, &plan);
+        if (status != ST_OK) st_error_context(status, "%s", path);
+    }
+    state_file_close(&file);
+    if (status == ST_OK) status = wrap(plan, 0, out_plan);
+    return capi_status(status);
+}
+
+stator_status_t stator_plan_print(const stator_plan_t *plan, char **out_text) {
+    *out_text = NULL;
+    return capi_status(plan_print(plan->plan, out_text));
+}
+
+stator_plan_info_t stator_plan_info(const stator_plan_t *plan) {
+    const plan_t *p = plan->plan;
+    stator_plan_info_t info = {
+        .n_ranks = p->n_ranks, .n_threads = p->n_threads, .compile_us = plan->compile_us};
+    for (uint32_t i = 0; i < p->n_programs; i++) {
+        const plan_program_t *program = &p->programs[i];
+        const uint64_t *bytes = program->region_bytes;
+        if (bytes[PLAN_STATE] > info.state_bytes) info.state_bytes = bytes[PLAN_STATE];
+        if (bytes[PLAN_WORK] > info.work_bytes) info.work_bytes = bytes[PLAN_WORK];
+        if (bytes[PLAN_COMM] > info.comm_bytes) info.comm_bytes = bytes[PLAN_COMM];
+        if (program->live_bound_bytes > info.live_bound_bytes)
+            info.live_bound_bytes = program->live_bound_bytes;
+    }
+    const plan_program_t *first = &p->programs[p->program_of[0]];
+    for (size_t i = 0; i < first->graph->nodes.n; i++) {
+        info.n_kernels += first->steps[i].kind == PLAN_STEP_KERNEL;
+        info.n_collectives += first->steps[i].kind == PLAN_STEP_START;
+    }
+    return info;
+}
+
+size_t stator_plan_count(const stator_plan_t *plan, stator_port_kind_t kind) {
+    if (kind == STATOR_INPUT) return plan->plan->n_inputs;
+    if (kind == STATOR_OUTPUT) return plan->plan->n_outputs;
+    return capi_port_count(plan->plan->programs[0].graph, kind);
+}
+
+stator_tensor_t stator_plan_at(const stator_plan_t *plan, stator_port_kind_t kind, size_t index) {
+    ASSERT(index < stator_plan_count(plan, kind));
+    if (kind != STATOR_INPUT && kind != STATOR_OUTPUT)
+        return capi_port_at(plan->plan->programs[0].graph, kind, index);
+    const plan_port_t *port =
+        kind == STATOR_INPUT ? &plan->plan->inputs[index] : &plan->plan->outputs[index];
+    return capi_tensor(port->name, &port->type, NULL);
+}

@@ -1,0 +1,159 @@
+/* The command line: table of commands, option parsing, help, exit codes. */
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/tool.h"
+
+static const tool_command_t commands[] = {
+    {"model", 'm', "llama|resnet", "write the training graph of a standard model", 1, 1, tool_model},
+    {"import", 'i', "FILE", "turn a .pt2 or ONNX model into a graph, or a text into token shards", 1, 1,
+     tool_import},
+    {"info", 'n', "FILE", "say what is in a graph, plan or safetensors file", 1, 1, tool_info},
+    {"compile", 'c', "GRAPH", "compile the training step (or --mode eval) into a plan", 1, 1,
+     tool_compile},
+    {"run", 'r', "GRAPH", "run the graph once", 1, 1, tool_run},
+    {"train", 't', "GRAPH", "train", 1, 1, tool_train},
+    {"eval", 'e', "GRAPH", "evaluate on held-out data", 1, 1, tool_eval},
+    {"generate", 'g', "", "write text with a language model", 0, 0, tool_generate},
+};
+enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
+
+enum { EXIT_FAILED = 1, EXIT_BAD_INPUT = 2, EXIT_DOES_NOT_FIT = 3, EXIT_PEER_LOST = 4,
+       EXIT_RANKS_DISAGREE = 5, EXIT_INTERRUPTED = 130 };
+
+static int exit_code(stator_status_t status) {
+    switch (status) {
+        case STATOR_OK:
+            return 0;
+        case STATOR_INVALID:
+        case STATOR_PARSE:
+        case STATOR_NOT_FOUND:
+        case STATOR_UNSUPPORTED:
+            return EXIT_BAD_INPUT;
+        case STATOR_DOES_NOT_FIT:
+            return EXIT_DOES_NOT_FIT;
+        case STATOR_PEER_LOST:
+            return EXIT_PEER_LOST;
+        case STATOR_RANKS_DISAGREE:
+            return EXIT_RANKS_DISAGREE;
+        case STATOR_INTERRUPTED:
+            return EXIT_INTERRUPTED;
+        case STATOR_IN_PROGRESS:
+        case STATOR_NO_MEMORY:
+        case STATOR_IO:
+        case STATOR_INTERNAL:
+            return EXIT_FAILED;
+    }
+    return EXIT_FAILED;
+}
+
+static void print_usage(FILE *to) {
+    fprintf(to, "usage: stator COMMAND [FILE] [--option value] …\n\ncommands:\n");
+    for (int i = 0; i < N_COMMANDS; i++)
+        fprintf(to, "  %-9s %-13s %s\n", commands[i].name, commands[i].arguments, commands[i].help);
+    fprintf(to, "\n'stator COMMAND --help' lists the options of a command.\n");
+}
+
+static void print_command_help(const tool_command_t *command) {
+    printf("usage: stator %s %s [--option value] …\n\n%s\n\noptions:\n", command->name,
+           command->arguments, command->help);
+    stator_option_info_t info;
+    for (size_t i = 0; stator_option_at(i, &info); i++) {
+        if (!strchr(info.commands, command->letter)) continue;
+        printf("  --%-18s %s", info.key, info.help);
+        if (strchr(info.kind, '|')) printf(" (%s)", info.kind);
+        printf(info.fallback[0] ? " [%s]\n" : "\n", info.fallback);
+    }
+    printf("\nEach option can also be set by the environment variable STATOR_<OPTION>.\n");
+}
+
+static const tool_command_t *find_command(const char *name) {
+    for (int i = 0; i < N_COMMANDS; i++)
+        if (strcmp(commands[i].name, name) == 0) return &commands[i];
+    return NULL;
+}
+
+static bool option_info(const char *key, stator_option_info_t *out) {
+    for (size_t i = 0; stator_option_at(i, out); i++)
+        if (strcmp(out->key, key) == 0) return true;
+    return false;
+}
+
+/* --key value, --key=value, --flag, -o value. */
+static stator_status_t parse_option(tool_t *tool, char letter, int argc, char **argv, int *at) {
+    char key[64];
+    const char *argument = argv[*at], *value = strchr(argument, '=');
+    if (strcmp(argument, "-o") == 0) argument = "--output", value = NULL;
+    if (strncmp(argument, "--", 2) != 0)
+        return tool_fail(STATOR_INVALID, "'%s' is no option; options begin with --", argument);
+    size_t length = value ? (size_t)(value - argument) - 2 : strlen(argument + 2);
+    snprintf(key, sizeof key, "%.*s", (int)(length < sizeof key ? length : sizeof key - 1),
+             argument + 2);
+    stator_option_info_t info;
+    if (!option_info(key, &info)) return stator_options_set(tool->options, key, "");
+    if (!strchr(info.commands, letter))
+        return tool_fail(STATOR_INVALID, "'--%s' is not an option of '%s'; see 'stator %s --help'", key,
+                         tool->command, tool->command);
+    if (value)
+        value++;
+    else if (strcmp(info.kind, "BOOL") == 0)
+        value = "true";
+    else if (*at + 1 < argc)
+        value = argv[++*at];
+    else
+        return tool_fail(STATOR_INVALID, "'--%s' needs a value", key);
+    return stator_options_set(tool->options, key, value);
+}
+
+static stator_status_t parse(tool_t *tool, const tool_command_t *command, int argc, char **argv) {
+    for (int i = 2; i < argc; i++) {
+        if (argv[i][0] == '-' && argv[i][1])
+            TOOL_TRY(parse_option(tool, command->letter, argc, argv, &i));
+        else
+            tool->files[tool->n_files++] = argv[i];
+    }
+    if (tool->n_files < command->min_files || tool->n_files > command->max_files)
+        return tool_fail(STATOR_INVALID, "'%s' takes %d argument%s (%s), %d given; see 'stator %s --help'",
+                         command->name, command->max_files, command->max_files == 1 ? "" : "s",
+                         command->arguments, tool->n_files, command->name);
+    return STATOR_OK;
+}
+
+static bool wants_help(int argc, char **argv) {
+    for (int i = 2; i < argc; i++)
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) return true;
+    return false;
+}
+
+int main(int argc, char **argv) {
+    const char *name = argc > 1 ? argv[1] : "";
+    if (strcmp(name, "--version") == 0) {
+        printf("stator %s%s%s\n", stator_version(), stator_libraries()[0] ? ", " : "",
+               stator_libraries());
+        return 0;
+    }
+    const tool_command_t *command = find_command(name);
+    if (!command) {
+        bool help = strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0;
+        if (!help && name[0]) fprintf(stderr, "stator: there is no command '%s'\n", name);
+        print_usage(help ? stdout : stderr);
+        return help ? 0 : EXIT_BAD_INPUT;
+    }
+    if (wants_help(argc, argv)) {
+        print_command_help(command);
+        return 0;
+    }
+    tool_t tool = {.command = command->name, .files = calloc((size_t)argc, sizeof(char *))};
+    stator_status_t status =
+        tool.files ? stator_options_create(&tool.options) : tool_fail(STATOR_NO_MEMORY, "no memory");
+    if (status == STATOR_OK) status = parse(&tool, command, argc, argv);
+    if (status == STATOR_OK) status = command->run(&tool);
+    stator_options_destroy(tool.options);
+    free(tool.files);
+    if (status == STATOR_OK && (fflush(stdout) != 0 || ferror(stdout)))
+        status = tool_fail(STATOR_IO, "writing to standard output failed");
+    if (status != STATOR_OK)
+        fprintf(stderr, "stator: %s\n", tool_failure()[0] ? tool_failure() : stator_last_error());
+    return exit_code(status);
+}

@@ -1,0 +1,250 @@
+/* What several commands share. */
+#include <errno.h>
+#include <math.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "tools/tool.h"
+
+/* ---- options and failures ---- */
+
+static char failure[2048];
+
+const char *tool_text(const tool_t *tool, const char *key) {
+    return stator_options_get(tool->options, key);
+}
+int64_t tool_int(const tool_t *tool, const char *key) {
+    return stator_options_get_int(tool->options, key);
+}
+double tool_float(const tool_t *tool, const char *key) {
+    return stator_options_get_float(tool->options, key);
+}
+bool tool_flag(const tool_t *tool, const char *key) {
+    return stator_options_get_int(tool->options, key) != 0;
+}
+
+stator_status_t tool_fail(stator_status_t status, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    vsnprintf(failure, sizeof failure, format, args);
+    va_end(args);
+    return status;
+}
+const char *tool_failure(void) {
+    return failure;
+}
+
+stator_status_t tool_require(const tool_t *tool, const char *key, const char **out_text) {
+    *out_text = tool_text(tool, key);
+    if ((*out_text)[0]) return STATOR_OK;
+    return tool_fail(STATOR_INVALID, "'%s' needs --%s; see 'stator %s --help'", tool->command, key,
+                     tool->command);
+}
+
+/* ---- graphs and state ---- */
+
+char *tool_companion(const char *graph_path) {
+    static const char suffix[] = ".safetensors";
+    const char *slash = strrchr(graph_path, '/'), *dot = strrchr(graph_path, '.');
+    size_t stem = dot && (!slash || dot > slash + 1) ? (size_t)(dot - graph_path) : strlen(graph_path);
+    char *path = malloc(stem + sizeof suffix);
+    if (!path) return NULL;
+    memcpy(path, graph_path, stem);
+    memcpy(path + stem, suffix, sizeof suffix);
+    return path;
+}
+
+/* The companion may be absent; if it is there it has to be readable. */
+static stator_status_t load_companion(const char *graph_path, stator_tensors_t **out) {
+    *out = NULL;
+    char *path = tool_companion(graph_path);
+    if (!path) return tool_fail(STATOR_NO_MEMORY, "out of memory");
+    FILE *file = fopen(path, "rb");
+    stator_status_t status = STATOR_OK;
+    if (file) {
+        fclose(file);
+        status = stator_tensors_load(path, out);
+    } else if (errno != ENOENT) {
+        status = tool_fail(STATOR_IO, "%s: %s", path, strerror(errno));
+    }
+    free(path);
+    return status;
+}
+
+stator_status_t tool_load_graph(const tool_t *tool, const char *path, stator_graph_t **out_graph,
+                                stator_tensors_t **out_weights, stator_tensors_t **out_companion) {
+    const char *weights = tool_text(tool, "weights");
+    *out_graph = NULL;
+    *out_weights = *out_companion = NULL;
+    stator_status_t status;
+    TOOL_TRY_GOTO(stator_graph_load(path, out_graph), fail);
+    TOOL_TRY_GOTO(load_companion(path, out_companion), fail);
+    if (weights[0]) {
+        TOOL_TRY_GOTO(stator_tensors_load(weights, out_weights), fail);
+        TOOL_TRY_GOTO(stator_graph_settle(*out_graph, *out_weights, *out_companion), fail);
+    }
+    const char *notes = stator_graph_notes(*out_graph);
+    if (notes[0]) fprintf(stderr, "%s", notes);
+    return STATOR_OK;
+fail:
+    stator_graph_destroy(*out_graph);
+    stator_tensors_destroy(*out_weights);
+    stator_tensors_destroy(*out_companion);
+    *out_graph = NULL;
+    *out_weights = *out_companion = NULL;
+    return status;
+}
+
+static bool is_state(const stator_session_t *session, stator_port_kind_t kind, const char *name) {
+    for (size_t i = 0; i < stator_session_count(session, kind); i++)
+        if (strcmp(stator_session_at(session, kind, i).name, name) == 0) return true;
+    return false;
+}
+
+stator_status_t tool_fill_state(const tool_t *tool, stator_session_t *session,
+                                const stator_tensors_t *companion, bool companion_parameters,
+                                const stator_tensors_t *weights) {
+    TOOL_TRY(stator_session_initialize(session, tool->options));
+    for (size_t i = 0; companion && i < stator_tensors_count(companion); i++) {
+        stator_tensor_t tensor = stator_tensors_at(companion, i);
+        if (is_state(session, STATOR_BUFFER, tensor.name) ||
+            (companion_parameters && is_state(session, STATOR_PARAMETER, tensor.name)))
+            TOOL_TRY(stator_session_write(session, &tensor));
+    }
+    return weights ? stator_session_load(session, weights) : STATOR_OK;
+}
+
+/* ---- data ---- */
+
+stator_status_t tool_open_data(const tool_t *tool, const stator_plan_t *plan, bool evaluation,
+                               const stator_tensors_t *inputs, stator_data_t **out_data) {
+    *out_data = NULL;
+    uint64_t seed = (uint64_t)tool_int(tool, "seed");
+    const char *tokens = tool_text(tool, evaluation ? "eval-tokens-file" : "tokens-file");
+    const char *images = tool_text(tool, evaluation ? "eval-images" : "images");
+    const char *labels = tool_text(tool, evaluation ? "eval-labels" : "labels");
+    int given = (tokens[0] != 0) + (images[0] != 0) + (inputs != NULL);
+    if (given > 1)
+        return tool_fail(STATOR_INVALID, "more than one of --input, --tokens-file, --images is given");
+    if (inputs) return stator_data_tensors(plan, inputs, tool_text(tool, "map"), out_data);
+    if (tokens[0]) return stator_data_tokens(plan, tokens, seed, !evaluation, out_data);
+    if (!images[0]) return STATOR_OK;
+    if (!labels[0]) return tool_fail(STATOR_INVALID, "images are given without their labels");
+    return stator_data_images(plan, images, labels, tool_float(tool, "mean"), tool_float(tool, "std"),
+                              seed, !evaluation, out_data);
+}
+
+double tool_scalar_value(const tool_scalar_t *scalar) {
+    switch (scalar->dtype) {
+        case STATOR_DTYPE_F32:
+            return (double)scalar->f32;
+        case STATOR_DTYPE_F64:
+            return scalar->f64;
+        default:
+            return (double)scalar->i64;
+    }
+}
+
+bool tool_scalar_fetch(const stator_plan_t *plan, const char *name, tool_scalar_t *scalar,
+                       stator_fetch_t *out_fetch) {
+    for (size_t i = 0; i < stator_plan_count(plan, STATOR_OUTPUT); i++) {
+        stator_tensor_t port = stator_plan_at(plan, STATOR_OUTPUT, i);
+        if (strcmp(port.name, name) != 0 || port.rank != 0) continue;
+        if (port.dtype != STATOR_DTYPE_F32 && port.dtype != STATOR_DTYPE_F64 &&
+            port.dtype != STATOR_DTYPE_I64)
+            continue;
+        scalar->dtype = port.dtype;
+        *out_fetch = (stator_fetch_t){name, &scalar->f64, port.bytes};
+        return true;
+    }
+    return false;
+}
+
+stator_status_t tool_evaluate(stator_session_t *session, const stator_plan_t *plan, stator_data_t *data,
+                              int64_t max_batches, double *out_loss, double *out_accuracy) {
+    tool_scalar_t loss = {0}, correct = {0};
+    stator_fetch_t fetches[2];
+    size_t n_fetches = 0;
+    if (!tool_scalar_fetch(plan, "loss", &loss, &fetches[n_fetches++]))
+        return tool_fail(STATOR_INVALID, "the graph has no scalar output 'loss' to evaluate");
+    bool counted = tool_scalar_fetch(plan, "correct", &correct, &fetches[n_fetches]);
+    n_fetches += counted;
+    int64_t batches = stator_data_steps(data);
+    if (batches == 0 || (max_batches && max_batches < batches)) batches = max_batches;
+    if (batches == 0) batches = 1;
+    double sum = 0, right = 0, samples = 0;
+    TOOL_TRY(stator_data_seek(data, 0, 0));
+    for (int64_t i = 0; i < batches && !tool_interrupted(); i++) {
+        size_t n_feeds;
+        const stator_tensor_t *feeds;
+        TOOL_TRY(stator_data_next(data, &n_feeds, &feeds));
+        TOOL_TRY(stator_session_step(session, n_feeds, feeds, n_fetches, fetches));
+        double valid = (double)stator_data_valid(data);
+        sum += tool_scalar_value(&loss) * valid;
+        right += counted ? tool_scalar_value(&correct) : 0;
+        samples += valid;
+    }
+    *out_loss = samples > 0 ? sum / samples : NAN;
+    *out_accuracy = counted && samples > 0 ? right / samples : -1;
+    return STATOR_OK;
+}
+
+/* ---- printing ---- */
+
+const char *tool_bytes(uint64_t bytes, char buffer[32]) {
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    double value = (double)bytes;
+    int unit = 0;
+    while (value >= 1024 && unit < 4) value /= 1024, unit++;
+    snprintf(buffer, 32, unit ? "%.1f %s" : "%.0f %s", value, units[unit]);
+    return buffer;
+}
+
+double tool_seconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+void tool_json_string(FILE *file, const char *text) {
+    fputc('"', file);
+    for (const unsigned char *p = (const unsigned char *)text; *p; p++) {
+        if (*p == '"' || *p == '\\')
+            fprintf(file, "\\%c", *p);
+        else if (*p < 0x20)
+            fprintf(file, "\\u%04x", *p);
+        else
+            fputc(*p, file);
+    }
+    fputc('"', file);
+}
+
+void tool_json_number(FILE *file, double value) {
+    if (isfinite(value))
+        fprintf(file, "%.17g", value);
+    else
+        fprintf(file, "null");
+}
+
+/* ---- interrupts ---- */
+
+static volatile sig_atomic_t interrupted;
+
+static void on_interrupt(int number) {
+    (void)number;
+    interrupted = 1;
+}
+
+/* The first interrupt lets the step finish and state be saved; the second ends the process as usual. */
+__attribute__((constructor)) static void catch_interrupts(void) {
+    struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND};
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+bool tool_interrupted(void) {
+    return interrupted != 0;
+}

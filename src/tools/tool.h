@@ -1,0 +1,101 @@
+/* The `stator` command: built on the public API alone. One file a command, one row in main.c's table. */
+#ifndef STATOR_TOOLS_TOOL_H
+#define STATOR_TOOLS_TOOL_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "stator/stator.h"
+
+/* What a command gets: its file arguments and the options. */
+typedef struct tool {
+    const char *command;
+    int n_files;
+    char **files;
+    stator_options_t *options;
+} tool_t;
+
+typedef struct tool_command {
+    const char *name;
+    char letter;           /* in the option table's `commands` */
+    const char *arguments; /* for --help */
+    const char *help;
+    int min_files, max_files;
+    stator_status_t (*run)(tool_t *tool);
+} tool_command_t;
+
+#define TOOL_TRY(expr)                                      \
+    do {                                                    \
+        stator_status_t tool_status_ = (expr);              \
+        if (tool_status_ != STATOR_OK) return tool_status_; \
+    } while (0)
+#define TOOL_TRY_GOTO(expr, label)              \
+    do {                                        \
+        status = (expr);                        \
+        if (status != STATOR_OK) goto label;    \
+    } while (0)
+
+stator_status_t tool_model(tool_t *tool);
+stator_status_t tool_import(tool_t *tool);
+stator_status_t tool_info(tool_t *tool);
+stator_status_t tool_compile(tool_t *tool);
+stator_status_t tool_run(tool_t *tool);
+stator_status_t tool_train(tool_t *tool);
+stator_status_t tool_eval(tool_t *tool);
+stator_status_t tool_generate(tool_t *tool);
+
+/* ---- options (support.c) ---- */
+const char *tool_text(const tool_t *tool, const char *key);
+int64_t tool_int(const tool_t *tool, const char *key);
+double tool_float(const tool_t *tool, const char *key);
+bool tool_flag(const tool_t *tool, const char *key);
+/* Reports a failure of the command's own: printf text, shown by main. Returns `status`. */
+stator_status_t tool_fail(stator_status_t status, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+const char *tool_failure(void); /* text of the last tool_fail, "" if none */
+/* The option, or an error that says which one the command needs. */
+stator_status_t tool_require(const tool_t *tool, const char *key, const char **out_text);
+
+/* ---- shared steps (support.c) ---- */
+/* "dir/g.stator" → "dir/g.safetensors"; freed by the caller. NULL when out of memory. */
+char *tool_companion(const char *graph_path);
+/* Reads a graph; with --weights, what an importer took for parameters but the weights do not name becomes
+ * a constant. Prints the notes. *out_weights and *out_companion are NULL where there is no such file. */
+stator_status_t tool_load_graph(const tool_t *tool, const char *path, stator_graph_t **out_graph,
+                                stator_tensors_t **out_weights, stator_tensors_t **out_companion);
+/* Initial state: rules, then the companion's buffers (parameters too if `companion_parameters`), then the
+ * weights. */
+stator_status_t tool_fill_state(const tool_t *tool, stator_session_t *session,
+                                const stator_tensors_t *companion, bool companion_parameters,
+                                const stator_tensors_t *weights);
+/* Source of batches from --input, --tokens-file or --images (or their eval- forms). *out_data is NULL if
+ * none is given. */
+stator_status_t tool_open_data(const tool_t *tool, const stator_plan_t *plan, bool evaluation,
+                               const stator_tensors_t *inputs, stator_data_t **out_data);
+/* A scalar output of a step as double. */
+typedef struct tool_scalar {
+    stator_dtype_t dtype;
+    union {
+        float f32;
+        double f64;
+        int64_t i64;
+    };
+} tool_scalar_t;
+double tool_scalar_value(const tool_scalar_t *scalar);
+/* Prepares a fetch of output `name`; false if the plan has no such scalar output. */
+bool tool_scalar_fetch(const stator_plan_t *plan, const char *name, tool_scalar_t *scalar,
+                       stator_fetch_t *out_fetch);
+/* Runs an evaluation over a source: weighted mean loss, share of right answers (−1 without "correct"). */
+stator_status_t tool_evaluate(stator_session_t *session, const stator_plan_t *plan, stator_data_t *data,
+                              int64_t max_batches, double *out_loss, double *out_accuracy);
+/* "12.3 MiB" */
+const char *tool_bytes(uint64_t bytes, char buffer[32]);
+double tool_seconds(void); /* monotonic */
+/* Writes `text` as a JSON string, quotes included. */
+void tool_json_string(FILE *file, const char *text);
+/* Finite numbers with 17 digits, null for others (JSON has none). */
+void tool_json_number(FILE *file, double value);
+/* True after an interrupt signal. */
+bool tool_interrupted(void);
+
+#endif
