@@ -1,8 +1,8 @@
 /* What a kernel is: one implementation of one op on one device.
  *
  * For each op src/kernels/table.c keeps an ordered list of implementations, fastest first and the
- * reference last. The compiler asks can_run in that order, writes the name of the first that can into
- * the plan, and the session looks the name up again. A plan is thus explicit about what runs.
+ * reference last. The compiler asks can_run in that order, writes the name of the first that can
+ * into the plan, and the session looks the name up again. A plan is thus explicit about what runs.
  *
  * Tensors are dense and row-major. A kernel may write over an input only where its op says so
  * (ir_op_def_t.reuse, IR_ELEMENTWISE) – the planner may then pass the same pointer twice.
@@ -36,7 +36,8 @@ typedef struct kern_call {
 typedef struct kern_impl {
     const char *name; /* "cpu.matmul.onednn": stable, written into plans */
     ir_op_t op;
-    bool reference; /* plain loops, no vector code: the oracle's relative and the tsan build's choice */
+    bool reference; /* plain loops, no vector code: the oracle's relative and the tsan build's
+                       choice */
     /* NULL: any problem its op's shape rule accepts. On false *out_reason says why not. */
     bool (*can_run)(const kern_problem_t *problem, const char **out_reason);
     /* Bytes of scratch for a team of n_threads. NULL: none. */
@@ -49,8 +50,8 @@ typedef struct kern_impl {
 } kern_impl_t;
 
 static inline const ir_attr_t *kern_attr(const kern_problem_t *problem, const char *key) {
-    ir_op_ctx_t ctx = {problem->op, problem->n_in, problem->n_out, problem->in, problem->attrs,
-                       problem->name};
+    ir_op_ctx_t ctx = {problem->op, problem->n_in,  problem->n_out,
+                       problem->in, problem->attrs, problem->name};
     return ir_ctx_attr(&ctx, key);
 }
 

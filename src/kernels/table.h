@@ -8,14 +8,22 @@
 const kern_impl_t *const *kern_list(const char *device, ir_op_t op);
 /* By name; NULL if this build has none of that name. */
 const kern_impl_t *kern_find(const char *name);
-/* First that can run the problem. `reference_only` takes the reference. FAILs with ST_UNSUPPORTED and
- * every implementation's reason. */
+/* First that can run the problem. `reference_only` takes the reference. FAILs with ST_UNSUPPORTED
+ * and every implementation's reason. */
 st_status_t kern_choose(const char *device, const kern_problem_t *problem, bool reference_only,
                         const kern_impl_t **out_impl) ST_WARN_UNUSED;
-/* Runs one node on host memory with a one-thread team: constant folding, tests. Allocates scratch. */
-st_status_t kern_run_once(const kern_problem_t *problem, const void *const *in, void *const *out)
-    ST_WARN_UNUSED;
-/* Processor level in use: "v3" or "base"; names of libraries with versions ("oneDNN 2.6.3"), "" if none. */
+/* Runs one node on host memory with a one-thread team: constant folding, tests. Allocates scratch.
+ */
+st_status_t kern_run_once(const kern_problem_t *problem, const void *const *in,
+                          void *const *out) ST_WARN_UNUSED;
+/* Same for one implementation and a team of n_threads. */
+st_status_t kern_run_impl(const kern_impl_t *impl, const kern_problem_t *problem, int n_threads,
+                          const void *const *in, void *const *out) ST_WARN_UNUSED;
+/* Tests: lists kernels of another processor level ("base", "v3"). Not while other threads use the
+ * table. */
+st_status_t kern_set_level(const char *level) ST_WARN_UNUSED;
+/* Processor level in use: "v3" or "base"; names of libraries with versions ("oneDNN 2.6.3"), "" if
+ * none. */
 const char *kern_cpu_level(void);
 const char *kern_libraries(void);
 

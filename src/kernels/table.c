@@ -1,0 +1,196 @@
+/* The kernel table: each file contributes an array of implementations; here they become one ordered
+ * list an op: vendor library, our own vectorized loops of the processor's level, reference.
+ *
+ * The lists are built once, on first use, into static storage. */
+#include "kernels/table.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "device/cpu/team.h"
+#if defined STATOR_HAVE_ONEDNN && KERN_ONEDNN_READY
+#include "kernels/onednn/onednn.h"
+#endif
+
+typedef const kern_impl_t *const kern_array_t[];
+
+#define REFERENCE_FILES(X)                                                                 \
+    X(elementwise)                                                                         \
+    X(shape) X(index) X(reduce) X(contract) X(pool) X(attention) X(norm) X(loss) X(source) \
+        X(state)
+#define CPU_FILES(X) /**/
+
+#define DECLARE(file) extern kern_array_t kern_reference_##file;
+REFERENCE_FILES(DECLARE)
+#undef DECLARE
+#define DECLARE(file) extern kern_array_t kern_cpu_##file##_base;
+CPU_FILES(DECLARE)
+#undef DECLARE
+#ifdef __x86_64__
+#define DECLARE(file) extern kern_array_t kern_cpu_##file##_v3;
+CPU_FILES(DECLARE)
+#undef DECLARE
+#endif
+
+typedef const kern_impl_t *const *kern_arrays_t;
+
+static const kern_arrays_t reference_arrays[] = {
+#define ROW(file) kern_reference_##file,
+    REFERENCE_FILES(ROW)
+#undef ROW
+        NULL};
+static const kern_arrays_t base_arrays[] = {
+#define ROW(file) kern_cpu_##file##_base,
+    CPU_FILES(ROW)
+#undef ROW
+        NULL};
+#ifdef __x86_64__
+static const kern_arrays_t v3_arrays[] = {
+#define ROW(file) kern_cpu_##file##_v3,
+    CPU_FILES(ROW)
+#undef ROW
+        NULL};
+#endif
+#if defined STATOR_HAVE_ONEDNN && KERN_ONEDNN_READY
+static const kern_arrays_t onednn_arrays[] = {kern_onednn, NULL};
+#endif
+
+enum { MAX_IMPLS = 8 };
+static const kern_impl_t *lists[IR_OP_END][MAX_IMPLS + 1];
+static const char *level;
+static char libraries[64];
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void append(const kern_arrays_t *arrays) {
+    for (; *arrays; arrays++) {
+        for (kern_arrays_t impl = *arrays; *impl; impl++) {
+            const kern_impl_t **list = lists[(*impl)->op];
+            int n = 0;
+            while (list[n])
+                n++;
+            ASSERT(n < MAX_IMPLS);
+            list[n] = *impl;
+        }
+    }
+}
+
+static bool has_v3(void) {
+#ifdef __x86_64__
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+           __builtin_cpu_supports("bmi2");
+#else
+    return false;
+#endif
+}
+
+static void build_for(bool v3) {
+    memset(lists, 0, sizeof lists);
+#if defined STATOR_HAVE_ONEDNN && KERN_ONEDNN_READY
+    append(onednn_arrays);
+    kern_onednn_version(libraries, sizeof libraries);
+#endif
+#ifdef __x86_64__
+    append(v3 ? v3_arrays : base_arrays);
+#else
+    append(base_arrays);
+#endif
+    append(reference_arrays);
+    level = v3 ? "v3" : "base";
+}
+
+static void build(void) {
+    build_for(has_v3());
+}
+
+st_status_t kern_set_level(const char *name) {
+    pthread_once(&once, build);
+    bool v3 = strcmp(name, "v3") == 0;
+    if (!v3 && strcmp(name, "base") != 0)
+        return FAIL(ST_INVALID, "processor level '%s' is not known: base or v3", name);
+    if (v3 && !has_v3())
+        return FAIL(ST_UNSUPPORTED,
+                    "this processor has no avx2, fma and bmi2, which level v3 needs");
+    build_for(v3);
+    return ST_OK;
+}
+
+const kern_impl_t *const *kern_list(const char *device, ir_op_t op) {
+    static const kern_impl_t *const none[] = {NULL};
+    pthread_once(&once, build);
+    if (strcmp(device, "cpu") != 0 || (unsigned)op >= IR_OP_END) return none;
+    return lists[op];
+}
+
+const kern_impl_t *kern_find(const char *name) {
+    pthread_once(&once, build);
+    for (int op = 0; op < IR_OP_END; op++)
+        for (const kern_impl_t *const *impl = lists[op]; *impl; impl++)
+            if (strcmp((*impl)->name, name) == 0) return *impl;
+    return NULL;
+}
+
+st_status_t kern_choose(const char *device, const kern_problem_t *problem, bool reference_only,
+                        const kern_impl_t **out_impl) {
+    *out_impl = NULL;
+    char reasons[400] = "";
+    size_t used = 0;
+    for (const kern_impl_t *const *impl = kern_list(device, problem->op); *impl; impl++) {
+        const char *reason = "";
+        if (reference_only && !(*impl)->reference) continue;
+        if (!(*impl)->can_run || (*impl)->can_run(problem, &reason)) {
+            *out_impl = *impl;
+            return ST_OK;
+        }
+        if (used < sizeof reasons)
+            used += (size_t)snprintf(reasons + used, sizeof reasons - used, "; %s: %s",
+                                     (*impl)->name, reason);
+    }
+    const ir_op_def_t *def = ir_op_def(problem->op);
+    return FAIL(ST_UNSUPPORTED, "no kernel on %s for %s '%s'%s", device, def ? def->name : "?",
+                problem->name ? problem->name : "", reasons);
+}
+
+st_status_t kern_run_once(const kern_problem_t *problem, const void *const *in, void *const *out) {
+    const kern_impl_t *impl;
+    TRY(kern_choose("cpu", problem, false, &impl));
+    return kern_run_impl(impl, problem, 1, in, out);
+}
+
+st_status_t kern_run_impl(const kern_impl_t *impl, const kern_problem_t *problem, int n_threads,
+                          const void *const *in, void *const *out) {
+    st_status_t status = ST_OK;
+    dev_team_t *team = NULL;
+    void *workspace = NULL, *prepared = NULL;
+    size_t bytes = impl->workspace ? impl->workspace(problem, n_threads) : 0;
+    TRY_GOTO(dev_team_create(n_threads, &team), done);
+    workspace = st_aligned_alloc(64, bytes ? bytes : 64);
+    if (!workspace) {
+        status = st_no_memory(bytes, "a kernel's scratch space");
+        goto done;
+    }
+    if (impl->prepare) TRY_GOTO(impl->prepare(problem, n_threads, &prepared), done);
+    kern_call_t call = {.problem = problem,
+                        .in = in,
+                        .out = out,
+                        .workspace = workspace,
+                        .prepared = prepared,
+                        .team = team};
+    status = impl->launch(&call);
+done:
+    if (prepared && impl->release) impl->release(prepared);
+    st_free(workspace);
+    dev_team_destroy(team);
+    return status;
+}
+
+const char *kern_cpu_level(void) {
+    pthread_once(&once, build);
+    return level;
+}
+
+const char *kern_libraries(void) {
+    pthread_once(&once, build);
+    return libraries;
+}
