@@ -14,6 +14,9 @@
 extern "C" {
 #endif
 
+/* First eight bytes of `.stator` files. */
+#define STATOR_GRAPH_MAGIC "STATORGR"
+
 typedef struct stator_graph stator_graph_t;
 typedef uint32_t stator_value_t;
 #define STATOR_NO_VALUE UINT32_MAX
@@ -28,13 +31,16 @@ STATOR_API void stator_graph_destroy(stator_graph_t *graph); /* NULL is fine */
 STATOR_API stator_status_t stator_graph_load(const char *path,
                                              stator_graph_t **out_graph) STATOR_WARN_UNUSED;
 /* Reads a torch.export archive (.pt2) or an ONNX model, told apart by content. *out_tensors receives the
- * values of parameters and buffers (may be NULL when not wanted). `weights` may be NULL; with an ONNX file
- * it tells parameters from constants. Option keys: "constant". Notes for the user (one a line) are in
- * stator_graph_notes. */
+ * values of parameters and buffers. Option keys: "constant". ONNX does not tell parameters from constants:
+ * see stator_graph_settle. */
 STATOR_API stator_status_t stator_graph_import(const char *path, const stator_options_t *options,
-                                               const stator_tensors_t *weights,
                                                stator_graph_t **out_graph,
                                                stator_tensors_t **out_tensors) STATOR_WARN_UNUSED;
+/* What an importer could only assume to be a parameter and `weights` (its names, aliases or names after one
+ * constant prefix) does not hold becomes a constant with the value it has in `values`, with a note. Other
+ * graphs stay as they are. `values` may be NULL if nothing needs it. */
+STATOR_API stator_status_t stator_graph_settle(stator_graph_t *graph, const stator_tensors_t *weights,
+                                               const stator_tensors_t *values) STATOR_WARN_UNUSED;
 /* Standard models. Llama: "config" (Hugging Face config.json), "batch", "seq"; with_loss 0 gives an
  * inference graph: x → "logits". ResNet: "depth", "classes", "channels", "image", "batch", "smoothing". */
 STATOR_API stator_status_t stator_graph_llama(const stator_options_t *options, int with_loss,
@@ -51,6 +57,7 @@ STATOR_API stator_status_t stator_graph_save(const stator_graph_t *graph,
 STATOR_API stator_status_t stator_graph_print(const stator_graph_t *graph,
                                               char **out_text) STATOR_WARN_UNUSED;
 STATOR_API void stator_free(void *memory);
+/* What import and settle have to say, one note a line; "" if nothing. Lives as long as the graph. */
 STATOR_API const char *stator_graph_notes(const stator_graph_t *graph);
 
 /* ---- what is in them ---- */

@@ -11,6 +11,9 @@
 extern "C" {
 #endif
 
+/* First eight bytes of plan files. */
+#define STATOR_PLAN_MAGIC "STATORPL"
+
 typedef struct stator_plan stator_plan_t;
 
 /* Option keys: those of "compiling" in the table, and "mode" ("eval": norms and dropout as in evaluation,

@@ -1,0 +1,275 @@
+/* stator train: steps, evaluations, checkpoints, log. The loop is in train_loop; what it needs is opened in
+ * open_run and released in close_run. */
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tools/tool.h"
+
+typedef struct train_run {
+    const tool_t *tool;
+    stator_graph_t *graph, *step_graph;
+    stator_tensors_t *weights, *companion, *inputs;
+    stator_plan_t *plan, *eval_plan;
+    stator_session_t *session, *eval_session;
+    stator_data_t *data, *eval_data;
+    FILE *log;
+    stator_progress_t progress;
+    int64_t n_steps;
+    double started, eval_loss, accuracy;
+    int64_t evaluated_at; /* step of the last evaluation, −1 before the first */
+    bool live;            /* standard output is a terminal */
+} train_run_t;
+
+/* ---- opening ---- */
+
+static stator_status_t open_evaluation(train_run_t *run) {
+    const tool_t *tool = run->tool;
+    if (!tool_text(tool, "eval-tokens-file")[0] && !tool_text(tool, "eval-images")[0])
+        return STATOR_OK;
+    TOOL_TRY(stator_options_set(tool->options, "mode", "eval"));
+    stator_status_t status =
+        stator_plan_compile(run->graph, tool->options, run->plan, &run->eval_plan);
+    TOOL_TRY(stator_options_set(tool->options, "mode", "train"));
+    TOOL_TRY(status);
+    TOOL_TRY(stator_session_create(run->eval_plan, run->session, &run->eval_session));
+    return tool_open_data(tool, run->eval_plan, true, NULL, &run->eval_data);
+}
+
+static stator_status_t plan_steps(train_run_t *run) {
+    int64_t steps = tool_int(run->tool, "steps"), an_epoch = stator_data_steps(run->data);
+    if (steps < 0) return tool_fail(STATOR_INVALID, "option 'steps' is negative");
+    if (steps == 0) {
+        if (an_epoch == 0)
+            return tool_fail(STATOR_INVALID, "tensors are fed in a cycle without end: --steps is needed");
+        steps = an_epoch * tool_int(run->tool, "epochs");
+    }
+    run->n_steps = steps;
+    return STATOR_OK;
+}
+
+/* The schedule needs the number of steps, which the data knows; the data needs a plan. So the step is
+ * compiled once, and again only where the number was not given. */
+static stator_status_t compile_step(train_run_t *run) {
+    const tool_t *tool = run->tool;
+    TOOL_TRY(stator_graph_make_training(run->graph, tool->options, &run->step_graph));
+    return stator_plan_compile(run->step_graph, tool->options, NULL, &run->plan);
+}
+
+static stator_status_t settle_steps(train_run_t *run) {
+    const tool_t *tool = run->tool;
+    TOOL_TRY(plan_steps(run));
+    if (tool_int(tool, "steps") == run->n_steps) return STATOR_OK;
+    char text[32];
+    snprintf(text, sizeof text, "%lld", (long long)run->n_steps);
+    TOOL_TRY(stator_options_set(tool->options, "steps", text));
+    stator_data_destroy(run->data);
+    stator_plan_destroy(run->plan);
+    stator_graph_destroy(run->step_graph);
+    run->data = NULL;
+    run->plan = NULL;
+    run->step_graph = NULL;
+    TOOL_TRY(compile_step(run));
+    return tool_open_data(tool, run->plan, false, run->inputs, &run->data);
+}
+
+static stator_status_t open_log(train_run_t *run) {
+    const char *path = tool_text(run->tool, "log");
+    if (!path[0]) return STATOR_OK;
+    run->log = fopen(path, tool_text(run->tool, "resume")[0] ? "a" : "w");
+    if (!run->log) return tool_fail(STATOR_IO, "%s: %s", path, strerror(errno));
+    return STATOR_OK;
+}
+
+static stator_status_t open_run(train_run_t *run) {
+    const tool_t *tool = run->tool;
+    const char *input = tool_text(tool, "input"), *resume = tool_text(tool, "resume");
+    TOOL_TRY(tool_load_graph(tool, tool->files[0], &run->graph, &run->weights, &run->companion));
+    if (input[0]) TOOL_TRY(stator_tensors_load(input, &run->inputs));
+    TOOL_TRY(compile_step(run));
+    TOOL_TRY(tool_open_data(tool, run->plan, false, run->inputs, &run->data));
+    if (!run->data)
+        return tool_fail(STATOR_INVALID,
+                         "'train' needs data: --input, --tokens-file, or --images with --labels");
+    TOOL_TRY(settle_steps(run));
+    TOOL_TRY(stator_session_create(run->plan, NULL, &run->session));
+    TOOL_TRY(tool_fill_state(tool, run->session, run->companion, false, run->weights));
+    TOOL_TRY(open_evaluation(run));
+    run->progress.seed = (uint64_t)tool_int(tool, "seed");
+    if (resume[0]) {
+        TOOL_TRY(stator_session_resume(run->session, resume, &run->progress));
+        TOOL_TRY(stator_data_seek(run->data, run->progress.epoch, run->progress.sample));
+        fprintf(stderr, "resumed at step %lld\n", (long long)run->progress.step);
+    }
+    run->live = isatty(STDOUT_FILENO);
+    run->evaluated_at = -1;
+    return open_log(run);
+}
+
+static void close_run(train_run_t *run) {
+    if (run->log) fclose(run->log);
+    stator_data_destroy(run->eval_data);
+    stator_data_destroy(run->data);
+    stator_session_destroy(run->eval_session);
+    stator_session_destroy(run->session);
+    stator_plan_destroy(run->eval_plan);
+    stator_plan_destroy(run->plan);
+    stator_tensors_destroy(run->inputs);
+    stator_tensors_destroy(run->companion);
+    stator_tensors_destroy(run->weights);
+    stator_graph_destroy(run->step_graph);
+    stator_graph_destroy(run->graph);
+}
+
+/* ---- reporting ---- */
+
+typedef struct step_result {
+    tool_scalar_t loss, grad_norm, lr;
+    stator_fetch_t fetches[3];
+    size_t n_fetches;
+    bool has_norm, has_lr;
+} step_result_t;
+
+static stator_status_t log_flush(const train_run_t *run) {
+    if (fflush(run->log) != 0 || ferror(run->log))
+        return tool_fail(STATOR_IO, "%s: writing failed: %s", tool_text(run->tool, "log"),
+                         strerror(errno));
+    return STATOR_OK;
+}
+
+static stator_status_t log_step(const train_run_t *run, const step_result_t *result, double us) {
+    if (!run->log) return STATOR_OK;
+    fprintf(run->log, "{\"step\":%lld,\"loss\":", (long long)run->progress.step);
+    tool_json_number(run->log, tool_scalar_value(&result->loss));
+    if (result->has_norm) {
+        fprintf(run->log, ",\"grad_norm\":");
+        tool_json_number(run->log, tool_scalar_value(&result->grad_norm));
+    }
+    if (result->has_lr) {
+        fprintf(run->log, ",\"lr\":");
+        tool_json_number(run->log, tool_scalar_value(&result->lr));
+    }
+    fprintf(run->log, ",\"step_ms\":%.3f}\n", us * 1e-3);
+    return log_flush(run);
+}
+
+static void show_step(const train_run_t *run, const step_result_t *result) {
+    int64_t step = run->progress.step;
+    double elapsed = tool_seconds() - run->started, rate = elapsed > 0 ? (double)step / elapsed : 0;
+    bool last = step == run->n_steps;
+    int64_t every = run->n_steps < 20 ? 1 : run->n_steps / 20;
+    if (!run->live && !last && step % every != 0 && step != 1) return;
+    char memory[32];
+    stator_session_info_t info = stator_session_info(run->session);
+    printf("%sstep %lld/%lld  loss %.4f  %.2f steps/s  %s a rank  %.0f s left%s",
+           run->live ? "\r\033[K" : "", (long long)step, (long long)run->n_steps,
+           tool_scalar_value(&result->loss), rate,
+           tool_bytes(info.state_bytes + info.work_bytes + info.comm_bytes, memory),
+           rate > 0 ? (double)(run->n_steps - step) / rate : 0, run->live && !last ? "" : "\n");
+    fflush(stdout);
+}
+
+static stator_status_t log_evaluation(const train_run_t *run, bool final) {
+    if (!run->log) return STATOR_OK;
+    fprintf(run->log, "{\"step\":%lld,\"%s\":", (long long)run->progress.step,
+            final ? "held_out_loss" : "eval_loss");
+    tool_json_number(run->log, run->eval_loss);
+    if (run->accuracy >= 0) fprintf(run->log, ",\"accuracy\":%.17g", run->accuracy);
+    fprintf(run->log, ",\"seconds\":%.3f}\n", tool_seconds() - run->started);
+    return log_flush(run);
+}
+
+/* ---- steps ---- */
+
+static stator_status_t save(train_run_t *run, bool is_best) {
+    const char *dir = tool_text(run->tool, "save");
+    if (!dir[0]) return STATOR_OK;
+    stator_data_position(run->data, &run->progress.epoch, &run->progress.sample);
+    return stator_session_save(run->session, dir, &run->progress, 2, is_best);
+}
+
+/* Evaluates, and marks and saves the best weights so far (by loss). */
+static stator_status_t evaluate(train_run_t *run, bool final, bool *out_saved) {
+    *out_saved = false;
+    if (!run->eval_data) return STATOR_OK;
+    TOOL_TRY(tool_evaluate(run->eval_session, run->eval_plan, run->eval_data,
+                           tool_int(run->tool, "eval-batches"), &run->eval_loss, &run->accuracy));
+    run->evaluated_at = run->progress.step;
+    printf("%sstep %lld  held-out loss %.4f", run->live ? "\r\033[K" : "",
+           (long long)run->progress.step, run->eval_loss);
+    printf(run->accuracy >= 0 ? "  accuracy %.2f %%\n" : "\n", 100 * run->accuracy);
+    fflush(stdout);
+    TOOL_TRY(log_evaluation(run, final));
+    if (!isfinite(run->eval_loss)) return STATOR_OK;
+    if (run->progress.has_best && run->eval_loss >= run->progress.best) return STATOR_OK;
+    run->progress.has_best = 1;
+    run->progress.best = run->eval_loss;
+    *out_saved = true;
+    return save(run, true);
+}
+
+static stator_status_t one_step(train_run_t *run, step_result_t *result) {
+    size_t n_feeds;
+    const stator_tensor_t *feeds;
+    TOOL_TRY(stator_data_next(run->data, &n_feeds, &feeds));
+    TOOL_TRY(stator_session_step(run->session, n_feeds, feeds, result->n_fetches, result->fetches));
+    run->progress.step++;
+    TOOL_TRY(log_step(run, result, stator_session_info(run->session).step_us));
+    show_step(run, result);
+    return STATOR_OK;
+}
+
+static bool due(const tool_t *tool, const char *key, int64_t step) {
+    int64_t every = tool_int(tool, key);
+    return every > 0 && step % every == 0;
+}
+
+static stator_status_t prepare_fetches(const train_run_t *run, step_result_t *result) {
+    const char *loss = tool_text(run->tool, "loss");
+    if (!tool_scalar_fetch(run->plan, loss[0] ? loss : "loss", &result->loss, &result->fetches[0]))
+        return tool_fail(STATOR_INVALID, "the graph has no scalar output '%s'", loss[0] ? loss : "loss");
+    result->n_fetches = 1;
+    result->has_norm = tool_scalar_fetch(run->plan, "grad_norm", &result->grad_norm,
+                                         &result->fetches[result->n_fetches]);
+    result->n_fetches += result->has_norm;
+    result->has_lr =
+        tool_scalar_fetch(run->plan, "lr", &result->lr, &result->fetches[result->n_fetches]);
+    result->n_fetches += result->has_lr;
+    return STATOR_OK;
+}
+
+static stator_status_t train_loop(train_run_t *run) {
+    const tool_t *tool = run->tool;
+    step_result_t result = {0};
+    TOOL_TRY(prepare_fetches(run, &result));
+    run->started = tool_seconds();
+    bool saved = false;
+    while (run->progress.step < run->n_steps && !tool_interrupted()) {
+        TOOL_TRY(one_step(run, &result));
+        saved = false;
+        bool last = run->progress.step == run->n_steps;
+        if (!last && due(tool, "eval-every", run->progress.step)) TOOL_TRY(evaluate(run, false, &saved));
+        if (!last && !saved && due(tool, "save-every", run->progress.step)) {
+            TOOL_TRY(save(run, false));
+            saved = true;
+        }
+    }
+    if (tool_interrupted()) {
+        if (!saved) TOOL_TRY(save(run, false));
+        return tool_fail(STATOR_INTERRUPTED, "interrupted after step %lld%s",
+                         (long long)run->progress.step,
+                         tool_text(tool, "save")[0] ? "; the state is saved, go on with --resume" : "");
+    }
+    TOOL_TRY(evaluate(run, true, &saved));
+    return saved ? STATOR_OK : save(run, false);
+}
+
+stator_status_t tool_train(tool_t *tool) {
+    train_run_t run = {.tool = tool};
+    stator_status_t status = open_run(&run);
+    if (status == STATOR_OK) status = train_loop(&run);
+    close_run(&run);
+    return status;
+}
