@@ -1,0 +1,19 @@
+/* Reverse-mode differentiation on the graph.
+ *
+ *   in    a graph without composites that only expand (ir_expand_composites with
+ * ir_expand_for_gradient); `loss`, a float scalar of it; `wrt`, the float values to differentiate
+ * by out   the same graph with the backward nodes appended; out_grads[i] has the type of wrt[i] */
+#ifndef STATOR_AUTODIFF_GRADIENT_H
+#define STATOR_AUTODIFF_GRADIENT_H
+
+#include "ir/op.h"
+
+/* Only nodes between `wrt` and `loss` are differentiated. A value that does not influence the loss
+ * (or only through integers, which carry no gradient) gets zeros. Where a node on the way has no
+ * rule, or its rule does not cover the case, one error lists every such node with the reason, and
+ * the graph is left as it was. Contributions to one value are added in a fixed order (later uses
+ * first), so the result is deterministic. */
+st_status_t ad_gradient(ir_graph_t *graph, ir_value_t loss, size_t n_wrt, const ir_value_t *wrt,
+                        ir_value_t *out_grads) ST_WARN_UNUSED;
+
+#endif

@@ -1,0 +1,99 @@
+/* Expansion of composites. Each round copies the graph once and expands what it meets; rounds go on
+ * while expansions bring new composites, so the time is linear in the graph and the depth of
+ * definitions. */
+#include "ir/expand.h"
+
+/* Definitions nest one or two deep; more is a definition that contains itself. */
+enum { MAX_ROUNDS = 8 };
+
+bool ir_expand_any(const ir_op_def_t *def) {
+    return def->expand != NULL;
+}
+bool ir_expand_for_gradient(const ir_op_def_t *def) {
+    return def->expand != NULL && def->gradient == NULL;
+}
+
+static bool node_wanted(const ir_graph_t *graph, ir_node_t node,
+                        bool (*wanted)(const ir_op_def_t *def)) {
+    const ir_op_def_t *def = ir_op_def(ir_node(graph, node)->op);
+    return def->expand && wanted(def);
+}
+
+static st_status_t expand_node(ir_graph_t *to, const ir_graph_t *from, ir_node_t node,
+                               ir_value_t *map) {
+    const ir_node_info_t *info = ir_node(from, node);
+    ir_type_t in[IR_MAX_OPERANDS];
+    ir_value_t inputs[IR_MAX_OPERANDS], out[IR_MAX_OPERANDS];
+    ASSERT(info->n_inputs <= IR_MAX_OPERANDS && info->n_outputs <= IR_MAX_OPERANDS);
+    for (uint32_t j = 0; j < info->n_inputs; j++) {
+        in[j] = *ir_value_type(from, info->inputs[j]);
+        inputs[j] = map[info->inputs[j]];
+    }
+    ir_op_ctx_t ctx = {info->op, info->n_inputs, info->n_outputs, in, info->attrs, info->name};
+    st_status_t status = ir_op_def(info->op)->expand(to, &ctx, inputs, out);
+    if (status != ST_OK)
+        return st_error_context(status, "expansion of %s", ir_node_label(from, node));
+    for (uint32_t k = 0; k < info->n_outputs; k++) {
+        char made[IR_TYPE_TEXT_BYTES], expected[IR_TYPE_TEXT_BYTES];
+        const ir_type_t *type = ir_value_type(from, info->first_output + k);
+        if (!ir_type_equal(ir_value_type(to, out[k]), type))
+            return FAIL(ST_INTERNAL, "the expansion of %s gives %s for output %u, not %s",
+                        ir_node_label(from, node),
+                        ir_type_text(ir_value_type(to, out[k]), made, sizeof made), k,
+                        ir_type_text(type, expected, sizeof expected));
+        map[info->first_output + k] = out[k];
+    }
+    return ST_OK;
+}
+
+static st_status_t expand_round(const ir_graph_t *graph, bool (*wanted)(const ir_op_def_t *def),
+                                ir_graph_t **out_graph) {
+    ir_graph_t *made = NULL;
+    st_status_t status = ST_OK;
+    ir_value_t *map = st_calloc(graph->values.n, sizeof *map);
+    *out_graph = NULL;
+    if (!map) return st_no_memory(graph->values.n * sizeof *map, "the expansion of a graph");
+    TRY_GOTO(ir_graph_create_like(graph, &made), fail);
+    for (ir_node_t i = 0; i < graph->nodes.n; i++) {
+        if (node_wanted(graph, i, wanted))
+            TRY_GOTO(expand_node(made, graph, i, map), fail);
+        else
+            TRY_GOTO(ir_graph_clone_node(made, graph, i, NULL, map), fail);
+    }
+    for (size_t i = 0; i < graph->outputs.n; i++)
+        TRY_GOTO(ir_graph_add_output(made, graph->outputs.data[i].name,
+                                     map[graph->outputs.data[i].value]),
+                 fail);
+    st_free(map);
+    *out_graph = made;
+    return ST_OK;
+fail:
+    st_free(map);
+    ir_graph_destroy(made);
+    return status;
+}
+
+st_status_t ir_expand_composites(const ir_graph_t *graph, bool (*wanted)(const ir_op_def_t *def),
+                                 ir_graph_t **out_graph) {
+    *out_graph = NULL;
+    ir_graph_t *current = NULL;
+    TRY(expand_round(graph, wanted, &current));
+    for (int round = 1;; round++) {
+        ir_node_t i = 0;
+        while (i < current->nodes.n && !node_wanted(current, i, wanted))
+            i++;
+        if (i == current->nodes.n) break;
+        st_status_t status;
+        ir_graph_t *next = NULL;
+        if (round < MAX_ROUNDS)
+            status = expand_round(current, wanted, &next);
+        else
+            status = FAIL(ST_INTERNAL, "the definition of %s contains itself",
+                          ir_node_label(current, i));
+        ir_graph_destroy(current);
+        if (status != ST_OK) return status;
+        current = next;
+    }
+    *out_graph = current;
+    return ST_OK;
+}
