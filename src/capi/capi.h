@@ -32,6 +32,8 @@ static inline stator_status_t capi_status(st_status_t status) {
 }
 /* Takes the graph over, also on failure. */
 st_status_t capi_graph_wrap(ir_graph_t *ir, stator_graph_t **out_graph) ST_WARN_UNUSED;
+/* Adds one line to the notes. */
+st_status_t capi_graph_note(stator_graph_t *graph, const char *note) ST_WARN_UNUSED;
 /* Checks dtype, rank and dims. Errors name the tensor. */
 st_status_t capi_type_of(const stator_tensor_t *tensor, ir_type_t *out_type) ST_WARN_UNUSED;
 stator_tensor_t capi_tensor(const char *name, const ir_type_t *type, const void *data);

@@ -1,0 +1,224 @@
+/* Graphs: where they come from, what is in them, what is derived from them. Building is in build.c. */
+#include <math.h>
+#include <string.h>
+
+#include "autodiff/train_graph.h"
+#include "base/memory.h"
+#include "capi/capi.h"
+#include "import/import.h"
+#include "import/model.h"
+#include "ir/codec.h"
+#include "ir/container.h"
+#include "ir/op.h"
+#include "ir/text.h"
+
+/* ---- life ---- */
+
+st_status_t capi_graph_wrap(ir_graph_t *ir, stator_graph_t **out_graph) {
+    stator_graph_t *graph = st_calloc(1, sizeof *graph);
+    if (graph) graph->notes = st_strdup("");
+    if (!graph || !graph->notes) {
+        st_free(graph);
+        ir_graph_destroy(ir);
+        return st_no_memory(sizeof *graph, "a graph");
+    }
+    graph->ir = ir;
+    *out_graph = graph;
+    return ST_OK;
+}
+
+st_status_t capi_graph_note(stator_graph_t *graph, const char *note) {
+    size_t old = strlen(graph->notes), more = strlen(note);
+    char *grown = st_realloc(graph->notes, old + more + 2);
+    if (!grown) return st_no_memory(old + more + 2, "a note");
+    memcpy(grown + old, note, more);
+    memcpy(grown + old + more, "\n", 2);
+    graph->notes = grown;
+    return ST_OK;
+}
+
+stator_status_t stator_graph_create(const char *name, stator_graph_t **out_graph) {
+    *out_graph = NULL;
+    ir_graph_t *ir = NULL;
+    st_status_t status = ir_graph_create(name, &ir);
+    return capi_status(status == ST_OK ? capi_graph_wrap(ir, out_graph) : status);
+}
+
+void stator_graph_destroy(stator_graph_t *graph) {
+    if (!graph) return;
+    ir_graph_destroy(graph->ir);
+    st_free(graph->notes);
+    st_free(graph);
+}
+
+void stator_free(void *memory) {
+    st_free(memory);
+}
+const char *stator_graph_notes(const stator_graph_t *graph) {
+    return graph->notes;
+}
+
+/* ---- files ---- */
+
+stator_status_t stator_graph_load(const char *path, stator_graph_t **out_graph) {
+    *out_graph = NULL;
+    uint8_t *data = NULL;
+    size_t bytes = 0;
+    ir_graph_t *ir = NULL;
+    st_status_t status = ir_file_load(path, &data, &bytes);
+    if (status == ST_OK) {
+        bool text = bytes >= 5 && memcmp(data, "graph", 5) == 0;
+        status = text ? ir_graph_parse((const char *)data, bytes, &ir)
+                      : ir_graph_decode(data, bytes, &ir);
+        if (status != ST_OK) st_error_context(status, "%s", path);
+    }
+    st_free(data);
+    return capi_status(status == ST_OK ? capi_graph_wrap(ir, out_graph) : status);
+}
+
+stator_status_t stator_graph_save(const stator_graph_t *graph, const char *path) {
+    return capi_status(ir_graph_save(graph->ir, path));
+}
+
+stator_status_t stator_graph_print(const stator_graph_t *graph, char **out_text) {
+    *out_text = NULL;
+    return capi_status(ir_graph_print(graph->ir, out_text));
+}
+
+/* Splits "a,b" in place; the pieces live in the arena. */
+static st_status_t split_list(st_arena_t *arena, const char *text, size_t *out_n,
+                              const char ***out_items) {
+    size_t n = text[0] ? 1 : 0;
+    for (const char *p = text; *p; p++) n += *p == ',';
+    char *copy = st_arena_strdup(arena, text);
+    const char **items = st_arena_array(arena, n, sizeof *items);
+    if (!copy || !items) return st_no_memory(n * sizeof *items, "a list");
+    for (size_t i = 0; i < n; i++) {
+        items[i] = copy;
+        copy = strchr(copy, ',');
+        if (copy) *copy++ = '\0';
+    }
+    *out_n = n;
+    *out_items = items;
+    return ST_OK;
+}
+
+static st_status_t take_tensors(const import_result_t *result, stator_tensors_t *tensors) {
+    for (size_t i = 0; i < result->tensors.n; i++) {
+        const import_tensor_t *t = &result->tensors.data[i];
+        if (t->kind == IMPORT_CONSTANT) continue;
+        TRY(capi_tensors_put(tensors, t->name, &t->type, t->data));
+        for (uint32_t a = 0; a < t->n_aliases; a++)
+            TRY(capi_tensors_alias(tensors, t->aliases[a], t->name));
+    }
+    return ST_OK;
+}
+
+static st_status_t import_model(const char *path, const import_options_t *options,
+                                stator_graph_t **out_graph, stator_tensors_t *tensors) {
+    import_result_t *result = NULL;
+    TRY(import_file(path, options, &result));
+    ir_graph_t *ir = result->graph;
+    result->graph = NULL;
+    st_status_t status = capi_graph_wrap(ir, out_graph);
+    for (size_t i = 0; status == ST_OK && i < result->messages.n; i++)
+        status = capi_graph_note(*out_graph, result->messages.data[i]);
+    if (status == ST_OK) status = take_tensors(result, tensors);
+    import_result_destroy(result);
+    return status;
+}
+
+stator_status_t stator_graph_import(const char *path, const stator_options_t *options,
+                                    stator_graph_t **out_graph, stator_tensors_t **out_tensors) {
+    *out_graph = NULL;
+    stator_status_t created = stator_tensors_create(out_tensors);
+    if (created != STATOR_OK) return created;
+    st_arena_t arena = {0};
+    size_t n = 0;
+    const char **patterns = NULL;
+    st_status_t status =
+        split_list(&arena, st_options_string(options->table, "constant"), &n, &patterns);
+    import_options_t import = {.constant_patterns = patterns, .n_constant_patterns = n};
+    if (status == ST_OK) status = import_model(path, &import, out_graph, *out_tensors);
+    if (status != ST_OK) {
+        stator_graph_destroy(*out_graph);
+        stator_tensors_destroy(*out_tensors);
+        *out_graph = NULL;
+        *out_tensors = NULL;
+    }
+    st_arena_clear(&arena);
+    return capi_status(status);
+}
+
+/* ---- standard models ---- */
+
+stator_status_t stator_graph_llama(const stator_options_t *options, int with_loss,
+                                   stator_graph_t **out_graph) {
+    *out_graph = NULL;
+    const char *config_path = st_options_string(options->table, "config");
+    model_llama_config_t config;
+    ir_graph_t *ir = NULL;
+    if (!config_path[0])
+        return capi_status(FAIL(ST_INVALID, "a Llama needs the option 'config' (a config.json)"));
+    st_status_t status = model_llama_read_config(config_path, &config);
+    if (status == ST_OK)
+        status = model_llama(&config, st_options_int(options->table, "batch"),
+                             st_options_int(options->table, "seq"), with_loss != 0, &ir);
+    return capi_status(status == ST_OK ? capi_graph_wrap(ir, out_graph) : status);
+}
+
+stator_status_t stator_graph_resnet(const stator_options_t *options, int with_loss,
+                                    stator_graph_t **out_graph) {
+    *out_graph = NULL;
+    const st_options_t *table = options->table;
+    model_resnet_config_t config = {.depth = st_options_int(table, "depth"),
+                                    .classes = st_options_int(table, "classes"),
+                                    .channels = st_options_int(table, "channels"),
+                                    .image = st_options_int(table, "image"),
+                                    .smoothing = st_options_float(table, "smoothing")};
+    ir_graph_t *ir = NULL;
+    st_status_t status =
+        model_resnet(&config, st_options_int(table, "batch"), with_loss != 0, &ir);
+    return capi_status(status == ST_OK ? capi_graph_wrap(ir, out_graph) : status);
+}
+
+/* ---- contents ---- */
+
+static bool port_matches(const ir_node_info_t *node, stator_port_kind_t kind) {
+    return (kind == STATOR_INPUT && node->op == IR_OP_INPUT) ||
+           (kind == STATOR_PARAMETER && node->op == IR_OP_PARAMETER) ||
+           (kind == STATOR_BUFFER && node->op == IR_OP_BUFFER);
+}
+
+size_t capi_port_count(const ir_graph_t *graph, stator_port_kind_t kind) {
+    if (kind == STATOR_OUTPUT) return graph->outputs.n;
+    size_t n = 0;
+    for (size_t i = 0; i < graph->nodes.n; i++) n += port_matches(&graph->nodes.data[i], kind);
+    return n;
+}
+
+stator_tensor_t capi_port_at(const ir_graph_t *graph, stator_port_kind_t kind, size_t index) {
+    if (kind == STATOR_OUTPUT) {
+        const ir_output_t *output = &graph->outputs.data[index];
+        return capi_tensor(output->name, ir_value_type(graph, output->value), NULL);
+    }
+    for (size_t i = 0; i < graph->nodes.n; i++) {
+        const ir_node_info_t *node = &graph->nodes.data[i];
+        if (port_matches(node, kind) && index-- == 0)
+            return capi_tensor(node->name, ir_value_type(graph, node->first_output), NULL);
+    }
+    ASSERT(!"port index is in range");
+    return (stator_tensor_t){0};
+}
+
+size_t stator_graph_count(const stator_graph_t *graph, stator_port_kind_t kind) {
+    return capi_port_count(graph->ir, kind);
+}
+stator_tensor_t stator_graph_at(const stator_graph_t *graph, stator_port_kind_t kind,
+                                size_t index) {
+    ASSERT(index < capi_port_count(graph->ir, kind));
+    return capi_port_at(graph->ir, kind, index);
+}
+size_t stator_graph_node_count(const stator_graph_t *graph) {
+    return graph->ir->nodes.n;
+}
