@@ -40,11 +40,10 @@ st_status_t ir_graph_decode(const void *data, size_t bytes, ir_graph_t **out_gra
     size_t payload_bytes;
     TRY(ir_container_open(&graph_file, data, bytes, &payload, &payload_bytes));
     st_arena_t arena = {0};
-    ProtobufCAllocator allocator = ir_wire_allocator(&arena);
-    Stator__Wire__Graph *wire = stator__wire__graph__unpack(&allocator, payload_bytes, payload);
+    ProtobufCMessage *wire;
     st_status_t status =
-        wire ? ir_graph_from_wire(wire, out_graph)
-             : FAIL(ST_PARSE, "the %zu bytes after the header are no graph message", payload_bytes);
+        ir_wire_unpack(&stator__wire__graph__descriptor, payload, payload_bytes, &arena, &wire);
+    if (status == ST_OK) status = ir_graph_from_wire((const Stator__Wire__Graph *)wire, out_graph);
     st_arena_clear(&arena);
     return status;
 }

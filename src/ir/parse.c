@@ -512,7 +512,7 @@ static st_status_t parse_statement(parser_t *p) {
         if (token_is(&first, "output")) return parse_output(p);
         if (token_is(&first, "alias")) return parse_alias(p);
     }
-    if (p->results.n || is_mark(p, '=')) {
+    if (p->results.n || (named && is_mark(p, '='))) {
         if (named) TRY(token_text(p, &first, &name));
         TRY(expect_mark(p, '='));
         if (p->token.kind != TOKEN_WORD) return unexpected(p, "an op");

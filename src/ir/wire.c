@@ -304,15 +304,32 @@ fail:
     return status == ST_INVALID ? ST_PARSE : status;
 }
 
-/* ---- allocation ---- */
+/* ---- unpacking ---- */
 
-static void *arena_take(void *arena, size_t bytes) {
-    return st_arena_alloc(arena, bytes);
+typedef struct unpack_memory {
+    st_arena_t *arena;
+    bool failed;
+} unpack_memory_t;
+
+static void *arena_take(void *context, size_t bytes) {
+    unpack_memory_t *memory = context;
+    void *taken = st_arena_alloc(memory->arena, bytes);
+    memory->failed |= !taken;
+    return taken;
 }
-static void arena_keep(void *arena, void *memory) {
-    (void)arena;
-    (void)memory;
+/* The arena frees all at once. */
+static void arena_keep(void *context, void *taken) {
+    (void)context;
+    (void)taken;
 }
-ProtobufCAllocator ir_wire_allocator(st_arena_t *arena) {
-    return (ProtobufCAllocator){arena_take, arena_keep, arena};
+
+st_status_t ir_wire_unpack(const ProtobufCMessageDescriptor *descriptor, const uint8_t *data,
+                           size_t bytes, st_arena_t *arena, ProtobufCMessage **out_message) {
+    unpack_memory_t memory = {arena, false};
+    ProtobufCAllocator allocator = {arena_take, arena_keep, &memory};
+    *out_message = protobuf_c_message_unpack(descriptor, &allocator, bytes, data);
+    if (*out_message) return ST_OK;
+    if (memory.failed) return st_no_memory(bytes, "a message");
+    return FAIL(ST_PARSE, "the %zu bytes after the header are no %s message", bytes,
+                descriptor->short_name);
 }

@@ -20,7 +20,10 @@ st_status_t ir_type_from_wire(const Stator__Wire__Type *wire, ir_type_t *out_typ
 
 /* FAILs if the message has fields that this version does not know: they would be dropped silently. */
 st_status_t ir_wire_check_known(const ProtobufCMessage *message) ST_WARN_UNUSED;
-/* For protobuf_c_message_unpack: allocates in `arena`, frees nothing. */
-ProtobufCAllocator ir_wire_allocator(st_arena_t *arena);
+/* Unpacks a message into `arena`, where it lives; tells a lack of memory from malformed bytes. Note that
+ * protobuf-c merges a singular sub-message that occurs again. */
+st_status_t ir_wire_unpack(const ProtobufCMessageDescriptor *descriptor, const uint8_t *data,
+                           size_t bytes, st_arena_t *arena, ProtobufCMessage **out_message)
+    ST_WARN_UNUSED;
 
 #endif
