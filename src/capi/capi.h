@@ -6,6 +6,8 @@
 #include "compile/compile.h"
 #include "exec/session.h"
 #include "ir/graph.h"
+#include "state/safetensors.h"
+#include "state/weights.h"
 #include "stator/stator.h"
 
 struct stator_options {
@@ -48,5 +50,18 @@ st_status_t capi_tensors_alias(stator_tensors_t *tensors, const char *other,
 size_t capi_tensors_alias_count(const stator_tensors_t *tensors);
 const char *capi_tensors_alias_at(const stator_tensors_t *tensors, size_t index,
                                   const char **out_stored);
+
+/* A set as a safetensors file object: its own, or an encoding in memory that release frees. */
+typedef struct capi_file {
+    const safetensors_t *file;
+    safetensors_t *owned;
+    void *data;
+} capi_file_t;
+st_status_t capi_tensors_file(const stator_tensors_t *tensors, capi_file_t *out_file) ST_WARN_UNUSED;
+void capi_file_release(capi_file_t *file);
+
+/* What weights have to hold for this graph: parameters required, buffers and assumed parameters optional. */
+st_status_t capi_wanted(const ir_graph_t *graph, st_arena_t *arena, size_t *out_n,
+                        weights_wanted_t **out_wanted) ST_WARN_UNUSED;
 
 #endif

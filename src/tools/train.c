@@ -50,12 +50,23 @@ static stator_status_t plan_steps(train_run_t *run) {
     return STATOR_OK;
 }
 
-/* The schedule needs the number of steps, which the data knows; the data needs a plan. So the step is
- * compiled once, and again only where the number was not given. */
 static stator_status_t compile_step(train_run_t *run) {
     const tool_t *tool = run->tool;
     TOOL_TRY(stator_graph_make_training(run->graph, tool->options, &run->step_graph));
     return stator_plan_compile(run->step_graph, tool->options, NULL, &run->plan);
+}
+
+/* A schedule needs the number of steps, which the data knows, and the data needs a plan. So where the
+ * number is not given the step is compiled twice, at first without the schedule. */
+static stator_status_t compile_first(train_run_t *run) {
+    const tool_t *tool = run->tool;
+    if (tool_int(tool, "steps") > 0) return compile_step(run);
+    char schedule[32];
+    snprintf(schedule, sizeof schedule, "%s", tool_text(tool, "schedule"));
+    TOOL_TRY(stator_options_set(tool->options, "schedule", "constant"));
+    stator_status_t status = compile_step(run);
+    TOOL_TRY(stator_options_set(tool->options, "schedule", schedule));
+    return status;
 }
 
 static stator_status_t settle_steps(train_run_t *run) {
@@ -88,7 +99,7 @@ static stator_status_t open_run(train_run_t *run) {
     const char *input = tool_text(tool, "input"), *resume = tool_text(tool, "resume");
     TOOL_TRY(tool_load_graph(tool, tool->files[0], &run->graph, &run->weights, &run->companion));
     if (input[0]) TOOL_TRY(stator_tensors_load(input, &run->inputs));
-    TOOL_TRY(compile_step(run));
+    TOOL_TRY(compile_first(run));
     TOOL_TRY(tool_open_data(tool, run->plan, false, run->inputs, &run->data));
     if (!run->data)
         return tool_fail(STATOR_INVALID,

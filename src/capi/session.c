@@ -1,0 +1,311 @@
+/* Sessions: state in and out around the runtime's session. */
+#include <string.h>
+
+#include "base/memory.h"
+#include "capi/capi.h"
+#include "ir/op.h"
+#include "state/checkpoint.h"
+#include "state/init.h"
+#include "state/weights.h"
+
+/* ---- life ---- */
+
+stator_status_t stator_session_create(const stator_plan_t *plan, stator_session_t *share,
+                                      stator_session_t **out_session) {
+    *out_session = NULL;
+    stator_session_t *session = st_calloc(1, sizeof *session);
+    if (!session) return capi_status(st_no_memory(sizeof *session, "a session"));
+    session->plan = plan;
+    st_status_t status =
+        exec_session_create(plan->plan, share ? share->exec : NULL, &session->exec);
+    if (status != ST_OK) {
+        st_free(session);
+        return capi_status(status);
+    }
+    *out_session = session;
+    return STATOR_OK;
+}
+
+void stator_session_destroy(stator_session_t *session) {
+    if (!session) return;
+    exec_session_destroy(session->exec);
+    st_free(session);
+}
+
+/* ---- steps ---- */
+
+enum { SMALL_PORTS = 16 };
+
+stator_status_t stator_session_step(stator_session_t *session, size_t n_feeds,
+                                    const stator_tensor_t *feeds, size_t n_fetches,
+                                    const stator_fetch_t *fetches) {
+    exec_feed_t few_feeds[SMALL_PORTS], *in = few_feeds;
+    exec_fetch_t few_fetches[SMALL_PORTS], *out = few_fetches;
+    st_status_t status = ST_OK;
+    if (n_feeds > SMALL_PORTS) in = st_malloc(n_feeds * sizeof *in);
+    if (n_fetches > SMALL_PORTS) out = st_malloc(n_fetches * sizeof *out);
+    if (!in || !out) status = st_no_memory(n_fetches * sizeof *out, "feeds and fetches");
+    for (size_t i = 0; status == ST_OK && i < n_feeds; i++) {
+        in[i] = (exec_feed_t){.name = feeds[i].name ? feeds[i].name : "", .data = feeds[i].data};
+        status = capi_type_of(&feeds[i], &in[i].type);
+    }
+    for (size_t i = 0; status == ST_OK && i < n_fetches; i++)
+        out[i] = (exec_fetch_t){fetches[i].name, fetches[i].data, fetches[i].bytes};
+    if (status == ST_OK) status = exec_session_step(session->exec, n_feeds, in, n_fetches, out);
+    if (in != few_feeds) st_free(in);
+    if (out != few_fetches) st_free(out);
+    return capi_status(status);
+}
+
+/* ---- state: names ---- */
+
+static const ir_graph_t *program_graph(const stator_session_t *session) {
+    return session->plan->plan->programs[0].graph;
+}
+
+size_t stator_session_count(const stator_session_t *session, stator_port_kind_t kind) {
+    return capi_port_count(program_graph(session), kind);
+}
+stator_tensor_t stator_session_at(const stator_session_t *session, stator_port_kind_t kind,
+                                  size_t index) {
+    ASSERT(index < stator_session_count(session, kind));
+    return capi_port_at(program_graph(session), kind, index);
+}
+
+static bool is_state(const ir_node_info_t *node) {
+    return (ir_op_def(node->op)->flags & IR_STATE) != 0;
+}
+/* Optimizer state is what a checkpoint keeps apart from the model. */
+static bool is_model_state(const ir_node_info_t *node) {
+    return is_state(node) && strncmp(node->name, "optim.", 6) != 0 &&
+           strncmp(node->name, "ema.", 4) != 0;
+}
+
+stator_status_t stator_session_write(stator_session_t *session, const stator_tensor_t *tensor) {
+    ir_type_t type;
+    st_status_t status = capi_type_of(tensor, &type);
+    if (status == ST_OK) status = exec_state_write(session->exec, tensor->name, &type, tensor->data);
+    return capi_status(status);
+}
+
+stator_status_t stator_session_read(stator_session_t *session, const char *name, void *data,
+                                    size_t bytes) {
+    const ir_graph_t *graph = program_graph(session);
+    ir_node_t node = ir_graph_find(graph, name);
+    if (node == IR_NONE || !is_state(ir_node(graph, node)))
+        return capi_status(FAIL(ST_NOT_FOUND, "there is no state '%s'", name));
+    const ir_type_t *type = ir_value_type(graph, ir_node(graph, node)->first_output);
+    if (bytes != ir_type_bytes(type))
+        return capi_status(FAIL(ST_INVALID, "state '%s' has %zu bytes, room for %zu is given", name,
+                                ir_type_bytes(type), bytes));
+    return capi_status(exec_state_read(session->exec, name, type, data));
+}
+
+/* ---- state: initialization and weights ---- */
+
+stator_status_t stator_session_initialize(stator_session_t *session,
+                                          const stator_options_t *options) {
+    const ir_graph_t *graph = program_graph(session);
+    init_rules_t *rules = NULL;
+    void *data = NULL;
+    uint64_t seed = (uint64_t)st_options_int(options->table, "seed");
+    st_status_t status = init_rules_parse(st_options_string(options->table, "init"), &rules);
+    for (size_t i = 0; status == ST_OK && i < graph->nodes.n; i++) {
+        const ir_node_info_t *node = &graph->nodes.data[i];
+        if (!is_model_state(node)) continue;
+        const ir_type_t *type = ir_value_type(graph, node->first_output);
+        data = st_malloc(ir_type_bytes(type));
+        if (!data) status = st_no_memory(ir_type_bytes(type), node->name);
+        /* a buffer without a rule is zero; a parameter has to have one */
+        if (status == ST_OK)
+            status = init_fill(rules, seed, node->name, type, 0, ir_type_elements(type), data);
+        if (status == ST_NOT_FOUND && node->op == IR_OP_BUFFER) {
+            memset(data, 0, ir_type_bytes(type));
+            status = ST_OK;
+        }
+        if (status == ST_OK) status = exec_state_write(session->exec, node->name, type, data);
+        st_free(data);
+        data = NULL;
+    }
+    init_rules_free(rules);
+    return capi_status(status);
+}
+
+/* Other names of `name`: at most `capacity`, in the graph's order. */
+static size_t other_names(const ir_graph_t *graph, const char *name, const char **out,
+                          size_t capacity) {
+    size_t n = 0;
+    for (size_t i = 0; i < graph->aliases.n && n < capacity; i++)
+        if (strcmp(graph->aliases.data[i].stored, name) == 0) out[n++] = graph->aliases.data[i].name;
+    return n;
+}
+
+st_status_t capi_wanted(const ir_graph_t *graph, st_arena_t *arena, size_t *out_n,
+                        weights_wanted_t **out_wanted) {
+    weights_wanted_t *wanted = st_arena_array(arena, graph->nodes.n, sizeof *wanted);
+    const char **names = st_arena_array(arena, graph->aliases.n, sizeof *names);
+    if (!wanted || !names) return st_no_memory(graph->nodes.n * sizeof *wanted, "weight names");
+    size_t n = 0, used = 0;
+    for (size_t i = 0; i < graph->nodes.n; i++) {
+        const ir_node_info_t *node = &graph->nodes.data[i];
+        if (!is_model_state(node)) continue;
+        size_t others = other_names(graph, node->name, names + used, graph->aliases.n - used);
+        bool assumed = node->op == IR_OP_PARAMETER && ir_attr_int(node, "assumed");
+        wanted[n++] = (weights_wanted_t){node->name, *ir_value_type(graph, node->first_output),
+                                         node->op == IR_OP_BUFFER || assumed, names + used, others};
+        used += others;
+    }
+    *out_n = n;
+    *out_wanted = wanted;
+    return ST_OK;
+}
+
+static st_status_t write_weights(stator_session_t *session, const weights_wanted_t *wanted,
+                                 const weights_match_t *match) {
+    for (size_t i = 0; i < match->n; i++) {
+        if (!match->tensors[i]) continue;
+        size_t bytes = ir_type_bytes(&wanted[i].type);
+        void *data = st_malloc(bytes);
+        if (!data) return st_no_memory(bytes, wanted[i].name);
+        weights_read(match->tensors[i], wanted[i].type.dtype, data);
+        st_status_t status =
+            exec_state_write(session->exec, wanted[i].name, &wanted[i].type, data);
+        st_free(data);
+        TRY(status);
+    }
+    return ST_OK;
+}
+
+stator_status_t stator_session_load(stator_session_t *session, const stator_tensors_t *tensors) {
+    st_arena_t arena = {0};
+    size_t n = 0;
+    weights_wanted_t *wanted = NULL;
+    weights_match_t match = {0};
+    capi_file_t file = {0};
+    st_status_t status = capi_tensors_file(tensors, &file);
+    if (status == ST_OK) status = capi_wanted(program_graph(session), &arena, &n, &wanted);
+    if (status == ST_OK) status = weights_match(file.file, wanted, n, &match);
+    if (status == ST_OK) status = write_weights(session, wanted, &match);
+    weights_match_free(&match);
+    capi_file_release(&file);
+    st_arena_clear(&arena);
+    return capi_status(status);
+}
+
+/* ---- state: export and checkpoints ---- */
+
+/* Host copies of the state, split into model and optimizer. */
+typedef struct snapshot {
+    st_arena_t arena;
+    state_tensor_t *model, *optimizer;
+    size_t n_model, n_optimizer;
+    state_alias_t *aliases;
+    size_t n_aliases;
+} snapshot_t;
+
+static st_status_t snapshot_make(const stator_session_t *session, snapshot_t *out) {
+    const ir_graph_t *graph = program_graph(session);
+    *out = (snapshot_t){0};
+    out->model = st_arena_array(&out->arena, graph->nodes.n, sizeof *out->model);
+    out->optimizer = st_arena_array(&out->arena, graph->nodes.n, sizeof *out->optimizer);
+    out->aliases = st_arena_array(&out->arena, graph->aliases.n, sizeof *out->aliases);
+    if (!out->model || !out->optimizer || !out->aliases)
+        return st_no_memory(graph->nodes.n * sizeof *out->model, "a snapshot");
+    for (size_t i = 0; i < graph->nodes.n; i++) {
+        const ir_node_info_t *node = &graph->nodes.data[i];
+        if (!is_state(node)) continue;
+        state_tensor_t tensor = {node->name, *ir_value_type(graph, node->first_output), NULL};
+        tensor.data = st_arena_alloc(&out->arena, ir_type_bytes(&tensor.type));
+        if (!tensor.data) return st_no_memory(ir_type_bytes(&tensor.type), node->name);
+        if (is_model_state(node))
+            out->model[out->n_model++] = tensor;
+        else
+            out->optimizer[out->n_optimizer++] = tensor;
+    }
+    for (size_t i = 0; i < graph->aliases.n; i++)
+        out->aliases[out->n_aliases++] =
+            (state_alias_t){graph->aliases.data[i].name, graph->aliases.data[i].stored};
+    return ST_OK;
+}
+
+static st_status_t snapshot_transfer(stator_session_t *session, const state_tensor_t *tensors, size_t n,
+                                     bool to_session) {
+    for (size_t i = 0; i < n; i++)
+        TRY(to_session
+                ? exec_state_write(session->exec, tensors[i].name, &tensors[i].type, tensors[i].data)
+                : exec_state_read(session->exec, tensors[i].name, &tensors[i].type, tensors[i].data));
+    return ST_OK;
+}
+
+static st_status_t snapshot_read(stator_session_t *session, snapshot_t *snapshot) {
+    TRY(snapshot_make(session, snapshot));
+    TRY(snapshot_transfer(session, snapshot->model, snapshot->n_model, false));
+    return snapshot_transfer(session, snapshot->optimizer, snapshot->n_optimizer, false);
+}
+
+stator_status_t stator_session_export(stator_session_t *session, stator_tensors_t **out_tensors) {
+    snapshot_t snapshot = {0};
+    stator_status_t created = stator_tensors_create(out_tensors);
+    if (created != STATOR_OK) return created;
+    st_status_t status = snapshot_read(session, &snapshot);
+    for (size_t i = 0; status == ST_OK && i < snapshot.n_model; i++)
+        status = capi_tensors_put(*out_tensors, snapshot.model[i].name, &snapshot.model[i].type,
+                                  snapshot.model[i].data);
+    for (size_t i = 0; status == ST_OK && i < snapshot.n_aliases; i++)
+        status = capi_tensors_alias(*out_tensors, snapshot.aliases[i].other,
+                                    snapshot.aliases[i].stored);
+    if (status != ST_OK) {
+        stator_tensors_destroy(*out_tensors);
+        *out_tensors = NULL;
+    }
+    st_arena_clear(&snapshot.arena);
+    return capi_status(status);
+}
+
+stator_status_t stator_session_save(stator_session_t *session, const char *dir,
+                                    const stator_progress_t *progress, int32_t keep, int is_best) {
+    snapshot_t s = {0};
+    st_status_t status = snapshot_read(session, &s);
+    if (status == ST_OK) {
+        checkpoint_contents_t contents = {
+            s.model,     s.n_model,     s.aliases, s.n_aliases,
+            s.optimizer, s.n_optimizer,
+            {progress->step, progress->epoch, progress->sample, progress->seed,
+             progress->has_best != 0, progress->best, NULL}};
+        checkpoint_policy_t policy = {keep, is_best != 0};
+        status = checkpoint_save(dir, &contents, &policy);
+    }
+    st_arena_clear(&s.arena);
+    return capi_status(status);
+}
+
+stator_status_t stator_session_resume(stator_session_t *session, const char *dir,
+                                      stator_progress_t *out_progress) {
+    checkpoint_t *checkpoint = NULL;
+    snapshot_t s = {0};
+    st_status_t status = checkpoint_open(dir, &checkpoint);
+    if (status == ST_OK) status = snapshot_make(session, &s);
+    if (status == ST_OK) status = checkpoint_load_model(checkpoint, s.model, s.n_model);
+    if (status == ST_OK) status = checkpoint_load_optimizer(checkpoint, s.optimizer, s.n_optimizer);
+    if (status == ST_OK) status = snapshot_transfer(session, s.model, s.n_model, true);
+    if (status == ST_OK) status = snapshot_transfer(session, s.optimizer, s.n_optimizer, true);
+    if (status == ST_OK) {
+        const checkpoint_progress_t *p = checkpoint_progress(checkpoint);
+        *out_progress =
+            (stator_progress_t){p->step, p->epoch, p->sample, p->seed, p->has_best, p->best};
+    }
+    st_arena_clear(&s.arena);
+    checkpoint_close(checkpoint);
+    return capi_status(status);
+}
+
+stator_session_info_t stator_session_info(const stator_session_t *session) {
+    const exec_session_t *exec = session->exec;
+    return (stator_session_info_t){
+        .state_bytes = exec_region_bytes(exec, 0, PLAN_STATE),
+        .work_bytes = exec_region_bytes(exec, 0, PLAN_WORK),
+        .comm_bytes = exec_region_bytes(exec, 0, PLAN_COMM),
+        .step_us = exec_last_step_us(exec),
+        .wait_us = exec_last_wait_us(exec),
+    };
+}
