@@ -1,11 +1,10 @@
 /* all_reduce_start: begins to sum each input over the ranks. The lowering to ranks makes it; the
  * outputs are in flight until all_reduce_wait has taken them. */
 #include "ir/op.h"
-#include "ir/rules_nn.h"
 
 static st_status_t shape(const ir_op_ctx_t *ctx, ir_type_t *out) {
     for (uint32_t j = 0; j < ctx->n_inputs; j++) {
-        TRY(ir_need_float(ctx, j, "a summed value"));
+        TRY(ir_check_number(ctx, j));
         out[j] = ctx->in[j];
     }
     return ST_OK;

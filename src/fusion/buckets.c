@@ -1,0 +1,182 @@
+/* Merging of all-reduces (buckets.h). */
+#include "fusion/buckets.h"
+
+#include <string.h>
+
+#include "ir/op.h"
+
+typedef ST_VEC(ir_value_t) values_t;
+
+/* Bucket of a start or wait node; IR_NONE for other nodes. */
+typedef struct bucket {
+    ir_node_t last_start; /* where the merged start stands */
+    uint64_t bytes;
+    bool open;
+    ir_value_t in_flight; /* merged start's first output, once it is emitted */
+    bool waited;
+    values_t inputs,
+        outputs; /* values of the old graph: inputs of the starts, outputs of the waits */
+} bucket_t;
+
+typedef struct buckets {
+    const ir_graph_t *graph;
+    uint32_t *of_node; /* [nodes] */
+    ST_VEC(bucket_t) list;
+} buckets_t;
+
+static void buckets_free(buckets_t *buckets) {
+    for (size_t i = 0; i < buckets->list.n; i++) {
+        ST_VEC_FREE(&buckets->list.data[i].inputs);
+        ST_VEC_FREE(&buckets->list.data[i].outputs);
+    }
+    ST_VEC_FREE(&buckets->list);
+    st_free(buckets->of_node);
+}
+
+static uint64_t start_bytes(const ir_graph_t *graph, const ir_node_info_t *start) {
+    uint64_t bytes = 0;
+    for (uint32_t j = 0; j < start->n_inputs; j++)
+        bytes += ir_type_bytes(ir_value_type(graph, start->inputs[j]));
+    return bytes;
+}
+
+static bool one_dtype(const ir_graph_t *graph, const ir_node_info_t *start, ir_dtype_t dtype) {
+    for (uint32_t j = 0; j < start->n_inputs; j++)
+        if (ir_value_type(graph, start->inputs[j])->dtype != dtype) return false;
+    return true;
+}
+
+/* Puts a start into the open bucket of its element type, or into a new one. */
+static st_status_t place_start(buckets_t *buckets, uint32_t *open, ir_node_t n, uint64_t limit) {
+    const ir_node_info_t *start = ir_node(buckets->graph, n);
+    ir_dtype_t dtype = ir_value_type(buckets->graph, start->inputs[0])->dtype;
+    uint64_t bytes = start_bytes(buckets->graph, start);
+    bool uniform = one_dtype(buckets->graph, start, dtype);
+    bucket_t *bucket = open[dtype] != IR_NONE ? &buckets->list.data[open[dtype]] : NULL;
+    if (!uniform || !bucket || !bucket->open || bucket->bytes + bytes > limit) {
+        TRY(ST_VEC_PUSH(&buckets->list, ((bucket_t){.in_flight = IR_NONE, .open = uniform})));
+        if (uniform) open[dtype] = (uint32_t)buckets->list.n - 1;
+        bucket = &buckets->list.data[buckets->list.n - 1];
+    }
+    buckets->of_node[n] = (uint32_t)(bucket - buckets->list.data);
+    bucket->last_start = n;
+    bucket->bytes += bytes;
+    for (uint32_t j = 0; j < start->n_inputs; j++)
+        TRY(ST_VEC_PUSH(&bucket->inputs, start->inputs[j]));
+    return ST_OK;
+}
+
+static st_status_t place_wait(buckets_t *buckets, ir_node_t n) {
+    const ir_graph_t *graph = buckets->graph;
+    const ir_node_info_t *wait = ir_node(graph, n);
+    ir_node_t start = graph->values.data[wait->inputs[0]].producer;
+    bucket_t *bucket = &buckets->list.data[buckets->of_node[start]];
+    buckets->of_node[n] = buckets->of_node[start];
+    bucket->open = false;
+    return ST_OK;
+}
+
+/* Old wait outputs in the order of the merged start's inputs. */
+static st_status_t collect_outputs(buckets_t *buckets) {
+    const ir_graph_t *graph = buckets->graph;
+    ir_value_t *wait_of = st_calloc(graph->values.n, sizeof *wait_of); /* in flight → waited for */
+    if (!wait_of) return st_no_memory(graph->values.n * sizeof *wait_of, "the buckets");
+    st_status_t status = ST_OK;
+    for (ir_node_t n = 0; n < graph->nodes.n; n++) {
+        const ir_node_info_t *wait = ir_node(graph, n);
+        if (wait->op != IR_OP_ALL_REDUCE_WAIT) continue;
+        for (uint32_t j = 0; j < wait->n_inputs; j++)
+            wait_of[wait->inputs[j]] = wait->first_output + j;
+    }
+    for (ir_node_t n = 0; n < graph->nodes.n; n++) {
+        const ir_node_info_t *start = ir_node(graph, n);
+        if (start->op != IR_OP_ALL_REDUCE_START) continue;
+        bucket_t *bucket = &buckets->list.data[buckets->of_node[n]];
+        for (uint32_t k = 0; k < start->n_outputs; k++)
+            TRY_GOTO(ST_VEC_PUSH(&bucket->outputs, wait_of[start->first_output + k]), done);
+    }
+done:
+    st_free(wait_of);
+    return status;
+}
+
+static st_status_t emit_start(bucket_t *bucket, ir_graph_t *to, const ir_value_t *map) {
+    values_t inputs = {0};
+    st_status_t status = ST_OK;
+    for (size_t i = 0; i < bucket->inputs.n; i++)
+        TRY_GOTO(ST_VEC_PUSH(&inputs, map[bucket->inputs.data[i]]), done);
+    TRY_GOTO(ir_graph_add(to, IR_OP_ALL_REDUCE_START, NULL, (uint32_t)inputs.n, inputs.data, 0,
+                          NULL, &bucket->in_flight),
+             done);
+done:
+    ST_VEC_FREE(&inputs);
+    return status;
+}
+
+static st_status_t emit_wait(bucket_t *bucket, ir_graph_t *to, ir_value_t *map) {
+    values_t inputs = {0};
+    ir_value_t first = IR_NONE;
+    st_status_t status = ST_OK;
+    for (size_t i = 0; i < bucket->outputs.n; i++)
+        TRY_GOTO(ST_VEC_PUSH(&inputs, bucket->in_flight + (ir_value_t)i), done);
+    TRY_GOTO(ir_graph_add(to, IR_OP_ALL_REDUCE_WAIT, NULL, (uint32_t)inputs.n, inputs.data, 0, NULL,
+                          &first),
+             done);
+    for (size_t i = 0; i < bucket->outputs.n; i++)
+        map[bucket->outputs.data[i]] = first + (ir_value_t)i;
+    bucket->waited = true;
+done:
+    ST_VEC_FREE(&inputs);
+    return status;
+}
+
+static st_status_t emit(buckets_t *buckets, ir_graph_t *to, ir_value_t *map) {
+    const ir_graph_t *graph = buckets->graph;
+    for (ir_node_t n = 0; n < graph->nodes.n; n++) {
+        if (buckets->of_node[n] == IR_NONE) {
+            TRY(ir_graph_clone_node(to, graph, n, NULL, map));
+            continue;
+        }
+        bucket_t *bucket = &buckets->list.data[buckets->of_node[n]];
+        if (n == bucket->last_start) TRY(emit_start(bucket, to, map));
+        if (ir_node(graph, n)->op == IR_OP_ALL_REDUCE_WAIT && !bucket->waited)
+            TRY(emit_wait(bucket, to, map));
+    }
+    for (size_t o = 0; o < graph->outputs.n; o++)
+        TRY(ir_graph_add_output(to, graph->outputs.data[o].name,
+                                map[graph->outputs.data[o].value]));
+    return ST_OK;
+}
+
+st_status_t fuse_buckets(const ir_graph_t *graph, uint64_t bucket_bytes, ir_graph_t **out_graph) {
+    *out_graph = NULL;
+    buckets_t buckets = {.graph = graph};
+    ir_graph_t *to = NULL;
+    ir_value_t *map = NULL;
+    uint32_t open[IR_DTYPE_END];
+    st_status_t status = ST_OK;
+    for (int i = 0; i < IR_DTYPE_END; i++)
+        open[i] = IR_NONE;
+    buckets.of_node = st_calloc(graph->nodes.n, sizeof *buckets.of_node);
+    map = st_calloc(graph->values.n, sizeof *map);
+    if (!buckets.of_node || !map)
+        TRY_GOTO(st_no_memory(graph->values.n * sizeof *map, "the buckets"), done);
+    for (ir_node_t n = 0; n < graph->nodes.n; n++)
+        buckets.of_node[n] = IR_NONE;
+    for (ir_node_t n = 0; n < graph->nodes.n; n++) {
+        if (ir_node(graph, n)->op == IR_OP_ALL_REDUCE_START)
+            TRY_GOTO(place_start(&buckets, open, n, bucket_bytes), done);
+        else if (ir_node(graph, n)->op == IR_OP_ALL_REDUCE_WAIT)
+            TRY_GOTO(place_wait(&buckets, n), done);
+    }
+    TRY_GOTO(collect_outputs(&buckets), done);
+    TRY_GOTO(ir_graph_create_like(graph, &to), done);
+    TRY_GOTO(emit(&buckets, to, map), done);
+    *out_graph = to;
+    to = NULL;
+done:
+    ir_graph_destroy(to);
+    st_free(map);
+    buckets_free(&buckets);
+    return status;
+}

@@ -1,0 +1,23 @@
+/* Merging of all-reduces into buckets.
+ *
+ * Problem: a gradient a parameter means many small all-reduces, each with its own latency.
+ * In, out: a rank's graph with start/wait pairs, every start followed by one wait of all its
+ * outputs.
+ *
+ *   s0 · s1 · · s2 · · w1 · w0 · w2      →      · · · s012 · · w012 · ·
+ *
+ * Algorithm: starts are taken in order; one joins the open bucket of its element type while the sum
+ * of bytes stays within the limit and no wait of the bucket has been passed. The merged start
+ * stands where the bucket's last start stood, the merged wait where its first wait stood: nothing
+ * is waited for earlier than before, and all of a bucket is on its way before the first of it is
+ * needed. What is merged depends on positions and on the sizes of whole values only, hence is the
+ * same on every rank. Linear. */
+#ifndef STATOR_FUSION_BUCKETS_H
+#define STATOR_FUSION_BUCKETS_H
+
+#include "ir/graph.h"
+
+st_status_t fuse_buckets(const ir_graph_t *graph, uint64_t bucket_bytes,
+                         ir_graph_t **out_graph) ST_WARN_UNUSED;
+
+#endif

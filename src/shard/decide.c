@@ -1,0 +1,258 @@
+/* Deciding the placements (lower.h). */
+#include <string.h>
+
+#include "shard/internal.h"
+
+/* ---- cost of conversions, in bytes moved by a rank ---- */
+
+static const double COST_REDUCE = 2.0; /* all-reduce: a reduce-scatter and an all-gather */
+static const double COST_GATHER = 1.0;
+static const double COST_SLICE = 0.125; /* a local copy of a part: cheap beside the network */
+static const double COST_MASK = 0.5; /* replicated → partial: one pass, and a sum to pay later */
+
+bool shard_can_localize(const ir_graph_t *graph, ir_value_t value, ir_placement_t wanted,
+                        ir_placement_t *out_input) {
+    const ir_node_info_t *node = ir_value_producer(graph, value);
+    *out_input = IR_PLACE_REPLICATE;
+    if (wanted.kind != IR_SPLIT) return false;
+    if (node->op == IR_OP_CONSTANT || node->op == IR_OP_IOTA) return true;
+    if (node->op != IR_OP_BROADCAST) return false;
+    const ir_type_t *in = ir_value_type(graph, node->inputs[0]);
+    int32_t own = wanted.dim - (ir_value_type(graph, value)->rank - in->rank);
+    if (own >= 0 && in->dims[own] == ir_value_type(graph, value)->dims[wanted.dim] &&
+        in->dims[own] != 1)
+        *out_input = IR_PLACE_SPLIT(own, wanted.granules);
+    return true;
+}
+
+static bool already_made(const shard_value_t *value, ir_placement_t wanted) {
+    for (const shard_want_t *made = value->made; made; made = made->next)
+        if (ir_placement_equal(made->placement, wanted)) return true;
+    return false;
+}
+
+static double conversion_cost(const shard_lowering_t *lowering, ir_value_t v,
+                              ir_placement_t wanted) {
+    const shard_value_t *value = &lowering->values[v];
+    ir_placement_t home = value->home, input;
+    if (ir_placement_equal(home, wanted) || already_made(value, wanted)) return 0;
+    double bytes = (double)ir_type_bytes(ir_value_type(lowering->graph, v)), cost = 0;
+    if (home.kind == IR_REPLICATE && shard_can_localize(lowering->graph, v, wanted, &input))
+        return input.kind == IR_SPLIT ? COST_SLICE * bytes / lowering->n_ranks : 0;
+    if (shard_needs_full(home, wanted) && !already_made(value, IR_PLACE_REPLICATE))
+        cost += bytes * (home.kind == IR_PARTIAL ? COST_REDUCE : COST_GATHER);
+    if (wanted.kind == IR_SPLIT) cost += bytes * COST_SLICE / lowering->n_ranks;
+    if (wanted.kind == IR_PARTIAL) cost += bytes * COST_MASK;
+    return cost;
+}
+
+static st_status_t add_want(shard_lowering_t *lowering, shard_want_t **list,
+                            ir_placement_t placement) {
+    while (*list) {
+        if (ir_placement_equal((*list)->placement, placement)) return ST_OK;
+        list = &(*list)->next;
+    }
+    *list = st_arena_alloc(&lowering->arena, sizeof **list);
+    if (!*list) return st_no_memory(sizeof **list, "a placement");
+    (*list)->placement = placement;
+    return ST_OK;
+}
+
+static st_status_t pay(shard_lowering_t *lowering, ir_value_t v, ir_placement_t wanted) {
+    shard_value_t *value = &lowering->values[v];
+    if (ir_placement_equal(value->home, wanted)) return ST_OK;
+    if (shard_needs_full(value->home, wanted)) {
+        TRY(add_want(lowering, &value->made, IR_PLACE_REPLICATE));
+        /* never carry partial sums on that have been summed already: they would be summed twice */
+        if (value->home.kind == IR_PARTIAL) value->have = IR_PLACE_REPLICATE;
+    }
+    return add_want(lowering, &value->made, wanted);
+}
+
+/* ---- forward: one strategy a node ---- */
+
+static ir_placement_t strategy_in(const ir_strategy_t *strategy, uint32_t n_inputs, uint32_t j) {
+    return strategy->in[n_inputs > IR_MAX_OPERANDS ? 0 : j];
+}
+
+/* The split makes equal granules of the dim, as localizing assumes. */
+static bool splits_evenly(const ir_type_t *type, ir_placement_t placement) {
+    return placement.kind != IR_SPLIT || (placement.dim < type->rank && placement.granules > 0 &&
+                                          type->dims[placement.dim] % placement.granules == 0);
+}
+
+static bool is_legal(const shard_lowering_t *lowering, const ir_node_info_t *node,
+                     const ir_strategy_t *strategy) {
+    for (uint32_t j = 0; j < node->n_inputs; j++)
+        if (!splits_evenly(ir_value_type(lowering->graph, node->inputs[j]),
+                           strategy_in(strategy, node->n_inputs, j)))
+            return false;
+    for (uint32_t k = 0; k < node->n_outputs && k < IR_MAX_OPERANDS; k++)
+        if (!splits_evenly(ir_value_type(lowering->graph, node->first_output + k),
+                           strategy->out[k]))
+            return false;
+    return true;
+}
+
+static st_status_t decide_node(shard_lowering_t *lowering, ir_node_t n) {
+    const ir_graph_t *graph = lowering->graph;
+    const ir_node_info_t *node = ir_node(graph, n);
+    ir_type_t *types = st_arena_array(&lowering->arena, node->n_inputs, sizeof *types);
+    ir_placement_t *have = st_arena_array(&lowering->arena, node->n_inputs, sizeof *have);
+    if (!types || !have) return st_no_memory(node->n_inputs * sizeof *types, "a node's placements");
+    for (uint32_t j = 0; j < node->n_inputs; j++) {
+        types[j] = *ir_value_type(graph, node->inputs[j]);
+        have[j] = lowering->values[node->inputs[j]].have;
+    }
+    ir_op_ctx_t ctx = {node->op, node->n_inputs, node->n_outputs, types, node->attrs, node->name};
+    ir_strategy_list_t list = {.have = have};
+    bool any_placed = false;
+    for (uint32_t j = 0; j < node->n_inputs; j++)
+        any_placed |= have[j].kind != IR_REPLICATE;
+    /* states are whole on every rank, and so are their updates */
+    if (any_placed && node->op != IR_OP_UPDATE) ir_op_def(node->op)->strategies(&ctx, &list);
+    static const ir_strategy_t all_replicated = {0};
+    const ir_strategy_t *best = NULL;
+    double best_cost = 0;
+    for (uint32_t s = 0; s <= list.n; s++) {
+        const ir_strategy_t *strategy = s < list.n ? &list.items[s] : &all_replicated;
+        if (!is_legal(lowering, node, strategy)) continue;
+        double cost = 0;
+        for (uint32_t j = 0; j < node->n_inputs; j++)
+            cost += conversion_cost(lowering, node->inputs[j],
+                                    strategy_in(strategy, node->n_inputs, j));
+        if (!best || cost < best_cost) best = strategy, best_cost = cost;
+    }
+    for (uint32_t j = 0; j < node->n_inputs; j++) {
+        have[j] = strategy_in(best, node->n_inputs, j);
+        TRY(pay(lowering, node->inputs[j], have[j]));
+    }
+    lowering->nodes[n].in = have;
+    for (uint32_t k = 0; k < node->n_outputs; k++) {
+        shard_value_t *value = &lowering->values[node->first_output + k];
+        value->home = value->have = k < IR_MAX_OPERANDS ? best->out[k] : IR_PLACE_REPLICATE;
+    }
+    return ST_OK;
+}
+
+/* ---- inputs ---- */
+
+/* The smallest batch extent is the number of granules; every other must be a multiple of it. */
+static st_status_t place_inputs(shard_lowering_t *lowering) {
+    const ir_graph_t *graph = lowering->graph;
+    int64_t granules = -1;
+    ir_node_t smallest = IR_NONE;
+    for (ir_node_t n = 0; n < graph->nodes.n; n++) {
+        const ir_node_info_t *node = ir_node(graph, n);
+        if (node->op != IR_OP_INPUT || ir_attr_int(node, "batch_axis") < 0) continue;
+        const ir_type_t *type = ir_value_type(graph, node->first_output);
+        if (ir_attr_int(node, "batch_axis") >= type->rank) continue; /* a scalar is not split */
+        int64_t extent = type->dims[ir_attr_int(node, "batch_axis")];
+        if (granules < 0 || extent < granules) granules = extent, smallest = n;
+    }
+    if (granules <= 0) return ST_OK;
+    for (ir_node_t n = 0; n < graph->nodes.n; n++) {
+        const ir_node_info_t *node = ir_node(graph, n);
+        if (node->op != IR_OP_INPUT || ir_attr_int(node, "batch_axis") < 0) continue;
+        const ir_type_t *type = ir_value_type(graph, node->first_output);
+        int64_t axis = ir_attr_int(node, "batch_axis");
+        if (axis >= type->rank) continue;
+        if (type->dims[axis] % granules)
+            return FAIL(
+                ST_INVALID,
+                "input '%s' has %lld rows along its batch axis %lld, which is no multiple of the "
+                "%lld of input '%s': give equal batch sizes, or mark one as not split "
+                "(batch_axis = -1)",
+                node->name, (long long)type->dims[axis], (long long)axis, (long long)granules,
+                ir_node(graph, smallest)->name);
+        shard_value_t *value = &lowering->values[node->first_output];
+        value->home = value->have = IR_PLACE_SPLIT((int32_t)axis, granules);
+    }
+    return ST_OK;
+}
+
+/* ---- backward: what is needed, and where ---- */
+
+static st_status_t demand(shard_lowering_t *lowering, ir_value_t v, ir_placement_t wanted) {
+    shard_value_t *value = &lowering->values[v];
+    const ir_graph_t *graph = lowering->graph;
+    ir_placement_t input;
+    lowering->nodes[graph->values.data[v].producer].needed = true;
+    if (ir_placement_equal(value->home, wanted)) {
+        value->home_used = true;
+        return ST_OK;
+    }
+    TRY(add_want(lowering, &value->wants, wanted));
+    if (value->home.kind == IR_REPLICATE && shard_can_localize(graph, v, wanted, &input)) {
+        const ir_node_info_t *node = ir_value_producer(graph, v);
+        return node->n_inputs ? demand(lowering, node->inputs[0], input) : ST_OK;
+    }
+    value->home_used = true;
+    return ST_OK;
+}
+
+static st_status_t mark_needed(shard_lowering_t *lowering) {
+    const ir_graph_t *graph = lowering->graph;
+    for (size_t o = 0; o < graph->outputs.n; o++)
+        TRY(demand(lowering, graph->outputs.data[o].value, shard_output_placement(lowering, o)));
+    for (ir_node_t n = (ir_node_t)graph->nodes.n; n-- > 0;) {
+        const ir_node_info_t *node = ir_node(graph, n);
+        uint32_t flags = ir_op_def(node->op)->flags;
+        bool kept = node->op == IR_OP_INPUT || node->op == IR_OP_UPDATE ||
+                    (flags & (IR_STATE | IR_SIDE_EFFECT | IR_COLLECTIVE));
+        bool home = kept;
+        for (uint32_t k = 0; k < node->n_outputs; k++)
+            home |= lowering->values[node->first_output + k].home_used;
+        lowering->nodes[n].needed |= kept;
+        if (!home)
+            continue; /* only localized copies of it are made: they have stated their demands */
+        for (uint32_t k = 0; k < node->n_outputs; k++)
+            lowering->values[node->first_output + k].home_used = true;
+        for (uint32_t j = 0; j < node->n_inputs; j++)
+            TRY(demand(lowering, node->inputs[j], lowering->nodes[n].in[j]));
+    }
+    return ST_OK;
+}
+
+/* ---- entry ---- */
+
+ir_placement_t shard_value_placement(const shard_lowering_t *lowering, ir_value_t value) {
+    return lowering->values[value].home;
+}
+
+ir_placement_t shard_output_placement(const shard_lowering_t *lowering, size_t output) {
+    ir_placement_t home = lowering->values[lowering->graph->outputs.data[output].value].home;
+    return home.kind == IR_PARTIAL ? IR_PLACE_REPLICATE : home;
+}
+
+void shard_lowering_destroy(shard_lowering_t *lowering) {
+    if (!lowering) return;
+    st_arena_clear(&lowering->arena);
+    st_free(lowering);
+}
+
+st_status_t shard_decide(const ir_graph_t *graph, uint32_t n_ranks,
+                         shard_lowering_t **out_lowering) {
+    *out_lowering = NULL;
+    shard_lowering_t *lowering = st_calloc(1, sizeof *lowering);
+    st_status_t status = ST_OK;
+    if (!lowering) return st_no_memory(sizeof *lowering, "the lowering");
+    lowering->graph = graph;
+    lowering->n_ranks = n_ranks;
+    lowering->values = st_arena_array(&lowering->arena, graph->values.n, sizeof *lowering->values);
+    lowering->nodes = st_arena_array(&lowering->arena, graph->nodes.n, sizeof *lowering->nodes);
+    if (!lowering->values || !lowering->nodes)
+        TRY_GOTO(st_no_memory(graph->values.n * sizeof *lowering->values, "the lowering"), fail);
+    if (n_ranks > 1) TRY_GOTO(place_inputs(lowering), fail);
+    for (ir_node_t n = 0; n < graph->nodes.n; n++) {
+        if (ir_node(graph, n)->op == IR_OP_INPUT) continue;
+        status = decide_node(lowering, n);
+        if (status != ST_OK) goto fail;
+    }
+    TRY_GOTO(mark_needed(lowering), fail);
+    *out_lowering = lowering;
+    return ST_OK;
+fail:
+    shard_lowering_destroy(lowering);
+    return status;
+}

@@ -1,0 +1,44 @@
+/* What deciding (decide.c) hands to emitting (emit.c). */
+#ifndef STATOR_SHARD_INTERNAL_H
+#define STATOR_SHARD_INTERNAL_H
+
+#include "shard/lower.h"
+
+/* A placement other than the home one in which a value is needed. */
+typedef struct shard_want {
+    ir_placement_t placement;
+    struct shard_want *next;
+} shard_want_t;
+
+typedef struct shard_value {
+    ir_placement_t home; /* as its node makes it */
+    ir_placement_t
+        have; /* as later nodes should regard it: replicated once its sum has been asked for */
+    bool home_used;
+    shard_want_t *made;  /* deciding: conversions already paid for */
+    shard_want_t *wants; /* emitting: conversions that needed nodes ask for, in order of demand */
+} shard_value_t;
+
+typedef struct shard_node {
+    bool needed;
+    const ir_placement_t *in; /* [n_inputs] */
+} shard_node_t;
+
+struct shard_lowering {
+    const ir_graph_t *graph;
+    uint32_t n_ranks;
+    st_arena_t arena;
+    shard_value_t *values;
+    shard_node_t *nodes;
+};
+
+/* Whether a node can make its output split without having all of it: constants, iota, broadcast
+ * along a new dim. *out_input is what the only input has to be (set for nodes with one). */
+bool shard_can_localize(const ir_graph_t *graph, ir_value_t value, ir_placement_t wanted,
+                        ir_placement_t *out_input);
+/* Whether getting from `home` to `wanted` goes through the full value, by a collective. */
+static inline bool shard_needs_full(ir_placement_t home, ir_placement_t wanted) {
+    return home.kind != IR_REPLICATE && !ir_placement_equal(home, wanted);
+}
+
+#endif

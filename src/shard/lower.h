@@ -1,0 +1,38 @@
+/* Lowering: from the global program to one rank's program.
+ *
+ * Problem: every value of the global graph gets a placement over the ranks (replicated, split along
+ * a dim, or partial sums), every node a way to run that its partition rule allows, and where a
+ * value is needed in another placement than it has, a conversion: a collective, a slice, or both.
+ *
+ * In: a graph without composites and collectives. Out: for each rank a graph of the same nodes in
+ * the same order, with that rank's shapes and attributes; only sizes, offsets and constants'
+ * contents differ. A collective starts right after the node that makes its input and is waited for
+ * right before its first consumer.
+ *
+ * Algorithm: inputs with a batch axis are split there; a walk in graph order lets each node choose
+ * the strategy whose conversions move the fewest bytes, the first listed among equals; a walk
+ * backward marks what is needed, and a last walk emits it. Decisions look at global types only,
+ * hence are the same on every rank. Linear in the graph times the strategies of a node. */
+#ifndef STATOR_SHARD_LOWER_H
+#define STATOR_SHARD_LOWER_H
+
+#include "ir/op.h"
+
+typedef struct shard_lowering shard_lowering_t;
+
+/* `graph` must outlive the result. FAILs where batch extents of inputs do not fit together. */
+st_status_t shard_decide(const ir_graph_t *graph, uint32_t n_ranks,
+                         shard_lowering_t **out_lowering) ST_WARN_UNUSED;
+void shard_lowering_destroy(shard_lowering_t *lowering); /* NULL is fine */
+/* The placement that a value has where its node makes it; of a graph output: how the ranks deliver
+ * it (never partial). */
+ir_placement_t shard_value_placement(const shard_lowering_t *lowering, ir_value_t value);
+ir_placement_t shard_output_placement(const shard_lowering_t *lowering, size_t output);
+/* The graph of one rank. */
+st_status_t shard_emit(const shard_lowering_t *lowering, uint32_t rank,
+                       ir_graph_t **out_graph) ST_WARN_UNUSED;
+/* Part of a global type that a rank holds. */
+ir_type_t shard_local_type(const ir_type_t *global, ir_placement_t placement, uint32_t rank,
+                           uint32_t n_ranks);
+
+#endif
