@@ -65,8 +65,6 @@ void ir_strategies_map(const ir_op_ctx_t *ctx, ir_strategy_list_t *list, uint32_
     ir_strategy_unique(list);
 }
 
-/* A dim of size 1 that is split (a batch of one) needs no split of the other operands: those of size 1
- * broadcast to whatever is left of it. */
 void ir_strategies_elementwise(const ir_op_ctx_t *ctx, ir_strategy_list_t *list) {
     ir_type_t out[IR_MAX_OPERANDS];
     if (ctx->n_inputs > IR_MAX_OPERANDS || ctx->n_outputs > IR_MAX_OPERANDS) return;
@@ -82,9 +80,7 @@ void ir_strategies_elementwise(const ir_op_ctx_t *ctx, ir_strategy_list_t *list)
         for (uint32_t i = 0; i < ctx->n_inputs; i++) {
             int32_t own = dim - (out[0].rank - ctx->in[i].rank);
             if (own < 0 || ctx->in[i].dims[own] != out[0].dims[dim]) continue;
-            ir_placement_t split = IR_PLACE_SPLIT(own, granules);
-            if (out[0].dims[dim] != 1 || ir_placement_equal(list->have[i], split))
-                made->in[i] = split;
+            made->in[i] = IR_PLACE_SPLIT(own, granules);
         }
         ir_strategy_unique(list);
     }
