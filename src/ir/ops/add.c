@@ -1,16 +1,19 @@
-/* add: elementwise sum. */
+/* add: x + y. */
 #include "ir/build.h"
 #include "ir/op.h"
 
+static ir_value_t derive(ir_build_t *b, ir_value_t dz, const ir_value_t *operand, ir_value_t z,
+                         uint32_t which) {
+    (void)b;
+    (void)operand;
+    (void)z;
+    (void)which;
+    return dz;
+}
+
 static st_status_t gradient(ir_graph_t *graph, ir_node_t node, const ir_value_t *dout,
                             const bool *want, ir_value_t *din) {
-    const ir_node_info_t info = *ir_node(graph, node);
-    ir_build_t b = {.graph = graph};
-    for (uint32_t j = 0; j < 2; j++) {
-        ir_type_t type = *ir_value_type(graph, info.inputs[j]);
-        if (want[j]) din[j] = ir_b_sum_to(&b, dout[0], &type);
-    }
-    return b.status;
+    return ir_gradient_binary(graph, node, dout, want, din, derive);
 }
 
 const ir_op_def_t ir_op_add = {
@@ -21,7 +24,7 @@ const ir_op_def_t ir_op_add = {
     .max_inputs = 2,
     .n_outputs = 1,
     .flags = IR_ELEMENTWISE | IR_LINEAR,
-    .shape = ir_shape_binary,
+    .shape = ir_shape_number_binary,
     .gradient = gradient,
     .strategies = ir_strategies_elementwise,
 };
