@@ -549,6 +549,43 @@ static st_status_t parse_graph(parser_t *p) {
     return status == ST_INVALID ? ST_PARSE : status;
 }
 
+static void release(parser_t *p) {
+    st_map_free(&p->values);
+    st_arena_clear(&p->arena);
+    ST_VEC_FREE(&p->results);
+    ST_VEC_FREE(&p->inputs);
+    ST_VEC_FREE(&p->ints);
+    ST_VEC_FREE(&p->data);
+}
+
+static st_status_t parse_attributes(parser_t *p, const ir_op_def_t *def, size_t *n_args,
+                                    ir_arg_t args[MAX_ATTRS]) {
+    TRY(next(p));
+    TRY(parse_attrs(p, def, n_args, args));
+    return p->token.kind == TOKEN_END ? ST_OK : unexpected(p, "the end of the attributes");
+}
+
+st_status_t ir_text_add(ir_graph_t *graph, const char *op, const char *name, uint32_t n_inputs,
+                        const ir_value_t *inputs, const char *attributes, ir_value_t *out_first) {
+    const ir_op_def_t *def = ir_op_def_by_name(op);
+    if (!def) return FAIL(ST_INVALID, "there is no op '%s'", op);
+    parser_t p = {.line = 1};
+    ir_arg_t args[MAX_ATTRS];
+    size_t n_args = 0;
+    char *text = st_arena_printf(&p.arena, "{%s}", attributes);
+    st_status_t status = text ? ST_OK : st_no_memory(strlen(attributes), "attributes");
+    if (status == ST_OK) {
+        p.at = p.line_start = text;
+        p.end = text + strlen(text);
+        status = parse_attributes(&p, def, &n_args, args);
+        if (status == ST_PARSE) status = st_error_context(ST_INVALID, "attributes of %s", op);
+    }
+    if (status == ST_OK)
+        status = ir_graph_add(graph, def->op, name, n_inputs, inputs, n_args, args, out_first);
+    release(&p);
+    return status;
+}
+
 st_status_t ir_graph_parse(const char *text, size_t bytes, ir_graph_t **out_graph) {
     *out_graph = NULL;
     if (bytes > INT32_MAX) return FAIL(ST_PARSE, "%zu bytes of text, the limit is %d", bytes, INT32_MAX);
@@ -558,11 +595,6 @@ st_status_t ir_graph_parse(const char *text, size_t bytes, ir_graph_t **out_grap
         *out_graph = p.graph;
     else
         ir_graph_destroy(p.graph);
-    st_map_free(&p.values);
-    st_arena_clear(&p.arena);
-    ST_VEC_FREE(&p.results);
-    ST_VEC_FREE(&p.inputs);
-    ST_VEC_FREE(&p.ints);
-    ST_VEC_FREE(&p.data);
+    release(&p);
     return status;
 }

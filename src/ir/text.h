@@ -28,5 +28,9 @@ st_status_t ir_graph_print(const ir_graph_t *graph, char **out_text) ST_WARN_UNU
 /* Parses and verifies. Messages begin with "line L, column C". Time and memory are proportional to
  * `bytes`. */
 st_status_t ir_graph_parse(const char *text, size_t bytes, ir_graph_t **out_graph) ST_WARN_UNUSED;
+/* ir_graph_add with the op by name and the attributes as text: "axis=1, shape=[4,32], dtype=f32". */
+st_status_t ir_text_add(ir_graph_t *graph, const char *op, const char *name, uint32_t n_inputs,
+                        const ir_value_t *inputs, const char *attributes,
+                        ir_value_t *out_first) ST_WARN_UNUSED;
 
 #endif
