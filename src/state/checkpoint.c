@@ -30,7 +30,8 @@ static st_status_t read_json(const char *folder, const char *name, json_object *
     state_file_t file;
     st_status_t status = state_file_open(path, &file);
     if (status == ST_OK) {
-        status = state_json_parse((const char *)file.data, file.bytes, json_limits, path, out_object);
+        status =
+            state_json_parse((const char *)file.data, file.bytes, json_limits, path, out_object);
         state_file_close(&file);
     }
     st_free(path);

@@ -9,8 +9,8 @@
  *
  * A set is written under a partial name, flushed, and appears by one rename of its folder; the two
  * links change by rename too. So a save that is cut short at any point leaves the previous sets and
- * a whole DIR/model.safetensors (the previous one, or the new one). The serial number orders sets by
- * age, whatever their steps. Old sets are removed after the new one is in place.
+ * a whole DIR/model.safetensors (the previous one, or the new one). The serial number orders sets
+ * by age, whatever their steps. Old sets are removed after the new one is in place.
  *
  * One process saves into a folder at a time. */
 #ifndef STATOR_STATE_CHECKPOINT_H
@@ -25,8 +25,8 @@
 #include "state/tensor.h"
 
 typedef struct checkpoint_progress {
-    int64_t step;        /* optimizer steps done */
-    int64_t epoch;       /* data position: sample `sample` of epoch `epoch` comes next */
+    int64_t step;  /* optimizer steps done */
+    int64_t epoch; /* data position: sample `sample` of epoch `epoch` comes next */
     int64_t sample;
     uint64_t seed;
     bool has_best;

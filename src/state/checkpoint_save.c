@@ -21,11 +21,11 @@ st_status_t checkpoint_write_tensors(const char *path, const state_tensor_t *ten
     for (size_t i = 0; i < n_tensors; i++) {
         const state_tensor_t *tensor = &tensors[i];
         TRY_GOTO(ir_type_check(&tensor->type), fail);
-        TRY_GOTO(safetensors_writer_add(writer, tensor->name,
-                                        safetensors_from_ir(tensor->type.dtype), tensor->type.rank,
-                                        tensor->type.dims, tensor->data,
-                                        ir_type_bytes(&tensor->type)),
-                 fail);
+        TRY_GOTO(
+            safetensors_writer_add(writer, tensor->name, safetensors_from_ir(tensor->type.dtype),
+                                   tensor->type.rank, tensor->type.dims, tensor->data,
+                                   ir_type_bytes(&tensor->type)),
+            fail);
     }
     for (size_t i = 0; i < n_aliases; i++) {
         TRY_GOTO(safetensors_writer_alias(writer, aliases[i].other, aliases[i].stored), fail);
@@ -127,12 +127,14 @@ static st_status_t write_set(const char *folder, const checkpoint_contents_t *co
     TRY_GOTO(checkpoint_write_tensors(paths[0], contents->model, contents->n_model,
                                       contents->aliases, contents->n_aliases),
              fail);
-    TRY_GOTO(checkpoint_write_tensors(paths[1], contents->optimizer, contents->n_optimizer, NULL, 0),
-             fail);
+    TRY_GOTO(
+        checkpoint_write_tensors(paths[1], contents->optimizer, contents->n_optimizer, NULL, 0),
+        fail);
     TRY_GOTO(write_trainer(paths[2], &contents->progress), fail);
     status = write_manifest(folder, paths[3], contents->progress.step);
 fail:
-    for (size_t i = 0; i <= CHECKPOINT_N_FILES; i++) st_free(paths[i]);
+    for (size_t i = 0; i <= CHECKPOINT_N_FILES; i++)
+        st_free(paths[i]);
     return status;
 }
 

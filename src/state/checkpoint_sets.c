@@ -12,8 +12,8 @@
 #include "base/vec.h"
 #include "state/file.h"
 
-const char *const checkpoint_files[CHECKPOINT_N_FILES] = {
-    "model.safetensors", "optimizer.safetensors", "trainer.json"};
+const char *const checkpoint_files[CHECKPOINT_N_FILES] = {"model.safetensors",
+                                                          "optimizer.safetensors", "trainer.json"};
 
 void checkpoint_set_name(int64_t serial, int64_t step, char out[CHECKPOINT_SET_NAME_BYTES]) {
     snprintf(out, CHECKPOINT_SET_NAME_BYTES, "set-%06" PRId64 "-step-%" PRId64, serial, step);
@@ -87,13 +87,14 @@ static st_status_t remove_partials(const char *dir) {
     for (struct dirent *entry = readdir(folder); entry != NULL && status == ST_OK;
          entry = readdir(folder)) {
         const char *name = entry->d_name;
-        bool is_ours = strncmp(name, "set-", 4) == 0 || strncmp(name, "model.safetensors", 17) == 0 ||
-                       strncmp(name, "best", 4) == 0;
+        bool is_ours = strncmp(name, "set-", 4) == 0 ||
+                       strncmp(name, "model.safetensors", 17) == 0 || strncmp(name, "best", 4) == 0;
         if (!is_ours || !state_is_partial_name(name)) continue;
         char *path;
         status = in_folder(dir, name, &path);
         if (status != ST_OK) break;
-        status = strncmp(name, "set-", 4) == 0 ? state_remove_folder(path) : state_remove_file(path);
+        status =
+            strncmp(name, "set-", 4) == 0 ? state_remove_folder(path) : state_remove_file(path);
         st_free(path);
     }
     closedir(folder);

@@ -48,9 +48,12 @@ static double decode(uint16_t bits, format_t format) {
     int exponent = bits >> mantissa_bits & largest;
     int mantissa = bits & ((1 << mantissa_bits) - 1);
     double value;
-    if (exponent == largest) value = mantissa != 0 ? (double)NAN : (double)INFINITY;
-    else if (exponent == 0) value = ldexp(mantissa, 1 - bias - mantissa_bits);
-    else value = ldexp(mantissa + (1 << mantissa_bits), exponent - bias - mantissa_bits);
+    if (exponent == largest)
+        value = mantissa != 0 ? (double)NAN : (double)INFINITY;
+    else if (exponent == 0)
+        value = ldexp(mantissa, 1 - bias - mantissa_bits);
+    else
+        value = ldexp(mantissa + (1 << mantissa_bits), exponent - bias - mantissa_bits);
     return (bits & 0x8000) != 0 ? -value : value;
 }
 

@@ -50,7 +50,8 @@ static st_status_t fail_errno(const char *verb, const char *path) {
 
 st_status_t state_file_open(const char *path, state_file_t *out_file) {
     *out_file = (state_file_t){0};
-    /* Non-blocking, so that a named pipe without a writer is refused below instead of waited for. */
+    /* Non-blocking, so that a named pipe without a writer is refused below instead of waited for.
+     */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) return fail_errno("open", path);
     st_status_t status = ST_OK;
@@ -356,8 +357,8 @@ st_status_t state_remove_folder(const char *path) {
          entry = readdir(folder)) {
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
         char *file = state_path_join(path, entry->d_name);
-        status = file != NULL ? state_remove_file(file)
-                              : st_no_memory(strlen(path), "a file's path");
+        status =
+            file != NULL ? state_remove_file(file) : st_no_memory(strlen(path), "a file's path");
         st_free(file);
     }
     closedir(folder);

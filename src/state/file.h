@@ -27,8 +27,8 @@ void state_file_close(state_file_t *file);
 typedef struct state_writer state_writer_t;
 /* Opens the partial file. */
 st_status_t state_writer_create(const char *path, state_writer_t **out_writer) ST_WARN_UNUSED;
-st_status_t state_writer_append(state_writer_t *writer, const void *data, size_t bytes)
-    ST_WARN_UNUSED;
+st_status_t state_writer_append(state_writer_t *writer, const void *data,
+                                size_t bytes) ST_WARN_UNUSED;
 /* Flushes, renames and destroys the writer, whether or not it succeeds; on failure the partial file
  * is removed and `path` is what it was. */
 st_status_t state_writer_commit(state_writer_t *writer) ST_WARN_UNUSED;
@@ -38,8 +38,8 @@ void state_writer_abandon(state_writer_t *writer);
 /* Whole-file atomic write. */
 st_status_t state_file_write(const char *path, const void *data, size_t bytes) ST_WARN_UNUSED;
 /* Size and st_hash64 (seed 0) of a file's contents. */
-st_status_t state_file_digest(const char *path, uint64_t *out_bytes, uint64_t *out_hash)
-    ST_WARN_UNUSED;
+st_status_t state_file_digest(const char *path, uint64_t *out_bytes,
+                              uint64_t *out_hash) ST_WARN_UNUSED;
 
 /* Creates a folder and its missing parents; an existing folder is fine. */
 st_status_t state_make_folder(const char *path) ST_WARN_UNUSED;

@@ -70,7 +70,8 @@ static st_status_t source_read(source_t *source, void *out, size_t bytes) {
         }
         if (bytes > 0 && (code != Z_OK || done == 0)) {
             return FAIL(ST_PARSE, "%s: the compressed data is damaged or ends early (%s)",
-                        source->what, source->stream.msg != NULL ? source->stream.msg : "cut short");
+                        source->what,
+                        source->stream.msg != NULL ? source->stream.msg : "cut short");
         }
     }
     return ST_OK;
@@ -201,7 +202,8 @@ st_status_t images_fill(const images_t *images, const int64_t *samples, size_t n
                     std);
     }
     float values[256];
-    for (int i = 0; i < 256; i++) values[i] = (float)((i / 255.0 - mean) / std);
+    for (int i = 0; i < 256; i++)
+        values[i] = (float)((i / 255.0 - mean) / std);
     size_t size = (size_t)(images->height * images->width);
     for (size_t i = 0; i < n; i++) {
         if (samples[i] < 0 || samples[i] >= images->n) {
@@ -209,9 +211,12 @@ st_status_t images_fill(const images_t *images, const int64_t *samples, size_t n
                         (long long)samples[i], (long long)images->n);
         }
         const uint8_t *pixels = images->pixels + (size_t)samples[i] * size;
-        for (size_t j = 0; j < size; j++) x[i * size + j] = values[pixels[j]];
-        if (label_dtype == IR_I64) ((int64_t *)y)[i] = images->labels[samples[i]];
-        else ((int32_t *)y)[i] = images->labels[samples[i]];
+        for (size_t j = 0; j < size; j++)
+            x[i * size + j] = values[pixels[j]];
+        if (label_dtype == IR_I64)
+            ((int64_t *)y)[i] = images->labels[samples[i]];
+        else
+            ((int32_t *)y)[i] = images->labels[samples[i]];
     }
     return ST_OK;
 }

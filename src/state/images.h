@@ -20,8 +20,8 @@ typedef struct idx {
 
 /* `what` names the data in messages; compressed data is recognized by its first bytes. A compressed
  * file cannot claim more than deflate can expand, so memory stays in proportion to `bytes`. */
-st_status_t idx_parse(const void *data, size_t bytes, const char *what, idx_t *out_idx)
-    ST_WARN_UNUSED;
+st_status_t idx_parse(const void *data, size_t bytes, const char *what,
+                      idx_t *out_idx) ST_WARN_UNUSED;
 /* A zeroed or freed one is fine. */
 void idx_free(idx_t *idx);
 

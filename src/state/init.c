@@ -15,7 +15,13 @@
 
 /* What a kind draws, and what its number is. */
 typedef enum draw { DRAW_CONSTANT, DRAW_NORMAL, DRAW_UNIFORM } draw_t;
-typedef enum scale { SCALE_NUMBER, SCALE_FAN_IN, SCALE_FAN_OUT, SCALE_FAN_SUM, SCALE_LEAKY } scale_t;
+typedef enum scale {
+    SCALE_NUMBER,
+    SCALE_FAN_IN,
+    SCALE_FAN_OUT,
+    SCALE_FAN_SUM,
+    SCALE_LEAKY
+} scale_t;
 
 typedef struct kind {
     const char *name;
@@ -89,7 +95,8 @@ bool init_pattern_matches(const char *pattern, const char *name) {
             return false;
         }
     }
-    while (*pattern == '*') pattern++;
+    while (*pattern == '*')
+        pattern++;
     return *pattern == '\0';
 }
 
@@ -116,8 +123,8 @@ static st_status_t parse_rule(init_rules_t *rules, char *text) {
     snprintf(whole, sizeof whole, "%s", text);
     char *equals = strrchr(text, '=');
     if (equals == NULL || equals == text) {
-        return FAIL(ST_INVALID, "initialization rule '%s' is not pattern=kind or pattern=kind:number",
-                    whole);
+        return FAIL(ST_INVALID,
+                    "initialization rule '%s' is not pattern=kind or pattern=kind:number", whole);
     }
     *equals = '\0';
     char *kind_text = equals + 1;
@@ -194,7 +201,8 @@ static st_status_t compute_scale(const rule_t *rule, const char *name, const ir_
                     type->rank, rule->kind->name);
     }
     double field = 1;
-    for (int32_t i = 2; i < type->rank; i++) field *= (double)type->dims[i];
+    for (int32_t i = 2; i < type->rank; i++)
+        field *= (double)type->dims[i];
     double fan_in = (double)type->dims[1] * field, fan_out = (double)type->dims[0] * field;
     double fan = fan_in;
     double gain = rule->kind->draw == DRAW_NORMAL ? 2 : 6;
@@ -209,7 +217,8 @@ static st_status_t compute_scale(const rule_t *rule, const char *name, const ir_
  * the same in every element type before its rounding. */
 static void draw_four(draw_t draw, double scale, const uint32_t words[4], double out[4]) {
     if (draw == DRAW_UNIFORM) {
-        for (int i = 0; i < 4; i++) out[i] = scale * (2 * ((words[i] + 0.5) * 0x1p-32) - 1);
+        for (int i = 0; i < 4; i++)
+            out[i] = scale * (2 * ((words[i] + 0.5) * 0x1p-32) - 1);
         return;
     }
     for (int i = 0; i < 4; i += 2) {
@@ -239,8 +248,10 @@ static st_status_t fill_constant(double value, const char *name, const ir_type_t
                     ir_dtype_text(type->dtype));
     }
     for (int64_t i = 0; i < count; i++) {
-        if (is_float) state_store_float(out, type->dtype, (size_t)i, value);
-        else store_integer(out, bytes, (size_t)i, (int64_t)value);
+        if (is_float)
+            state_store_float(out, type->dtype, (size_t)i, value);
+        else
+            store_integer(out, bytes, (size_t)i, (int64_t)value);
     }
     return ST_OK;
 }

@@ -46,8 +46,8 @@ void init_rules_free(init_rules_t *rules);
 /* Elements first … first + count - 1 of the tensor whose whole type is `type` (f64, f32, f16, bf16;
  * zeros, ones and constant also integers and bool). A name without a rule is ST_NOT_FOUND. */
 st_status_t init_fill(const init_rules_t *rules, uint64_t seed, const char *name,
-                      const ir_type_t *type, int64_t first, int64_t count, void *out)
-    ST_WARN_UNUSED;
+                      const ir_type_t *type, int64_t first, int64_t count,
+                      void *out) ST_WARN_UNUSED;
 
 /* '*' is any text, '?' any one byte. */
 bool init_pattern_matches(const char *pattern, const char *name);

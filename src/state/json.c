@@ -86,7 +86,8 @@ static size_t count_keys(json_object *value) {
         }
     } else if (json_object_is_type(value, json_type_array)) {
         size_t length = json_object_array_length(value);
-        for (size_t i = 0; i < length; i++) count += count_keys(json_object_array_get_idx(value, i));
+        for (size_t i = 0; i < length; i++)
+            count += count_keys(json_object_array_get_idx(value, i));
     }
     return count;
 }
@@ -99,7 +100,8 @@ st_status_t state_json_parse(const char *text, size_t bytes, state_json_limits_t
     }
     size_t keys;
     TRY(scan_text(text, bytes, limits, what, &keys));
-    while (bytes > 0 && memchr(" \t\r\n", text[bytes - 1], 4) != NULL) bytes--;
+    while (bytes > 0 && memchr(" \t\r\n", text[bytes - 1], 4) != NULL)
+        bytes--;
     json_tokener *tokener = json_tokener_new_ex(MAX_DEPTH + 2);
     if (tokener == NULL) return FAIL(ST_NO_MEMORY, "%s: out of memory", what);
     json_tokener_set_flags(tokener, JSON_TOKENER_STRICT | JSON_TOKENER_VALIDATE_UTF8);
@@ -109,7 +111,7 @@ st_status_t state_json_parse(const char *text, size_t bytes, state_json_limits_t
     json_tokener_free(tokener);
     st_status_t status = ST_OK;
     if (error != json_tokener_success || end != bytes) {
-        const char *reason = error == json_tokener_continue ? "unexpected end"
+        const char *reason = error == json_tokener_continue  ? "unexpected end"
                              : error == json_tokener_success ? "text after the end"
                                                              : json_tokener_error_desc(error);
         status = FAIL(ST_PARSE, "%s: malformed JSON near byte %zu: %s", what, end, reason);

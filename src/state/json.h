@@ -36,7 +36,7 @@ st_status_t state_json_string(json_object *object, const char *key, const char *
 /* 64 bits as 16 hexadecimal digits. */
 enum { STATE_HEX_BYTES = 17 };
 void state_hex64(uint64_t value, char out[STATE_HEX_BYTES]);
-st_status_t state_parse_hex64(const char *text, const char *what, uint64_t *out_value)
-    ST_WARN_UNUSED;
+st_status_t state_parse_hex64(const char *text, const char *what,
+                              uint64_t *out_value) ST_WARN_UNUSED;
 
 #endif

@@ -43,7 +43,8 @@ static int compare_entries(const void *a, const void *b) {
     return strcmp(((const entry_t *)a)->key, ((const entry_t *)b)->key);
 }
 
-/* By place, then by size, so that an empty tensor comes before the one that starts where it lies. */
+/* By place, then by size, so that an empty tensor comes before the one that starts where it lies.
+ */
 static int compare_places(const void *a, const void *b) {
     const safetensors_tensor_t *x = *(const safetensors_tensor_t *const *)a;
     const safetensors_tensor_t *y = *(const safetensors_tensor_t *const *)b;
@@ -168,7 +169,8 @@ static st_status_t parse_header(safetensors_t *file, json_object *header) {
 static st_status_t check_tiling(const safetensors_t *file) {
     const safetensors_tensor_t **order = st_malloc(file->n_tensors * sizeof *order);
     if (order == NULL) return st_no_memory(file->n_tensors * sizeof *order, "the tensor order");
-    for (size_t i = 0; i < file->n_tensors; i++) order[i] = &file->tensors[i];
+    for (size_t i = 0; i < file->n_tensors; i++)
+        order[i] = &file->tensors[i];
     qsort(order, file->n_tensors, sizeof *order, compare_places);
     st_status_t status = ST_OK;
     const uint8_t *end = file->data;
@@ -204,8 +206,7 @@ static st_status_t collect_aliases(safetensors_t *file) {
         const safetensors_tensor_t *tensor =
             bsearch(&key, file->tensors, file->n_tensors, sizeof key, compare_tensors);
         if (own != NULL || tensor == NULL) continue;
-        file->aliases[file->n_aliases++] =
-            (alias_t){entry->key, (size_t)(tensor - file->tensors)};
+        file->aliases[file->n_aliases++] = (alias_t){entry->key, (size_t)(tensor - file->tensors)};
     }
     return ST_OK;
 }
@@ -256,7 +257,8 @@ static st_status_t read_all(safetensors_t *file, const uint8_t *data, size_t byt
                     bytes);
     }
     uint64_t header_bytes = 0;
-    for (int i = 7; i >= 0; i--) header_bytes = header_bytes << 8 | data[i];
+    for (int i = 7; i >= 0; i--)
+        header_bytes = header_bytes << 8 | data[i];
     if (header_bytes > bytes - 8 || header_bytes > SAFETENSORS_MAX_HEADER_BYTES) {
         return FAIL(ST_PARSE,
                     "not a safetensors file: a header of %llu bytes in a file of %zu (limit %d)",
@@ -338,8 +340,10 @@ const safetensors_tensor_t *safetensors_find(const safetensors_t *file, const ch
         size_t middle = low + (high - low) / 2;
         int order = strcmp(file->aliases[middle].name, name);
         if (order == 0) return &file->tensors[file->aliases[middle].tensor];
-        if (order < 0) low = middle + 1;
-        else high = middle;
+        if (order < 0)
+            low = middle + 1;
+        else
+            high = middle;
     }
     return NULL;
 }

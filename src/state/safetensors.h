@@ -52,8 +52,8 @@ typedef struct safetensors safetensors_t;
 /* Maps and checks a file. What is returned by the functions below lives until close. */
 st_status_t safetensors_open(const char *path, safetensors_t **out_file) ST_WARN_UNUSED;
 /* The same for a buffer, which must outlive the result. */
-st_status_t safetensors_open_memory(const void *data, size_t bytes, safetensors_t **out_file)
-    ST_WARN_UNUSED;
+st_status_t safetensors_open_memory(const void *data, size_t bytes,
+                                    safetensors_t **out_file) ST_WARN_UNUSED;
 /* NULL is fine. */
 void safetensors_close(safetensors_t *file);
 
@@ -88,7 +88,7 @@ st_status_t safetensors_writer_add_metadata(safetensors_writer_t *writer, const 
 st_status_t safetensors_writer_alias(safetensors_writer_t *writer, const char *other,
                                      const char *stored) ST_WARN_UNUSED;
 /* Writes atomically: `path` is the previous file or the whole new one. Can be called again. */
-st_status_t safetensors_writer_commit(safetensors_writer_t *writer, const char *path)
-    ST_WARN_UNUSED;
+st_status_t safetensors_writer_commit(safetensors_writer_t *writer,
+                                      const char *path) ST_WARN_UNUSED;
 
 #endif

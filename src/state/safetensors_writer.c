@@ -28,8 +28,7 @@ typedef ST_VEC(char) text_t;
 
 st_status_t safetensors_writer_create(safetensors_writer_t **out_writer) {
     *out_writer = st_calloc(1, sizeof **out_writer);
-    return *out_writer != NULL ? ST_OK
-                               : st_no_memory(sizeof **out_writer, "a safetensors writer");
+    return *out_writer != NULL ? ST_OK : st_no_memory(sizeof **out_writer, "a safetensors writer");
 }
 
 void safetensors_writer_destroy(safetensors_writer_t *writer) {
@@ -68,7 +67,8 @@ st_status_t safetensors_writer_add(safetensors_writer_t *writer, const char *nam
     }
     safetensors_tensor_t tensor = {
         .dtype = dtype, .rank = rank, .data = data != NULL ? data : "", .bytes = bytes};
-    for (int32_t i = 0; i < rank; i++) tensor.dims[i] = dims[i];
+    for (int32_t i = 0; i < rank; i++)
+        tensor.dims[i] = dims[i];
     TRY(keep(writer, name, &tensor.name));
     return ST_VEC_PUSH(&writer->tensors, tensor);
 }
@@ -152,10 +152,14 @@ static st_status_t put_quoted(text_t *text, const char *string) {
     TRY(put(text, "\"", 1));
     for (const char *c = string; *c != '\0'; c++) {
         char escape[8];
-        if (*c == '"' || *c == '\\') snprintf(escape, sizeof escape, "\\%c", *c);
-        else if (*c == '\n') snprintf(escape, sizeof escape, "\\n");
-        else if ((unsigned char)*c < 0x20) snprintf(escape, sizeof escape, "\\u%04x", *c);
-        else snprintf(escape, sizeof escape, "%c", *c);
+        if (*c == '"' || *c == '\\')
+            snprintf(escape, sizeof escape, "\\%c", *c);
+        else if (*c == '\n')
+            snprintf(escape, sizeof escape, "\\n");
+        else if ((unsigned char)*c < 0x20)
+            snprintf(escape, sizeof escape, "\\u%04x", *c);
+        else
+            snprintf(escape, sizeof escape, "%c", *c);
         TRY(put_text(text, escape));
     }
     return put(text, "\"", 1);
@@ -175,7 +179,8 @@ static st_status_t put_metadata(safetensors_writer_t *writer, st_arena_t *arena,
     entry_t *entries = st_arena_array(arena, capacity, sizeof *entries);
     if (entries == NULL) return st_no_memory(capacity * sizeof *entries, "metadata");
     size_t n = 0;
-    for (; n < writer->metadata.n; n++) entries[n] = writer->metadata.data[n];
+    for (; n < writer->metadata.n; n++)
+        entries[n] = writer->metadata.data[n];
     for (size_t i = 0; i < n_tensors; i++) {
         const safetensors_tensor_t *tensor = &writer->tensors.data[i];
         char sum[STATE_HEX_BYTES];
@@ -237,13 +242,15 @@ static st_status_t make_header(safetensors_writer_t *writer, st_arena_t *arena, 
         offset += tensor->bytes;
     }
     TRY(put(text, "}", 1));
-    while (text->n % 8 != 0) TRY(put(text, " ", 1));
+    while (text->n % 8 != 0)
+        TRY(put(text, " ", 1));
     size_t header_bytes = text->n - 8;
     if (header_bytes > SAFETENSORS_MAX_HEADER_BYTES) {
         return FAIL(ST_INVALID, "a safetensors header of %zu bytes is over the format's limit %d",
                     header_bytes, SAFETENSORS_MAX_HEADER_BYTES);
     }
-    for (int i = 0; i < 8; i++) text->data[i] = (char)(header_bytes >> (8 * i) & 0xff);
+    for (int i = 0; i < 8; i++)
+        text->data[i] = (char)(header_bytes >> (8 * i) & 0xff);
     return ST_OK;
 }
 

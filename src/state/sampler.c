@@ -37,11 +37,12 @@ st_status_t sampler_init(sampler_t *sampler, int64_t n_samples, int64_t batch, u
     *sampler = (sampler_t){0};
     if (batch < 1) return FAIL(ST_INVALID, "a batch of %lld samples", (long long)batch);
     if (n_samples < batch) {
-        return FAIL(ST_INVALID, "the data has %lld samples, a batch needs %lld: use a smaller batch",
+        return FAIL(ST_INVALID,
+                    "the data has %lld samples, a batch needs %lld: use a smaller batch",
                     (long long)n_samples, (long long)batch);
     }
-    *sampler = (sampler_t){
-        .n_samples = n_samples, .batch = batch, .seed = seed, .shuffle = shuffle};
+    *sampler =
+        (sampler_t){.n_samples = n_samples, .batch = batch, .seed = seed, .shuffle = shuffle};
     return ST_OK;
 }
 

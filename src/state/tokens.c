@@ -61,7 +61,8 @@ st_status_t tokens_write(const char *path, const uint32_t *tokens, size_t n_toke
     uint8_t *image = st_calloc(1, HEADER_BYTES + bytes);
     if (image == NULL) return st_no_memory(HEADER_BYTES + bytes, "a token shard");
     uint8_t *data = image + HEADER_BYTES;
-    for (size_t i = 0; i < n_tokens; i++) memcpy(data + i * token_bytes, &tokens[i], token_bytes);
+    for (size_t i = 0; i < n_tokens; i++)
+        memcpy(data + i * token_bytes, &tokens[i], token_bytes);
     memcpy(image, magic, sizeof magic);
     put_u32(image + 8, VERSION);
     put_u32(image + 12, token_bytes);
@@ -142,7 +143,8 @@ fail:
 
 void tokens_close(tokens_t *tokens) {
     if (tokens == NULL) return;
-    for (size_t i = 0; i < tokens->n_shards; i++) state_file_close(&tokens->shards[i].file);
+    for (size_t i = 0; i < tokens->n_shards; i++)
+        state_file_close(&tokens->shards[i].file);
     st_free(tokens->shards);
     st_free(tokens);
 }
@@ -162,13 +164,16 @@ static int64_t shard_samples(const shard_t *shard, int64_t window) {
 int64_t tokens_samples(const tokens_t *tokens, int64_t window) {
     ASSERT(window >= 1);
     int64_t count = 0;
-    for (size_t i = 0; i < tokens->n_shards; i++) count += shard_samples(&tokens->shards[i], window);
+    for (size_t i = 0; i < tokens->n_shards; i++)
+        count += shard_samples(&tokens->shards[i], window);
     return count;
 }
 
 static void put_token(void *base, int64_t at, ir_dtype_t dtype, uint32_t token) {
-    if (dtype == IR_I64) ((int64_t *)base)[at] = token;
-    else ((int32_t *)base)[at] = (int32_t)token;
+    if (dtype == IR_I64)
+        ((int64_t *)base)[at] = token;
+    else
+        ((int32_t *)base)[at] = (int32_t)token;
 }
 
 /* Sample `sample` to row `row`. */
@@ -185,8 +190,8 @@ static st_status_t fill_row(const tokens_t *tokens, int64_t window, int64_t samp
         uint32_t token = 0;
         memcpy(&token, at + (size_t)i * shard->token_bytes, shard->token_bytes);
         if (token >= shard->vocab) {
-            return FAIL(ST_PARSE, "'%s': token %lld is %u, the vocabulary has %u",
-                        shard->file.path, (long long)(local * window + i), token, shard->vocab);
+            return FAIL(ST_PARSE, "'%s': token %lld is %u, the vocabulary has %u", shard->file.path,
+                        (long long)(local * window + i), token, shard->vocab);
         }
         if (i < window) put_token(x, row * window + i, dtype, token);
         if (i > 0 && y != NULL) put_token(y, row * window + i - 1, dtype, token);

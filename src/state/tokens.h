@@ -25,13 +25,13 @@
 
 /* Writes a shard atomically; two bytes a token where `vocab` allows. ST_INVALID names the first
  * token that is not below `vocab`. */
-st_status_t tokens_write(const char *path, const uint32_t *tokens, size_t n_tokens, uint32_t vocab)
-    ST_WARN_UNUSED;
+st_status_t tokens_write(const char *path, const uint32_t *tokens, size_t n_tokens,
+                         uint32_t vocab) ST_WARN_UNUSED;
 
 typedef struct tokens tokens_t;
 /* Maps and verifies shards; all must have the same vocabulary size. */
-st_status_t tokens_open(const char *const *paths, size_t n_paths, tokens_t **out_tokens)
-    ST_WARN_UNUSED;
+st_status_t tokens_open(const char *const *paths, size_t n_paths,
+                        tokens_t **out_tokens) ST_WARN_UNUSED;
 /* NULL is fine. */
 void tokens_close(tokens_t *tokens);
 

@@ -6,9 +6,12 @@ size_t state_utf8_length(const void *text, size_t bytes) {
     if (bytes == 0) return 0;
     if (c[0] < 0x80) return 1;
     size_t length = 0;
-    if (c[0] >= 0xc2 && c[0] <= 0xdf) length = 2;
-    else if ((c[0] & 0xf0) == 0xe0) length = 3;
-    else if (c[0] >= 0xf0 && c[0] <= 0xf4) length = 4;
+    if (c[0] >= 0xc2 && c[0] <= 0xdf)
+        length = 2;
+    else if ((c[0] & 0xf0) == 0xe0)
+        length = 3;
+    else if (c[0] >= 0xf0 && c[0] <= 0xf4)
+        length = 4;
     if (length > bytes) return 0;
     for (size_t i = 1; i < length; i++) {
         if ((c[i] & 0xc0) != 0x80) return 0;

@@ -59,7 +59,8 @@ static const safetensors_tensor_t *match_one(matcher_t *matcher, prefix_t prefix
         const safetensors_tensor_t *tensor = look_up(matcher, prefix, wanted_name(wanted, i));
         if (tensor == NULL || tensor == found) continue;
         matcher->used[index_of(matcher, tensor)] = true;
-        if (found == NULL) found = tensor;
+        if (found == NULL)
+            found = tensor;
         else if (tensor->bytes != found->bytes || tensor->dtype != found->dtype ||
                  memcmp(tensor->data, found->data, found->bytes) != 0) {
             *out_clash = tensor;
@@ -75,8 +76,7 @@ static size_t count_unmatched(matcher_t *matcher, prefix_t prefix) {
     memset(matcher->used, 0, n_stored);
     for (size_t i = 0; i < matcher->n_wanted; i++) {
         const safetensors_tensor_t *clash;
-        const safetensors_tensor_t *found =
-            match_one(matcher, prefix, &matcher->wanted[i], &clash);
+        const safetensors_tensor_t *found = match_one(matcher, prefix, &matcher->wanted[i], &clash);
         unmatched += found == NULL && !matcher->wanted[i].is_optional;
     }
     for (size_t i = 0; i < n_stored; i++) {
@@ -86,8 +86,8 @@ static size_t count_unmatched(matcher_t *matcher, prefix_t prefix) {
 }
 
 /* Tries the prefix by which a stored and a wanted name differ, if they do. */
-static void try_pair(matcher_t *matcher, const char *stored, const char *wanted,
-                     prefix_t *best, size_t *best_unmatched) {
+static void try_pair(matcher_t *matcher, const char *stored, const char *wanted, prefix_t *best,
+                     size_t *best_unmatched) {
     size_t stored_length = strlen(stored), wanted_length = strlen(wanted);
     prefix_t prefix;
     if (stored_length > wanted_length) {
@@ -108,7 +108,7 @@ static void try_pair(matcher_t *matcher, const char *stored, const char *wanted,
 
 static void try_stored_name(matcher_t *matcher, const char *stored, prefix_t *best,
                             size_t *best_unmatched) {
-    for (size_t i = 0; i < matcher->n_wanted && *best_unmatched > 0; i++) {
+    for (size_t i = 0; i<matcher->n_wanted && * best_unmatched> 0; i++) {
         const weights_wanted_t *wanted = &matcher->wanted[i];
         for (size_t j = 0; j <= wanted->n_other_names; j++) {
             try_pair(matcher, stored, wanted_name(wanted, j), best, best_unmatched);
@@ -210,8 +210,8 @@ static size_t longest_name(const matcher_t *matcher) {
     return longest + longest_stored;
 }
 
-st_status_t weights_match(const safetensors_t *file, const weights_wanted_t *wanted, size_t n_wanted,
-                          weights_match_t *out_match) {
+st_status_t weights_match(const safetensors_t *file, const weights_wanted_t *wanted,
+                          size_t n_wanted, weights_match_t *out_match) {
     *out_match = (weights_match_t){.n = n_wanted};
     matcher_t matcher = {.file = file, .wanted = wanted, .n_wanted = n_wanted};
     st_status_t status = ST_OK;
@@ -220,7 +220,8 @@ st_status_t weights_match(const safetensors_t *file, const weights_wanted_t *wan
     matcher.name = st_malloc(name_bytes);
     out_match->tensors = st_calloc(n_wanted, sizeof *out_match->tensors);
     if (matcher.used == NULL || matcher.name == NULL || out_match->tensors == NULL) {
-        status = st_no_memory(name_bytes + n_wanted * sizeof *out_match->tensors, "a weights match");
+        status =
+            st_no_memory(name_bytes + n_wanted * sizeof *out_match->tensors, "a weights match");
         goto fail;
     }
     prefix_t prefix = choose_prefix(&matcher);

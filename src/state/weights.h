@@ -5,8 +5,8 @@
  * every stored tensor must be wanted, or the error lists what is missing and left over (ten names
  * and the count). What is optional (buffers, say) and missing is reported apart. Stored tensors
  * that are no floats (batch norm's counters, say) and are not wanted are ignored and reported.
- * Shapes must be equal; dtypes too, except that f64, f32, f16 and bf16 are converted into each other
- * (rounding to nearest even).
+ * Shapes must be equal; dtypes too, except that f64, f32, f16 and bf16 are converted into each
+ * other (rounding to nearest even).
  *
  * A model's tie (several names of one wanted tensor) may be stored once under any of its names, or
  * several times with equal bytes. */
@@ -39,8 +39,8 @@ typedef struct weights_match {
 } weights_match_t;
 
 /* `file` must outlive the result. ST_INVALID when they do not match. */
-st_status_t weights_match(const safetensors_t *file, const weights_wanted_t *wanted, size_t n_wanted,
-                          weights_match_t *out_match) ST_WARN_UNUSED;
+st_status_t weights_match(const safetensors_t *file, const weights_wanted_t *wanted,
+                          size_t n_wanted, weights_match_t *out_match) ST_WARN_UNUSED;
 /* A zeroed or freed one is fine. */
 void weights_match_free(weights_match_t *match);
 

@@ -32,23 +32,23 @@ char *capture(const char *command);
 /* Path of a file of the shared folder, or NULL after printing why the test is skipped. */
 const char *shared_file(const char *name);
 
-#define assert_ok(expr)                                                          \
-    do {                                                                         \
-        st_status_t status_ = (expr);                                            \
-        if (status_ != ST_OK) {                                                  \
+#define assert_ok(expr)                                                              \
+    do {                                                                             \
+        st_status_t status_ = (expr);                                                \
+        if (status_ != ST_OK) {                                                      \
             fail_msg("%s: %s: %s", #expr, st_status_name(status_), st_last_error()); \
-        }                                                                        \
+        }                                                                            \
     } while (0)
 
 /* The call fails with `code` and a message that contains `text`. */
-#define assert_fails(expr, code, text)                                                  \
-    do {                                                                                \
-        st_clear_error();                                                               \
-        st_status_t status_ = (expr);                                                   \
-        if (status_ != (code) || strstr(st_last_error(), (text)) == NULL) {             \
-            fail_msg("%s: got %s '%s', expected %s with '%s'", #expr,                   \
-                     st_status_name(status_), st_last_error(), st_status_name(code), (text)); \
-        }                                                                               \
+#define assert_fails(expr, code, text)                                                         \
+    do {                                                                                       \
+        st_clear_error();                                                                      \
+        st_status_t status_ = (expr);                                                          \
+        if (status_ != (code) || strstr(st_last_error(), (text)) == NULL) {                    \
+            fail_msg("%s: got %s '%s', expected %s with '%s'", #expr, st_status_name(status_), \
+                     st_last_error(), st_status_name(code), (text));                           \
+        }                                                                                      \
     } while (0)
 
 #endif

@@ -22,7 +22,8 @@ static void make_model(model_t *model, int64_t step) {
     }
     const int64_t dims[] = {2, 3}, three[] = {3};
     model->tensors[0] = (state_tensor_t){"w", ir_type_make(IR_F32, 2, dims), model->w};
-    model->tensors[1] = (state_tensor_t){"running_mean", ir_type_make(IR_F32, 1, three), model->mean};
+    model->tensors[1] =
+        (state_tensor_t){"running_mean", ir_type_make(IR_F32, 1, three), model->mean};
     model->tensors[2] = (state_tensor_t){"counter", ir_type_scalar(IR_I64), &model->counter};
     model->optimizer[0] = (state_tensor_t){"w.m", ir_type_make(IR_F32, 2, dims), model->moment};
     model->alias = (state_alias_t){"tied", "w"};
@@ -33,8 +34,13 @@ static void make_model(model_t *model, int64_t step) {
         .n_aliases = 1,
         .optimizer = model->optimizer,
         .n_optimizer = 1,
-        .progress = {.step = step, .epoch = 3, .sample = 17, .seed = UINT64_MAX - 1,
-                     .has_best = true, .best = 0.1, .options = "--lr 1e-3 \"\u00e9\"\n"},
+        .progress = {.step = step,
+                     .epoch = 3,
+                     .sample = 17,
+                     .seed = UINT64_MAX - 1,
+                     .has_best = true,
+                     .best = 0.1,
+                     .options = "--lr 1e-3 \"\u00e9\"\n"},
     };
 }
 
@@ -120,7 +126,8 @@ static void keeps_the_newest_and_the_best(void **state) {
     const char *dir = scratch("keep");
     save(dir, 10, 2, false);
     save(dir, 20, 2, true);
-    for (int64_t step = 30; step <= 60; step += 10) save(dir, step, 2, false);
+    for (int64_t step = 30; step <= 60; step += 10)
+        save(dir, step, 2, false);
     assert_false(exists(scratch("keep/set-000001-step-10")));
     assert_true(exists(scratch("keep/set-000002-step-20")));
     assert_false(exists(scratch("keep/set-000004-step-40")));

@@ -18,8 +18,10 @@ static void every_16_bit_value_survives(void **state) {
         for (uint32_t i = 0; i < 65536; i++) {
             uint16_t bits = (uint16_t)i;
             double value = state_load_float(&bits, dtype, 0);
-            if (isnan(value)) assert_true(isnan(state_load_float(&(uint16_t){encode(dtype, value)}, dtype, 0)));
-            else assert_int_equal(encode(dtype, value), bits);
+            if (isnan(value))
+                assert_true(isnan(state_load_float(&(uint16_t){encode(dtype, value)}, dtype, 0)));
+            else
+                assert_int_equal(encode(dtype, value), bits);
         }
     }
 }
@@ -34,9 +36,9 @@ static void rounds_to_nearest_even(void **state) {
     } cases[] = {
         {IR_F16, 1.0, 0x3c00},
         {IR_F16, -2.0, 0xc000},
-        {IR_F16, 1 + 0x1p-11, 0x3c00},            /* tie, down to even */
-        {IR_F16, 1 + 3 * 0x1p-11, 0x3c02},        /* tie, up to even */
-        {IR_F16, 1 + 0x1p-11 + 0x1p-40, 0x3c01},  /* above the tie: f32 in between would lose it */
+        {IR_F16, 1 + 0x1p-11, 0x3c00},           /* tie, down to even */
+        {IR_F16, 1 + 3 * 0x1p-11, 0x3c02},       /* tie, up to even */
+        {IR_F16, 1 + 0x1p-11 + 0x1p-40, 0x3c01}, /* above the tie: f32 in between would lose it */
         {IR_F16, 65504, 0x7bff},
         {IR_F16, 65519.99, 0x7bff},
         {IR_F16, 65520, 0x7c00},
@@ -44,7 +46,7 @@ static void rounds_to_nearest_even(void **state) {
         {IR_F16, 0x1p-24, 0x0001},
         {IR_F16, 0x1p-25, 0x0000},
         {IR_F16, 0x1.8p-25, 0x0001},
-        {IR_F16, 0x1p-14 - 0x1p-26, 0x0400},      /* carries into the normal numbers */
+        {IR_F16, 0x1p-14 - 0x1p-26, 0x0400}, /* carries into the normal numbers */
         {IR_F16, -0.0, 0x8000},
         {IR_F16, 1e-300, 0x0000},
         {IR_F16, -1e300, 0xfc00},

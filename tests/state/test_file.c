@@ -34,7 +34,8 @@ static void large_appends_keep_their_order(void **state) {
     state_writer_t *writer;
     assert_ok(state_writer_create(path, &writer));
     for (size_t n = 1; total + n <= (1 << 20); n = n * 3 + 1) {
-        for (size_t i = 0; i < n; i++) expected[total + i] = (uint8_t)(total * 31 + i * 7);
+        for (size_t i = 0; i < n; i++)
+            expected[total + i] = (uint8_t)(total * 31 + i * 7);
         assert_ok(state_writer_append(writer, expected + total, n));
         total += n;
     }
@@ -120,8 +121,10 @@ static void file_size_limit(void **state) {
         }
         int result;
         assert_int_equal(waitpid(child, &result, 0), child);
-        if (killed) assert_true(WIFSIGNALED(result));
-        else assert_int_equal(WEXITSTATUS(result), 7);
+        if (killed)
+            assert_true(WIFSIGNALED(result));
+        else
+            assert_int_equal(WEXITSTATUS(result), 7);
         size_t bytes;
         char *text = (char *)slurp(path, &bytes);
         assert_string_equal(text, "previous");
@@ -150,9 +153,12 @@ static void links_replace(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_what_was_written),  cmocka_unit_test(large_appends_keep_their_order),
-        cmocka_unit_test(empty_and_special_files), cmocka_unit_test(full_disk_keeps_the_previous_file),
-        cmocka_unit_test(file_size_limit),         cmocka_unit_test(links_replace),
+        cmocka_unit_test(reads_what_was_written),
+        cmocka_unit_test(large_appends_keep_their_order),
+        cmocka_unit_test(empty_and_special_files),
+        cmocka_unit_test(full_disk_keeps_the_previous_file),
+        cmocka_unit_test(file_size_limit),
+        cmocka_unit_test(links_replace),
     };
     return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
 }

@@ -7,8 +7,8 @@
 
 static const char *const fashion = "/usr/share/datasets/fashion-mnist";
 
-static const uint8_t image_file[] = {0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 2,  0,   0,   0, 3,
-                                     0, 1, 2, 3, 4, 5, 250, 251, 252, 253, 254, 255};
+static const uint8_t image_file[] = {0, 0, 8, 3, 0, 0, 0, 2, 0,   0,   0,   2,   0,   0,
+                                     0, 3, 0, 1, 2, 3, 4, 5, 250, 251, 252, 253, 254, 255};
 static const uint8_t label_file[] = {0, 0, 8, 1, 0, 0, 0, 2, 9, 4};
 
 static size_t compress_bytes(const uint8_t *data, size_t bytes, uint8_t *out, size_t capacity) {
@@ -34,8 +34,8 @@ static void reads_plain_and_compressed(void **state) {
     spill(scratch("labels"), label_file, sizeof label_file);
     for (int i = 0; i < 2; i++) {
         images_t images;
-        assert_ok(images_open(scratch(i == 0 ? "images" : "images.gz"), scratch("labels"), 10,
-                              &images));
+        assert_ok(
+            images_open(scratch(i == 0 ? "images" : "images.gz"), scratch("labels"), 10, &images));
         assert_true(images.n == 2 && images.height == 2 && images.width == 3);
         const int64_t samples[] = {1, 0};
         float x[12];
@@ -60,7 +60,8 @@ static void reads_plain_and_compressed(void **state) {
                  "label 0 is 9");
     assert_fails(images_open(scratch("labels"), scratch("labels"), 10, &images), ST_PARSE,
                  "holds labels, expected images");
-    assert_fails(images_open(scratch("images"), scratch("none"), 10, &images), ST_NOT_FOUND, "none");
+    assert_fails(images_open(scratch("images"), scratch("none"), 10, &images), ST_NOT_FOUND,
+                 "none");
 }
 
 static void damage_is_refused(void **state) {
@@ -74,14 +75,17 @@ static void damage_is_refused(void **state) {
         assert_int_equal(idx_parse(part, i, "part", &idx), ST_PARSE);
         free(part);
     }
-    for (size_t i = 0; i < n; i++) assert_int_equal(idx_parse(packed, i, "part", &idx), ST_PARSE);
+    for (size_t i = 0; i < n; i++)
+        assert_int_equal(idx_parse(packed, i, "part", &idx), ST_PARSE);
     /* Past the ten bytes of gzip's header, its checksum catches every flip that changes anything:
      * deflate's last byte may have padding. */
     for (size_t bit = 80; bit < 8 * n; bit++) {
         packed[bit / 8] ^= (uint8_t)(1u << bit % 8);
         st_status_t status = idx_parse(packed, n, "flipped", &idx);
-        if (status == ST_OK) assert_memory_equal(idx.data, image_file + 16, 12);
-        else assert_int_equal(status, ST_PARSE);
+        if (status == ST_OK)
+            assert_memory_equal(idx.data, image_file + 16, 12);
+        else
+            assert_int_equal(status, ST_PARSE);
         idx_free(&idx);
         packed[bit / 8] ^= (uint8_t)(1u << bit % 8);
     }
@@ -112,10 +116,13 @@ static void fashion_mnist(void **state) {
     assert_ok(images_open(image_path, label_path, 10, &images));
     assert_true(images.n == 10000 && images.height == 28 && images.width == 28);
     int64_t counts[10] = {0};
-    for (int64_t i = 0; i < images.n; i++) counts[images.labels[i]]++;
-    for (int i = 0; i < 10; i++) assert_int_equal(counts[i], 1000);
+    for (int64_t i = 0; i < images.n; i++)
+        counts[images.labels[i]]++;
+    for (int i = 0; i < 10; i++)
+        assert_int_equal(counts[i], 1000);
     double sum = 0;
-    for (int64_t i = 0; i < images.n * 784; i++) sum += images.pixels[i];
+    for (int64_t i = 0; i < images.n * 784; i++)
+        sum += images.pixels[i];
     /* The test images' mean brightness, 0.2868, is that published with the data's statistics. */
     assert_float_equal((float)(sum / (10000.0 * 784 * 255)), 0.2868f, 5e-4f);
     images_close(&images);

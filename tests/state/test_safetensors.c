@@ -18,12 +18,10 @@ static void write_sample(const char *path, bool reversed) {
                                              sizeof flags));
             assert_ok(safetensors_writer_add_metadata(writer, "format", "pt"));
         } else if (which == 1) {
-            assert_ok(
-                safetensors_writer_add(writer, "w", SAFETENSORS_F32, 2, dims23, w, sizeof w));
+            assert_ok(safetensors_writer_add(writer, "w", SAFETENSORS_F32, 2, dims23, w, sizeof w));
             assert_ok(safetensors_writer_alias(writer, "tied.w", "w"));
         } else {
-            assert_ok(
-                safetensors_writer_add(writer, "step", SAFETENSORS_I64, 0, NULL, &step, 8));
+            assert_ok(safetensors_writer_add(writer, "step", SAFETENSORS_I64, 0, NULL, &step, 8));
             assert_ok(safetensors_writer_add_metadata(writer, "quote\"\\\n", "\x01\u00e9"));
         }
     }
@@ -74,7 +72,8 @@ static void every_dtype(void **state) {
     safetensors_writer_t *writer;
     assert_ok(safetensors_writer_create(&writer));
     uint8_t data[3 * 8];
-    for (size_t i = 0; i < sizeof data; i++) data[i] = (uint8_t)(i * 37);
+    for (size_t i = 0; i < sizeof data; i++)
+        data[i] = (uint8_t)(i * 37);
     const int64_t dims[] = {3};
     for (int i = 0; i < SAFETENSORS_N_DTYPES; i++) {
         safetensors_dtype_t dtype = (safetensors_dtype_t)i;
@@ -167,7 +166,8 @@ static void foreign_headers_load(void **state) {
         {"{ } \n  ", 0},
         {"{" T("b", "U8", "4", "4,8") "," T("a", "F32", "", "0,4") "}", 8},
         {"{" T("b", "U8", "3", "0,3") "," T("a", "F32", "1", "3,7") "}", 7}, /* unaligned */
-        {"{" T("b", "U8", "3", "0,3") "," T("e", "F32", "0,5", "3,3") "," T("a", "U8", "1", "3,4") "}",
+        {"{" T("b", "U8", "3", "0,3") "," T("e", "F32", "0,5", "3,3") "," T("a", "U8", "1",
+                                                                            "3,4") "}",
          4},
         {"{\"__metadata__\":{}," T("a", "U8", "1", "0,1") "}", 1},
         {"{\"a\":{\"data_offsets\":[0,1],\"shape\":[1],\"dtype\":\"U8\"}}", 1},
@@ -195,11 +195,13 @@ static void malformed_headers_are_refused(void **state) {
         {"{" T("a", "F32", "1", "4,0") "}", 4, "tensor 'a': data_offsets"},
         {"{" T("a", "F32", "1", "4,8") "}", 4, "tensor 'a': data_offsets"},
         {"{" T("a", "F32", "1", "4,8") "}", 8, "tensor 'a': 4 unused bytes"},
-        {"{" T("a", "U8", "2", "0,2") "," T("b", "U8", "2", "1,3") "}", 3, "'b' overlaps tensor 'a'"},
+        {"{" T("a", "U8", "2", "0,2") "," T("b", "U8", "2", "1,3") "}", 3,
+         "'b' overlaps tensor 'a'"},
         {"{" T("a", "U8", "1", "0,1") "," T("b", "U8", "1", "0,1") "}", 1, "overlaps"},
         {"{" T("a", "U8", "1", "0,1") "," T("b", "U8", "1", "2,3") "}", 3, "unused"},
         {"{" T("a", "U8", "1", "0,1") "," T("a", "U8", "1", "1,2") "}", 2, "twice"},
-        {"{\"a\":{\"dtype\":\"U8\",\"dtype\":\"U8\",\"shape\":[],\"data_offsets\":[0,1]}}", 1, "twice"},
+        {"{\"a\":{\"dtype\":\"U8\",\"dtype\":\"U8\",\"shape\":[],\"data_offsets\":[0,1]}}", 1,
+         "twice"},
         {"{" T("a", "U8", "1.0", "0,1") "}", 1, "not an integer"},
         {"{" T("a", "U8", "1e0", "0,1") "}", 1, "not an integer"},
         {"{" T("a", "U8", "-1", "0,1") "}", 1, "negative"},
@@ -211,7 +213,8 @@ static void malformed_headers_are_refused(void **state) {
         {"{" T("a", "U8", "1,1,1,1,1,1,1,1,1", "0,1") "}", 1, "9 items"},
         {"{\"a\":{\"dtype\":\"U8\",\"shape\":[1]}}", 1, "tensor 'a'"},
         {"{\"a\":[1]}", 1, "tensor 'a'"},
-        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1],\"x\":1}}", 1, "tensor 'a'"},
+        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1],\"x\":1}}", 1,
+         "tensor 'a'"},
         {"{\"__metadata__\":{\"k\":1}}", 0, "'k' is not a string"},
         {"{\"__metadata__\":3}", 0, "not an object"},
         {"{\"__metadata__\":{\"k\":{\"x\":{\"y\":1}}}}", 0, "nested"},

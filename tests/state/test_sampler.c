@@ -25,7 +25,8 @@ static void each_sample_once_an_epoch(void **state) {
     }
 }
 
-static int64_t fixed_points(const sampler_t *a, int64_t epoch_a, const sampler_t *b, int64_t epoch_b) {
+static int64_t fixed_points(const sampler_t *a, int64_t epoch_a, const sampler_t *b,
+                            int64_t epoch_b) {
     int64_t equal = 0;
     for (int64_t i = 0; i < a->n_samples; i++) {
         equal += sampler_at(a, epoch_a, i) == sampler_at(b, epoch_b, i);
@@ -57,7 +58,8 @@ static void order_looks_random(void **state) {
     for (int64_t i = 1; i < 30000; i++) {
         distance += (double)llabs(sampler_at(&sampler, 0, i) - sampler_at(&sampler, 0, i - 1));
     }
-    for (int64_t i = 0; i < 15000; i++) position += (double)sampler_at(&sampler, 0, i);
+    for (int64_t i = 0; i < 15000; i++)
+        position += (double)sampler_at(&sampler, 0, i);
     assert_true(distance / 29999 > 9700 && distance / 29999 < 10300);
     assert_true(position / 15000 > 14700 && position / 15000 < 15300);
 }
@@ -97,8 +99,10 @@ static void resumes_at_any_position(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_sample_once_an_epoch),  cmocka_unit_test(epochs_and_seeds_differ),
-        cmocka_unit_test(order_looks_random),         cmocka_unit_test(the_last_partial_batch_is_dropped),
+        cmocka_unit_test(each_sample_once_an_epoch),
+        cmocka_unit_test(epochs_and_seeds_differ),
+        cmocka_unit_test(order_looks_random),
+        cmocka_unit_test(the_last_partial_batch_is_dropped),
         cmocka_unit_test(resumes_at_any_position),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
