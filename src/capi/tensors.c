@@ -153,21 +153,45 @@ stator_status_t stator_tensors_load(const char *path, stator_tensors_t **out_ten
     return STATOR_OK;
 }
 
+static st_status_t fill_writer(const stator_tensors_t *tensors, safetensors_writer_t *writer) {
+    for (size_t i = 0; i < tensors->tensors.n; i++) {
+        const held_t *held = &tensors->tensors.data[i];
+        const stator_tensor_t *t = &held->tensor;
+        TRY(safetensors_writer_add(writer, t->name, held->dtype, t->rank, t->dims, t->data, t->bytes));
+    }
+    for (size_t i = 0; i < tensors->aliases.n; i++)
+        TRY(safetensors_writer_alias(writer, tensors->aliases.data[i].other,
+                                     tensors->aliases.data[i].stored));
+    return ST_OK;
+}
+
 stator_status_t stator_tensors_save(const stator_tensors_t *tensors, const char *path) {
     safetensors_writer_t *writer = NULL;
     st_status_t status = safetensors_writer_create(&writer);
-    for (size_t i = 0; status == ST_OK && i < tensors->tensors.n; i++) {
-        const held_t *held = &tensors->tensors.data[i];
-        const stator_tensor_t *t = &held->tensor;
-        status = safetensors_writer_add(writer, t->name, held->dtype, t->rank, t->dims, t->data,
-                                        t->bytes);
-    }
-    for (size_t i = 0; status == ST_OK && i < tensors->aliases.n; i++)
-        status = safetensors_writer_alias(writer, tensors->aliases.data[i].other,
-                                          tensors->aliases.data[i].stored);
+    if (status == ST_OK) status = fill_writer(tensors, writer);
     if (status == ST_OK) status = safetensors_writer_commit(writer, path);
     safetensors_writer_destroy(writer);
     return capi_status(status);
+}
+
+st_status_t capi_tensors_file(const stator_tensors_t *tensors, capi_file_t *out_file) {
+    *out_file = (capi_file_t){.file = tensors->file};
+    if (tensors->file) return ST_OK;
+    safetensors_writer_t *writer = NULL;
+    size_t bytes = 0;
+    st_status_t status = safetensors_writer_create(&writer);
+    if (status == ST_OK) status = fill_writer(tensors, writer);
+    if (status == ST_OK) status = safetensors_writer_encode(writer, &out_file->data, &bytes);
+    if (status == ST_OK) status = safetensors_open_memory(out_file->data, bytes, &out_file->owned);
+    safetensors_writer_destroy(writer);
+    out_file->file = out_file->owned;
+    return status;
+}
+
+void capi_file_release(capi_file_t *file) {
+    safetensors_close(file->owned);
+    st_free(file->data);
+    *file = (capi_file_t){0};
 }
 
 size_t stator_tensors_count(const stator_tensors_t *tensors) {

@@ -90,5 +90,8 @@ st_status_t safetensors_writer_alias(safetensors_writer_t *writer, const char *o
 /* Writes atomically: `path` is the previous file or the whole new one. Can be called again. */
 st_status_t safetensors_writer_commit(safetensors_writer_t *writer,
                                       const char *path) ST_WARN_UNUSED;
+/* The same bytes in memory, from the heap (st_free). */
+st_status_t safetensors_writer_encode(safetensors_writer_t *writer, void **out_data,
+                                      size_t *out_bytes) ST_WARN_UNUSED;
 
 #endif

@@ -274,3 +274,23 @@ fail:
     st_arena_clear(&arena);
     return status;
 }
+
+st_status_t safetensors_writer_encode(safetensors_writer_t *writer, void **out_data,
+                                      size_t *out_bytes) {
+    st_arena_t arena = {0};
+    text_t text = {0};
+    *out_data = NULL;
+    st_status_t status;
+    TRY_GOTO(make_header(writer, &arena, &text), done);
+    for (size_t i = 0; i < writer->tensors.n; i++) {
+        const safetensors_tensor_t *tensor = &writer->tensors.data[i];
+        TRY_GOTO(put(&text, tensor->data, tensor->bytes), done);
+    }
+    *out_data = text.data;
+    *out_bytes = text.n;
+    text = (text_t){0};
+done:
+    ST_VEC_FREE(&text);
+    st_arena_clear(&arena);
+    return status;
+}
