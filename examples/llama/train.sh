@@ -1,0 +1,31 @@
+#!/bin/sh
+# Trains a Llama of any size on a text of one's own.
+#
+#   train.sh RANKS CONFIG.json TEXT TOKENIZER.model|chars [BATCH [SEQ [EPOCHS]]]
+#
+# CONFIG is a Hugging Face config.json whose vocab_size is the tokenizer's. The last 5 % of the text are held
+# out. Environment: STATOR (the command), OUT (folder).
+set -eu
+if [ $# -lt 4 ]; then
+    sed -n '2,9s/^# \{0,1\}//p' "$0" >&2
+    exit 2
+fi
+ranks=$1 config=$2 text=$3 tokenizer=$4 batch=${5:-16} seq=${6:-128} epochs=${7:-1}
+stator=${STATOR:-stator}
+out=${OUT:-llama}
+mkdir -p "$out"
+
+if [ "$tokenizer" = chars ]; then
+    "$stator" import "$text" --chars --vocab "$out/vocab.json" --hold-out 0.05 -o "$out/text.tokens"
+    tokenizer=$out/vocab.json
+else
+    "$stator" import "$text" --tokenizer "$tokenizer" --hold-out 0.05 -o "$out/text.tokens"
+fi
+"$stator" model llama --config "$config" --batch "$batch" --seq "$seq" -o "$out/llama.stator"
+"$stator" train "$out/llama.stator" --ranks "$ranks" \
+    --tokens-file "$out/text.tokens" --eval-tokens-file "$out/text.tokens.held" \
+    --optimizer adamw --lr 1e-3 --betas 0.9,0.95 --weight-decay 0.1 --no-decay norms --clip 1.0 \
+    --warmup 20 --schedule cosine --min-lr 1e-4 --epochs "$epochs" \
+    --log "$out/llama.jsonl" --save "$out/checkpoints"
+"$stator" generate --config "$config" --weights "$out/checkpoints/model.safetensors" \
+    --tokenizer "$tokenizer" --prompt 'The ' --tokens 200

@@ -1,0 +1,22 @@
+#!/bin/sh
+# Trains a ResNet on images in IDX files, by default ResNet-8 on Fashion-MNIST (Debian package
+# dataset-fashion-mnist) for one epoch.
+#
+#   train.sh [RANKS [CONFIG]]      environment: STATOR (the command), OUT (folder), SEED, EPOCHS
+#
+# CONFIG is a shell file like those beside this script: depth, classes, image, batch, lr, and the four files.
+set -eu
+here=$(dirname "$0")
+ranks=${1:-2}
+stator=${STATOR:-stator}
+out=${OUT:-build/resnet}
+. "${2:-$here/fashion8.conf}"
+mkdir -p "$out"
+
+"$stator" model resnet --depth "$depth" --classes "$classes" --channels 1 --image "$image" \
+    --batch "$batch" -o "$out/resnet.stator"
+"$stator" train "$out/resnet.stator" --ranks "$ranks" --seed "${SEED:-1}" --epochs "${EPOCHS:-1}" \
+    --images "$train_images" --labels "$train_labels" \
+    --eval-images "$test_images" --eval-labels "$test_labels" \
+    --optimizer sgd --momentum 0.9 --nesterov --weight-decay 5e-4 --lr "$lr" --warmup "$warmup" \
+    --schedule linear --log "$out/resnet.jsonl" --save "$out/checkpoints"
