@@ -18,25 +18,12 @@ enum { ATTR_P, ATTR_ID, ATTR_BEGIN, ATTR_GLOBAL, ATTR_TRAIN, N_ATTRS };
 static st_status_t shape(const ir_op_ctx_t *ctx, ir_type_t *out) {
     const ir_type_t *x = &ctx->in[0];
     const double p = ctx->attrs[ATTR_P].f;
-    const ir_attr_t *begin = &ctx->attrs[ATTR_BEGIN], *global = &ctx->attrs[ATTR_GLOBAL];
-    char text[IR_TYPE_TEXT_BYTES];
     TRY(ir_need_float(ctx, 0, "x"));
     TRY(ir_need_shape(ctx, 1, "seed", IR_I64, 0, NULL));
     TRY(ir_need_shape(ctx, 2, "step", IR_I64, 0, NULL));
     if (!(p >= 0 && p <= 1)) return FAIL(ST_INVALID, "p is %g, 0 to 1 is needed", p);
-    if (begin->ints.n != global->ints.n || (begin->ints.n && begin->ints.n != (uint32_t)x->rank))
-        return FAIL(ST_INVALID,
-                    "begin has %u and global %u entries, x is %s: as many as its rank, or none",
-                    begin->ints.n, global->ints.n, ir_type_text(x, text, sizeof text));
-    for (uint32_t i = 0; i < begin->ints.n; i++)
-        if (begin->ints.v[i] < 0 || global->ints.v[i] < x->dims[i] ||
-            begin->ints.v[i] > global->ints.v[i] - x->dims[i])
-            return FAIL(ST_INVALID,
-                        "x %s does not lie within dim %u of the whole: begins at %lld of %lld",
-                        ir_type_text(x, text, sizeof text), i, (long long)begin->ints.v[i],
-                        (long long)global->ints.v[i]);
     out[0] = *x;
-    return ST_OK;
+    return ir_check_window(ctx, x);
 }
 
 static st_status_t gradient(ir_graph_t *graph, ir_node_t node, const ir_value_t *dout,
@@ -61,27 +48,6 @@ static void strategies(const ir_op_ctx_t *ctx, ir_strategy_list_t *list) {
     ir_strategies_linear(list, 0);
 }
 
-/* Notes where the rank's part lies, so that the mask is the global one's. */
-static st_status_t localize(const ir_op_ctx_t *global, const ir_part_t *in, const ir_part_t *out,
-                            st_arena_t *arena, ir_attr_t *local) {
-    (void)in;
-    const ir_type_t *x = &global->in[0];
-    if (out[0].placement.kind != IR_SPLIT) return ST_OK;
-    int64_t *begin = st_arena_array(arena, (size_t)x->rank, sizeof *begin);
-    int64_t *whole = st_arena_array(arena, (size_t)x->rank, sizeof *whole);
-    if (!begin || !whole) return st_no_memory((size_t)x->rank * sizeof *begin, "an attribute");
-    const bool nested = local[ATTR_BEGIN].ints.n > 0;
-    for (int32_t i = 0; i < x->rank; i++) {
-        begin[i] = nested ? local[ATTR_BEGIN].ints.v[i] : 0;
-        whole[i] = nested ? local[ATTR_GLOBAL].ints.v[i] : x->dims[i];
-    }
-    begin[out[0].placement.dim] += out[0].begin;
-    local[ATTR_BEGIN].ints.v = begin;
-    local[ATTR_GLOBAL].ints.v = whole;
-    local[ATTR_BEGIN].ints.n = local[ATTR_GLOBAL].ints.n = (uint32_t)x->rank;
-    return ST_OK;
-}
-
 const ir_op_def_t ir_op_dropout = {
     .op = IR_OP_DROPOUT,
     .name = "dropout",
@@ -94,6 +60,6 @@ const ir_op_def_t ir_op_dropout = {
     .shape = shape,
     .gradient = gradient,
     .strategies = strategies,
-    .localize = localize,
+    .localize = ir_localize_window,
     .reuse = {1},
 };
