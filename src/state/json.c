@@ -98,7 +98,7 @@ st_status_t state_json_parse(const char *text, size_t bytes, state_json_limits_t
     if (bytes == 0 || bytes > INT32_MAX) {
         return FAIL(ST_PARSE, "%s: JSON text of %zu bytes", what, bytes);
     }
-    size_t keys;
+    size_t keys = 0;
     TRY(scan_text(text, bytes, limits, what, &keys));
     while (bytes > 0 && memchr(" \t\r\n", text[bytes - 1], 4) != NULL)
         bytes--;

@@ -265,7 +265,7 @@ static st_status_t read_map(spm_t *model, ProtobufCBinaryData map) {
         return FAIL(ST_PARSE, "tokenizer model: the character map of %zu bytes is malformed",
                     map.len);
     }
-    const uint8_t *copy;
+    const uint8_t *copy = NULL;
     ProtobufCBinaryData trie = {trie_bytes, map.data + 4};
     ProtobufCBinaryData texts = {map.len - 4 - trie_bytes, map.data + 4 + trie_bytes};
     TRY(copy_bytes(model, trie, &copy));
