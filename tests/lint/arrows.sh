@@ -12,7 +12,7 @@
 set -eu
 cd "$1"
 
-find src -type f \( -name '*.c' -o -name '*.h' -o -name '*.def' -o -name '*.cu' \) | LC_ALL=C sort |
+find src -type f \( -name '*.c' -o -name '*.h' -o -name '*.def' -o -name '*.inc' -o -name '*.cu' \) | LC_ALL=C sort |
 while IFS= read -r file; do
     sed -n 's/^[[:space:]]*#[[:space:]]*include[[:space:]]*\([<"][^>"]*[>"]\).*/\1/p' "$file" |
         sed "s|^|$file |"

@@ -13,7 +13,7 @@ bad=0
 
 # Reports the lines of a pattern outside the files that an awk regular expression names.
 refuse() { # pattern, allowed files, reason
-    hits=$(find src -type f \( -name '*.c' -o -name '*.h' -o -name '*.cu' \) | LC_ALL=C sort |
+    hits=$(find src -type f \( -name '*.c' -o -name '*.h' -o -name '*.inc' -o -name '*.cu' \) | LC_ALL=C sort |
         xargs awk -v pattern="$1" -v allowed="$2" '
             FNR == 1 { in_comment = 0 }
             FILENAME ~ allowed { next }
@@ -47,7 +47,8 @@ if [ "$(printf '%s' "$getenv_files" | grep -c .)" -gt 1 ]; then
     bad=1
 fi
 
-files=$(find src include tests examples -type f \( -name '*.c' -o -name '*.h' -o -name '*.cu' \) |
+files=$(find src include tests examples -type f \( -name '*.c' -o -name '*.h' -o -name '*.inc' -o \
+    -name '*.cu' \) |
     LC_ALL=C sort)
 # shellcheck disable=SC2086 # paths here have no spaces
 awk '
