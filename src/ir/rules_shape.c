@@ -32,6 +32,9 @@ st_status_t ir_check_index(const ir_op_ctx_t *ctx, uint32_t j) {
 
 st_status_t ir_check_axis(int64_t axis, const ir_type_t *type) {
     if (axis >= 0 && axis < type->rank) return ST_OK;
+    if (type->rank == 0)
+        return FAIL(ST_INVALID, "axis %lld given, but %s has no dims", (long long)axis,
+                    text_of(type));
     return FAIL(ST_INVALID, "axis %lld is not a dim of %s: 0 to %d expected", (long long)axis,
                 text_of(type), (int)type->rank - 1);
 }
