@@ -36,11 +36,13 @@ STATOR_API stator_status_t stator_graph_load(const char *path,
 STATOR_API stator_status_t stator_graph_import(const char *path, const stator_options_t *options,
                                                stator_graph_t **out_graph,
                                                stator_tensors_t **out_tensors) STATOR_WARN_UNUSED;
-/* What an importer could only assume to be a parameter and `weights` (its names, aliases or names after one
- * constant prefix) does not hold becomes a constant with the value it has in `values`, with a note. Other
- * graphs stay as they are. `values` may be NULL if nothing needs it. */
+/* Fits a graph to a weights file. Names may differ by one constant prefix, and tied weights may be stored
+ * under another of their names: parameters and buffers take the file's names, also in `values` (what stands
+ * beside the graph; may be NULL). What an importer could only assume to be a parameter and `weights` does not
+ * hold becomes a constant with its value from `values`, with a note. INVALID lists parameters that are
+ * missing and tensors left over. */
 STATOR_API stator_status_t stator_graph_settle(stator_graph_t *graph, const stator_tensors_t *weights,
-                                               const stator_tensors_t *values) STATOR_WARN_UNUSED;
+                                               stator_tensors_t *values) STATOR_WARN_UNUSED;
 /* Standard models. Llama: "config" (Hugging Face config.json), "batch", "seq"; with_loss 0 gives an
  * inference graph: x → "logits". ResNet: "depth", "classes", "channels", "image", "batch", "smoothing". */
 STATOR_API stator_status_t stator_graph_llama(const stator_options_t *options, int with_loss,

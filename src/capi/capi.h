@@ -47,6 +47,9 @@ st_status_t capi_tensors_put(stator_tensors_t *tensors, const char *name, const 
                              const void *data) ST_WARN_UNUSED;
 st_status_t capi_tensors_alias(stator_tensors_t *tensors, const char *other,
                                const char *stored) ST_WARN_UNUSED;
+/* Gives the tensor another name; nothing happens if there is none of the old one. */
+st_status_t capi_tensors_rename(stator_tensors_t *tensors, const char *old_name,
+                                const char *new_name) ST_WARN_UNUSED;
 size_t capi_tensors_alias_count(const stator_tensors_t *tensors);
 const char *capi_tensors_alias_at(const stator_tensors_t *tensors, size_t index,
                                   const char **out_stored);

@@ -20,6 +20,7 @@ struct stator_tensors {
     ST_VEC(held_t) tensors; /* ascending names */
     ST_VEC(held_alias_t) aliases;
     safetensors_t *file; /* whose data the tensors lend, NULL if they are in the arena */
+    bool renamed;        /* the names are no longer the file's */
 };
 
 st_status_t capi_type_of(const stator_tensor_t *tensor, ir_type_t *out_type) {
@@ -91,6 +92,21 @@ st_status_t capi_tensors_put(stator_tensors_t *tensors, const char *name, const 
     void *copy = st_arena_copy(&tensors->arena, data, bytes);
     if (!owned || !copy) return st_no_memory(bytes, "a tensor");
     return insert(tensors, (held_t){safetensors_from_ir(type->dtype), capi_tensor(owned, type, copy)});
+}
+
+st_status_t capi_tensors_rename(stator_tensors_t *tensors, const char *old_name,
+                                const char *new_name) {
+    bool found;
+    size_t at = position(tensors, old_name, &found);
+    if (!found || strcmp(old_name, new_name) == 0) return ST_OK;
+    held_t held = tensors->tensors.data[at];
+    held.tensor.name = st_arena_strdup(&tensors->arena, new_name);
+    if (!held.tensor.name) return st_no_memory(0, "a name");
+    held_t *all = tensors->tensors.data;
+    memmove(&all[at], &all[at + 1], (tensors->tensors.n - 1 - at) * sizeof *all);
+    tensors->tensors.n--;
+    tensors->renamed = true;
+    return insert(tensors, held);
 }
 
 st_status_t capi_tensors_alias(stator_tensors_t *tensors, const char *other, const char *stored) {
@@ -176,7 +192,7 @@ stator_status_t stator_tensors_save(const stator_tensors_t *tensors, const char 
 
 st_status_t capi_tensors_file(const stator_tensors_t *tensors, capi_file_t *out_file) {
     *out_file = (capi_file_t){.file = tensors->file};
-    if (tensors->file) return ST_OK;
+    if (tensors->file && !tensors->renamed) return ST_OK;
     safetensors_writer_t *writer = NULL;
     size_t bytes = 0;
     st_status_t status = safetensors_writer_create(&writer);
