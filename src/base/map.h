@@ -1,7 +1,7 @@
 /* Map from strings to uint32_t: names to ids. Open addressing, grown to stay at most half full.
  *
- * Keys are borrowed: they must live, unchanged, as long as the map. Order of insertion and addresses
- * do not show: nothing iterates over the slots. */
+ * Keys are borrowed: they must live, unchanged, as long as the map. Order of insertion and
+ * addresses do not show: nothing iterates over the slots. */
 #ifndef STATOR_BASE_MAP_H
 #define STATOR_BASE_MAP_H
 
@@ -33,8 +33,8 @@ bool st_map_get(const st_map_t *map, const char *key, size_t bytes, uint32_t *ou
 void st_map_free(st_map_t *map);
 
 /* NUL-terminated keys; *out_added says whether the key is new. */
-st_status_t st_map_add_string(st_map_t *map, const char *key, uint32_t value, bool *out_added)
-    ST_WARN_UNUSED;
+st_status_t st_map_add_string(st_map_t *map, const char *key, uint32_t value,
+                              bool *out_added) ST_WARN_UNUSED;
 bool st_map_get_string(const st_map_t *map, const char *key, uint32_t *out_value);
 
 #endif

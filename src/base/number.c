@@ -1,7 +1,7 @@
 /* Numbers as text. See number.h for the contract.
  *
- * The C library's conversions follow the locale, so both directions switch to the "C" locale object,
- * which glibc keeps statically: asking for it allocates nothing. */
+ * The C library's conversions follow the locale, so both directions switch to the "C" locale
+ * object, which glibc keeps statically: asking for it allocates nothing. */
 #include "base/number.h"
 
 #include <locale.h>

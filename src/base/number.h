@@ -13,8 +13,8 @@ enum { ST_NUMBER_BYTES = 32 };
 char *st_double_text(double value, int digits, char *buffer);
 /* Shortest text that st_double_parse turns into the same value (NaN: "nan"). Returns `buffer`. */
 char *st_double_shortest(double value, char *buffer);
-/* Whole of text[0 … bytes) as a decimal or hexadecimal float, "inf" or "nan", with sign; false if it
- * is none or longer than 256 bytes. Beyond the range gives infinity or zero, as strtod does. */
+/* Whole of text[0 … bytes) as a decimal or hexadecimal float, "inf" or "nan", with sign; false if
+ * it is none or longer than 256 bytes. Beyond the range gives infinity or zero, as strtod does. */
 bool st_double_parse(const char *text, size_t bytes, double *out_value);
 /* Whole of text as a decimal integer with optional sign; false if it is none or does not fit. */
 bool st_int_parse(const char *text, size_t bytes, int64_t *out_value);

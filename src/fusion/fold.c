@@ -23,8 +23,7 @@ const void *fuse_splat(const ir_graph_t *graph, ir_value_t value) {
 size_t fuse_packed_bytes(const ir_type_t *type, const void *elements) {
     size_t each = ir_dtype_bytes(type->dtype), bytes = ir_type_bytes(type);
     /* every element equals its predecessor */
-    bool equal = bytes > each &&
-                 memcmp(elements, (const char *)elements + each, bytes - each) == 0;
+    bool equal = bytes > each && memcmp(elements, (const char *)elements + each, bytes - each) == 0;
     return equal ? each : bytes;
 }
 
@@ -39,7 +38,8 @@ static st_status_t materialize(const ir_graph_t *graph, ir_value_t value, const 
     if (data->data.bytes == bytes) return ST_OK;
     char *filled = st_malloc(bytes);
     if (!filled) return st_no_memory(bytes, "a constant");
-    for (size_t i = 0; i < bytes; i += each) memcpy(filled + i, data->data.p, each);
+    for (size_t i = 0; i < bytes; i += each)
+        memcpy(filled + i, data->data.p, each);
     *out_owned = filled;
     *out_data = filled;
     return ST_OK;
@@ -61,7 +61,8 @@ static st_status_t evaluate(const ir_target_t *target, const ir_op_ctx_t *ctx,
     *out_done = true;
     return ST_OK;
 fail:
-    for (uint32_t k = 0; k < ctx->n_outputs; k++) st_free(results[k]);
+    for (uint32_t k = 0; k < ctx->n_outputs; k++)
+        st_free(results[k]);
     if (status != ST_UNSUPPORTED) return status;
     st_clear_error(); /* no implementation is an answer, not a failure */
     return ST_OK;
@@ -103,13 +104,14 @@ static st_status_t fold_full(const ir_target_t *target, const ir_graph_t *graph,
         TRY_GOTO(materialize(graph, inputs[j], &data[j], &owned[j]), done);
     TRY_GOTO(evaluate(target, ctx, out_types, data, out, out_done), done);
 done:
-    for (uint32_t j = 0; j < ctx->n_inputs; j++) st_free(owned[j]);
+    for (uint32_t j = 0; j < ctx->n_inputs; j++)
+        st_free(owned[j]);
     return status;
 }
 
-st_status_t fuse_fold(const ir_target_t *target, const ir_graph_t *graph, const ir_node_info_t *node,
-                      const ir_value_t *inputs, const ir_type_t *out_types, fuse_folded_t *out,
-                      bool *out_done) {
+st_status_t fuse_fold(const ir_target_t *target, const ir_graph_t *graph,
+                      const ir_node_info_t *node, const ir_value_t *inputs,
+                      const ir_type_t *out_types, fuse_folded_t *out, bool *out_done) {
     const uint32_t fixed = IR_RANDOM | IR_SIDE_EFFECT | IR_COLLECTIVE | IR_SOURCE | IR_STATE;
     const ir_op_def_t *def = ir_op_def(node->op);
     ir_type_t in[MAX_OPERANDS];

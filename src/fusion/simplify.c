@@ -3,11 +3,11 @@
  * Problem: captured graphs and gradient rules leave dead values, repeated subexpressions, casts and
  * reshapes that undo each other, and arithmetic on constants.
  * In, out: any verified graph. Each replaced value has the type of the value it replaces.
- * Algorithm: sweeps to a fixed point. A sweep marks what is live from the back, then rewrites from the
- * front into a new graph: a node meets inputs that are simplified already, a rule (one per op) may
- * name a value that does the same, else all-constant nodes are evaluated, else an equal node made
- * before is taken (structural hash of op, attributes and inputs), else the node is copied. A sweep that
- * rewrites nothing ends it; what a rule orphans dies in the next sweep.
+ * Algorithm: sweeps to a fixed point. A sweep marks what is live from the back, then rewrites from
+ * the front into a new graph: a node meets inputs that are simplified already, a rule (one per op)
+ * may name a value that does the same, else all-constant nodes are evaluated, else an equal node
+ * made before is taken (structural hash of op, attributes and inputs), else the node is copied. A
+ * sweep that rewrites nothing ends it; what a rule orphans dies in the next sweep.
  * Complexity: linear a sweep, two or three sweeps in practice, MAX_SWEEPS at most.
  * Deterministic: order of nodes and content hashes only. */
 #include "fusion/simplify.h"
@@ -75,7 +75,8 @@ static st_status_t seen_grow(sweep_t *s) {
     for (size_t i = 0; i < old_capacity; i++) {
         if (!old[i].node) continue;
         size_t at = (size_t)old[i].hash & (capacity - 1);
-        while (made[at].node) at = (at + 1) & (capacity - 1);
+        while (made[at].node)
+            at = (at + 1) & (capacity - 1);
         made[at] = old[i];
     }
     st_free(old);
@@ -105,7 +106,8 @@ static st_status_t emit(sweep_t *s, ir_op_t op, const char *name, uint32_t n_inp
         }
     }
     ASSERT(n_attrs <= MAX_ATTRS);
-    for (uint32_t i = 0; i < n_attrs; i++) args[i] = (ir_arg_t){def->attrs[i].key, attrs[i]};
+    for (uint32_t i = 0; i < n_attrs; i++)
+        args[i] = (ir_arg_t){def->attrs[i].key, attrs[i]};
     TRY(ir_graph_add(s->to, op, name, n_inputs, inputs, n_attrs, args, out_first));
     if (slot) {
         *slot = (seen_t){hash, (ir_node_t)s->to->nodes.n};
@@ -140,8 +142,8 @@ static st_status_t emit_constant(sweep_t *s, const char *name, const ir_type_t *
 
 /* ---- rules ---- */
 
-/* A rule looks at one node of `from` whose inputs are `in` of `to`, and may set *out (IR_NONE so far)
- * to a value of `to` that equals the node's only output. */
+/* A rule looks at one node of `from` whose inputs are `in` of `to`, and may set *out (IR_NONE so
+ * far) to a value of `to` that equals the node's only output. */
 typedef st_status_t rule_t(sweep_t *s, const ir_node_info_t *node, const ir_value_t *in,
                            ir_value_t *out);
 
@@ -261,7 +263,8 @@ static st_status_t simplify_slice(sweep_t *s, const ir_node_info_t *node, const 
     const ir_type_t *type = result_type(s, node);
     const ir_attr_t *step = ir_node_attr(node, "step");
     bool whole = has_type(s, in[0], type);
-    for (int32_t i = 0; whole && i < type->rank; i++) whole = step->ints.v[i] == 1 || type->dims[i] < 2;
+    for (int32_t i = 0; whole && i < type->rank; i++)
+        whole = step->ints.v[i] == 1 || type->dims[i] < 2;
     if (whole) *out = in[0];
     return whole ? ST_OK : reshape_splat(s, node, in[0], out);
 }
@@ -297,8 +300,9 @@ static bool is_exact(ir_dtype_t from, ir_dtype_t to) {
     return false;
 }
 
-/* a → b → c is a → c where a → b is exact: c then starts from the same number. Integers reach integers
- * by wrapping but floats by saturating, so an integer's way over a float to an integer stays. */
+/* a → b → c is a → c where a → b is exact: c then starts from the same number. Integers reach
+ * integers by wrapping but floats by saturating, so an integer's way over a float to an integer
+ * stays. */
 static st_status_t simplify_cast(sweep_t *s, const ir_node_info_t *node, const ir_value_t *in,
                                  ir_value_t *out) {
     TRY(simplify_same_type(s, node, in, out));
@@ -403,7 +407,8 @@ static void mark_live(sweep_t *s) {
 }
 
 /* Replaces an all-constant node by constants. */
-static st_status_t fold(sweep_t *s, const ir_node_info_t *node, const ir_value_t *in, bool *out_done) {
+static st_status_t fold(sweep_t *s, const ir_node_info_t *node, const ir_value_t *in,
+                        bool *out_done) {
     ir_type_t types[MAX_FOLD_OUTPUTS];
     fuse_folded_t folded[MAX_FOLD_OUTPUTS];
     *out_done = false;
@@ -433,7 +438,8 @@ static st_status_t rewrite_node(sweep_t *s, const ir_node_info_t *node) {
     if (rules[node->op]) {
         TRY(rules[node->op](s, node, in, &first));
         if (first != IR_NONE && !has_type(s, first, result_type(s, node)))
-            return FAIL(ST_INTERNAL, "simplify changed the type of a %s", ir_op_def(node->op)->name);
+            return FAIL(ST_INTERNAL, "simplify changed the type of a %s",
+                        ir_op_def(node->op)->name);
         done = first != IR_NONE;
     }
     if (done) {
@@ -442,7 +448,8 @@ static st_status_t rewrite_node(sweep_t *s, const ir_node_info_t *node) {
         TRY(fold(s, node, in, &done));
         if (!done) {
             TRY(emit(s, node->op, node->name, node->n_inputs, in, node->attrs, &first, &done));
-            for (uint32_t k = 0; k < node->n_outputs; k++) s->map[node->first_output + k] = first + k;
+            for (uint32_t k = 0; k < node->n_outputs; k++)
+                s->map[node->first_output + k] = first + k;
         }
     }
     s->n_rewrites += done;

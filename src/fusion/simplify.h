@@ -4,11 +4,11 @@
 
 #include "ir/target.h"
 
-/* Writes an equivalent graph with dead code, repeated subexpressions, operations that do nothing and
- * constant subexpressions removed. Inputs, state, side effects, collectives, outputs and aliases stay,
- * in their order. Values are the same except that x + 0 and its kin keep the sign of a zero x.
- * `target` evaluates constants; NULL: only folding that needs no arithmetic. */
-st_status_t fuse_simplify(const ir_graph_t *graph, const ir_target_t *target, ir_graph_t **out_graph)
-    ST_WARN_UNUSED;
+/* Writes an equivalent graph with dead code, repeated subexpressions, operations that do nothing
+ * and constant subexpressions removed. Inputs, state, side effects, collectives, outputs and
+ * aliases stay, in their order. Values are the same except that x + 0 and its kin keep the sign of
+ * a zero x. `target` evaluates constants; NULL: only folding that needs no arithmetic. */
+st_status_t fuse_simplify(const ir_graph_t *graph, const ir_target_t *target,
+                          ir_graph_t **out_graph) ST_WARN_UNUSED;
 
 #endif

@@ -17,11 +17,12 @@ st_status_t ir_graph_encode(const ir_graph_t *graph, uint8_t **out_data, size_t 
     TRY_GOTO(ir_graph_to_wire(graph, &arena, &wire), done);
     size_t payload = stator__wire__graph__get_packed_size(wire);
     if (payload > IR_CONTAINER_MAX_PAYLOAD_BYTES)
-        TRY_GOTO(FAIL(ST_DOES_NOT_FIT,
-                      "graph '%s' needs %zu bytes, the limit of a file is %zu: keep large constants "
-                      "as buffers",
-                      graph->name, payload, IR_CONTAINER_MAX_PAYLOAD_BYTES),
-                 done);
+        TRY_GOTO(
+            FAIL(ST_DOES_NOT_FIT,
+                 "graph '%s' needs %zu bytes, the limit of a file is %zu: keep large constants "
+                 "as buffers",
+                 graph->name, payload, IR_CONTAINER_MAX_PAYLOAD_BYTES),
+            done);
     size_t bytes = IR_CONTAINER_HEADER_BYTES + payload;
     uint8_t *data = st_malloc(bytes);
     if (!data) TRY_GOTO(st_no_memory(bytes, "an encoded graph"), done);

@@ -16,11 +16,13 @@
 enum { AT_VERSION = 8, AT_RESERVED = 12, AT_PAYLOAD_BYTES = 16, AT_CHECKSUM = 24 };
 
 static void put_le(uint8_t *at, uint64_t value, int bytes) {
-    for (int i = 0; i < bytes; i++) at[i] = (uint8_t)(value >> (8 * i));
+    for (int i = 0; i < bytes; i++)
+        at[i] = (uint8_t)(value >> (8 * i));
 }
 static uint64_t get_le(const uint8_t *at, int bytes) {
     uint64_t value = 0;
-    for (int i = 0; i < bytes; i++) value |= (uint64_t)at[i] << (8 * i);
+    for (int i = 0; i < bytes; i++)
+        value |= (uint64_t)at[i] << (8 * i);
     return value;
 }
 
@@ -70,8 +72,8 @@ st_status_t ir_container_open(const ir_container_kind_t *kind, const void *data,
     uint64_t found = st_hash64(file + IR_CONTAINER_HEADER_BYTES, (size_t)payload, 0);
     if (stored != found)
         return FAIL(ST_PARSE,
-                    "checksum mismatch: the header says %016" PRIx64 ", the contents give %016" PRIx64
-                    "; the file is damaged",
+                    "checksum mismatch: the header says %016" PRIx64
+                    ", the contents give %016" PRIx64 "; the file is damaged",
                     stored, found);
 #endif
     *out_payload = file + IR_CONTAINER_HEADER_BYTES;
@@ -112,8 +114,7 @@ st_status_t ir_file_save(const char *path, const void *data, size_t bytes) {
              atomic_fetch_add(&serial, 1));
     st_status_t status = ST_OK;
     int fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (fd < 0)
-        TRY_GOTO(FAIL(ST_IO, "cannot create '%s': %s", temporary, strerror(errno)), fail);
+    if (fd < 0) TRY_GOTO(FAIL(ST_IO, "cannot create '%s': %s", temporary, strerror(errno)), fail);
     TRY_GOTO(write_all(fd, data, bytes), fail);
     if (fsync(fd) != 0) TRY_GOTO(FAIL(ST_IO, "flushing failed: %s", strerror(errno)), fail);
     int failed = close(fd) != 0 ? errno : 0;

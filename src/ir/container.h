@@ -21,19 +21,20 @@ enum { IR_CONTAINER_HEADER_BYTES = 32 };
 #define IR_CONTAINER_MAX_PAYLOAD_BYTES ((size_t)INT32_MAX)
 
 typedef struct ir_container_kind {
-    char magic[8];       /* not NUL-terminated */
-    uint32_t version;    /* newest that this build reads and writes */
-    const char *what;    /* "graph": for messages */
+    char magic[8];    /* not NUL-terminated */
+    uint32_t version; /* newest that this build reads and writes */
+    const char *what; /* "graph": for messages */
 } ir_container_kind_t;
 
 /* Writes the header for the payload that already stands at file + IR_CONTAINER_HEADER_BYTES. */
 void ir_container_seal(const ir_container_kind_t *kind, uint8_t *file, size_t payload_bytes);
 /* Checks the header and points *out_payload into `data`. Errors say what is wrong and where. */
 st_status_t ir_container_open(const ir_container_kind_t *kind, const void *data, size_t bytes,
-                              const uint8_t **out_payload, size_t *out_payload_bytes)
-    ST_WARN_UNUSED;
+                              const uint8_t **out_payload,
+                              size_t *out_payload_bytes) ST_WARN_UNUSED;
 
-/* Whole-file atomic write: a temporary file in the same folder, flushed, then renamed over `path`. */
+/* Whole-file atomic write: a temporary file in the same folder, flushed, then renamed over `path`.
+ */
 st_status_t ir_file_save(const char *path, const void *data, size_t bytes) ST_WARN_UNUSED;
 /* Reads a whole file; *out_data is freed with st_free. */
 st_status_t ir_file_load(const char *path, uint8_t **out_data, size_t *out_bytes) ST_WARN_UNUSED;

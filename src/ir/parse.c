@@ -1,5 +1,5 @@
-/* Parser of the text form: a lexer with one token of lookahead and recursive descent over a grammar of
- * fixed depth. See text.h for the form.
+/* Parser of the text form: a lexer with one token of lookahead and recursive descent over a grammar
+ * of fixed depth. See text.h for the form.
  *
  *   graph     = "graph" [string] ["producer" string] "{" { statement } "}"
  *   statement = "output" name "=" value | "alias" name "=" name
@@ -25,8 +25,8 @@ enum { MAX_ATTRS = 64, ELEMENT_BYTES = 8 };
 
 typedef enum token_kind {
     TOKEN_END,
-    TOKEN_WORD,   /* identifier */
-    TOKEN_VALUE,  /* text is the name without % */
+    TOKEN_WORD,  /* identifier */
+    TOKEN_VALUE, /* text is the name without % */
     TOKEN_NUMBER,
     TOKEN_STRING, /* text is what stands between the quotes, escapes as written */
     TOKEN_MARK,   /* one of {}()[],=: */
@@ -44,7 +44,7 @@ typedef struct parser {
     uint32_t line;
     token_t token; /* the next one */
     ir_graph_t *graph;
-    st_map_t values; /* value name → id */
+    st_map_t values;  /* value name → id */
     st_arena_t arena; /* of the statement */
     ST_VEC(token_t) results;
     ST_VEC(ir_value_t) inputs;
@@ -52,8 +52,7 @@ typedef struct parser {
     ST_VEC(unsigned char) data;
 } parser_t;
 
-#define FAIL_AT(token_, ...) \
-    place_error(FAIL(ST_PARSE, __VA_ARGS__), (token_))
+#define FAIL_AT(token_, ...) place_error(FAIL(ST_PARSE, __VA_ARGS__), (token_))
 
 static st_status_t place_error(st_status_t status, const token_t *token) {
     return st_error_context(status, "line %" PRIu32 ", column %" PRIu32, token->line,
@@ -75,7 +74,8 @@ static bool is_word(char c) {
 static void skip_space(parser_t *p) {
     for (; p->at < p->end; p->at++) {
         if (*p->at == '#')
-            while (p->at < p->end && *p->at != '\n') p->at++;
+            while (p->at < p->end && *p->at != '\n')
+                p->at++;
         if (p->at == p->end) return;
         if (*p->at == '\n') {
             p->line++;
@@ -110,18 +110,21 @@ static st_status_t next(parser_t *p) {
     if (c == '%') {
         token->kind = TOKEN_VALUE;
         token->text++;
-        while (to < p->end && is_word(*to)) to++;
+        while (to < p->end && is_word(*to))
+            to++;
         if (to == token->text) return FAIL_AT(token, "'%%' without a value name");
     } else if (is_letter(c)) {
         token->kind = TOKEN_WORD;
-        while (to < p->end && is_word(*to)) to++;
+        while (to < p->end && is_word(*to))
+            to++;
     } else if (is_digit(c) || c == '-' || c == '+' || c == '.') {
         token->kind = TOKEN_NUMBER;
         to = number_end(p->at, p->end);
     } else if (c == '"') {
         token->kind = TOKEN_STRING;
         token->text++;
-        while (to < p->end && *to != '"' && *to != '\n') to += *to == '\\' && to + 1 < p->end ? 2 : 1;
+        while (to < p->end && *to != '"' && *to != '\n')
+            to += *to == '\\' && to + 1 < p->end ? 2 : 1;
         if (to >= p->end || *to != '"') return FAIL_AT(token, "the string does not end");
         token->bytes = (size_t)(to - token->text);
         p->at = to + 1;
@@ -149,7 +152,8 @@ static bool token_is(const token_t *token, const char *word) {
 /* Says what was found instead. */
 static st_status_t unexpected(const parser_t *p, const char *expected) {
     const token_t *token = &p->token;
-    if (token->kind == TOKEN_END) return FAIL_AT(token, "%s expected, the text ends here", expected);
+    if (token->kind == TOKEN_END)
+        return FAIL_AT(token, "%s expected, the text ends here", expected);
     int shown = token->bytes < 40 ? (int)token->bytes : 40;
     return FAIL_AT(token, "%s expected, found '%.*s'", expected, shown, token->text);
 }
@@ -192,8 +196,9 @@ static st_status_t token_text(parser_t *p, const token_t *token, const char **ou
         if (byte == '\0') return FAIL_AT(token, "a NUL byte in a string");
         if (byte == '\\' && token->kind == TOKEN_STRING) {
             size_t used = unescape(c, end, &byte);
-            if (!used) return FAIL_AT(token, "bad escape at byte %zu of the string",
-                                      (size_t)(c - token->text));
+            if (!used)
+                return FAIL_AT(token, "bad escape at byte %zu of the string",
+                               (size_t)(c - token->text));
             c += used;
         }
         text[n++] = byte;
@@ -204,7 +209,8 @@ static st_status_t token_text(parser_t *p, const token_t *token, const char **ou
 }
 
 static st_status_t parse_name(parser_t *p, const char **out_name) {
-    if (p->token.kind != TOKEN_STRING && p->token.kind != TOKEN_WORD) return unexpected(p, "a name");
+    if (p->token.kind != TOKEN_STRING && p->token.kind != TOKEN_WORD)
+        return unexpected(p, "a name");
     TRY(token_text(p, &p->token, out_name));
     return next(p);
 }
@@ -310,7 +316,8 @@ static st_status_t parse_element(parser_t *p, ir_dtype_t dtype) {
     return ST_OK;
 }
 
-/* Raw bytes begin with 0x and have no point and no exponent, which a hexadecimal float would need. */
+/* Raw bytes begin with 0x and have no point and no exponent, which a hexadecimal float would need.
+ */
 static bool is_raw(const token_t *token) {
     return token->kind == TOKEN_NUMBER && token->bytes >= 2 && token->text[0] == '0' &&
            token->text[1] == 'x' && !memchr(token->text, 'p', token->bytes) &&
@@ -464,8 +471,8 @@ static st_status_t parse_op(parser_t *p, const token_t *op, const char *name) {
     }
     if (p->inputs.n > UINT32_MAX) return FAIL_AT(op, "%zu inputs", p->inputs.n);
     if (is_mark(p, '{')) TRY(parse_attrs(p, def, &n_args, args));
-    st_status_t status = ir_graph_add(p->graph, def->op, name, (uint32_t)p->inputs.n, p->inputs.data,
-                                      n_args, args, NULL);
+    st_status_t status = ir_graph_add(p->graph, def->op, name, (uint32_t)p->inputs.n,
+                                      p->inputs.data, n_args, args, NULL);
     if (status != ST_OK) return place_error(status == ST_INVALID ? ST_PARSE : status, op);
     const ir_node_info_t *node = ir_node(p->graph, (ir_node_t)(p->graph->nodes.n - 1));
     if (is_mark(p, ':')) TRY(parse_types(p, node));
@@ -588,7 +595,8 @@ st_status_t ir_text_add(ir_graph_t *graph, const char *op, const char *name, uin
 
 st_status_t ir_graph_parse(const char *text, size_t bytes, ir_graph_t **out_graph) {
     *out_graph = NULL;
-    if (bytes > INT32_MAX) return FAIL(ST_PARSE, "%zu bytes of text, the limit is %d", bytes, INT32_MAX);
+    if (bytes > INT32_MAX)
+        return FAIL(ST_PARSE, "%zu bytes of text, the limit is %d", bytes, INT32_MAX);
     parser_t p = {.at = text, .end = text + bytes, .line_start = text, .line = 1};
     st_status_t status = parse_graph(&p);
     if (status == ST_OK)

@@ -76,7 +76,7 @@ ir_attr_t ir_attr_default(const ir_attr_spec_t *spec) {
 
 const char *ir_attr_kind_text(ir_attr_kind_t kind) {
     static const char *const texts[] = {
-        [IR_ATTR_INT] = "int",   [IR_ATTR_FLOAT] = "float",   [IR_ATTR_BOOL] = "bool",
+        [IR_ATTR_INT] = "int",     [IR_ATTR_FLOAT] = "float",      [IR_ATTR_BOOL] = "bool",
         [IR_ATTR_DTYPE] = "dtype", [IR_ATTR_INTS] = "list of int", [IR_ATTR_STRING] = "string",
         [IR_ATTR_DATA] = "data",
     };

@@ -10,14 +10,16 @@
  *     alias "lm_head.weight" = "embed.weight"
  *   }
  *
- * A name is bare where it looks like an identifier (letters, digits, '_' and '.', not the words graph,
- * producer, output, alias), else quoted, with \" \\ \n \t \r and \xHH. Value names are the printer's
- * ids; the parser takes any %name, defined before it is used and once. Attributes equal to their
- * default are left out. The types after ':' may be left out; where they stand they are checked.
+ * A name is bare where it looks like an identifier (letters, digits, '_' and '.', not the words
+ * graph, producer, output, alias), else quoted, with \" \\ \n \t \r and \xHH. Value names are the
+ * printer's ids; the parser takes any %name, defined before it is used and once. Attributes equal
+ * to their default are left out. The types after ':' may be left out; where they stand they are
+ * checked.
  *
  * Data is one value for a splat, [a,b,…] up to 64 elements, else the raw little-endian bytes as
- * 0x<hex>. Floats are the shortest decimal that reads back the same, or hexadecimal; a NaN attribute
- * with unusual bits is 0x<16 hex digits>. Printing and parsing give the same graph, bit for bit. */
+ * 0x<hex>. Floats are the shortest decimal that reads back the same, or hexadecimal; a NaN
+ * attribute with unusual bits is 0x<16 hex digits>. Printing and parsing give the same graph, bit
+ * for bit. */
 #ifndef STATOR_IR_TEXT_H
 #define STATOR_IR_TEXT_H
 
@@ -28,7 +30,8 @@ st_status_t ir_graph_print(const ir_graph_t *graph, char **out_text) ST_WARN_UNU
 /* Parses and verifies. Messages begin with "line L, column C". Time and memory are proportional to
  * `bytes`. */
 st_status_t ir_graph_parse(const char *text, size_t bytes, ir_graph_t **out_graph) ST_WARN_UNUSED;
-/* ir_graph_add with the op by name and the attributes as text: "axis=1, shape=[4,32], dtype=f32". */
+/* ir_graph_add with the op by name and the attributes as text: "axis=1, shape=[4,32], dtype=f32".
+ */
 st_status_t ir_text_add(ir_graph_t *graph, const char *op, const char *name, uint32_t n_inputs,
                         const ir_value_t *inputs, const char *attributes,
                         ir_value_t *out_first) ST_WARN_UNUSED;

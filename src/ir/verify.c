@@ -1,8 +1,8 @@
 /* Graph verifier. See verify.h for the list of rules.
  *
- * One walk over the nodes, with a name index for the uniqueness rules. Nothing read from the graph is
- * used as an index before it has been compared with the array's size, so that a broken graph gives a
- * message and not a crash. */
+ * One walk over the nodes, with a name index for the uniqueness rules. Nothing read from the graph
+ * is used as an index before it has been compared with the array's size, so that a broken graph
+ * gives a message and not a crash. */
 #include "ir/verify.h"
 
 #include <inttypes.h>
@@ -15,11 +15,11 @@
 
 typedef struct verifier {
     const ir_graph_t *graph;
-    st_map_t names;         /* of inputs, parameters and buffers, then aliases → node */
-    uint8_t *updated;       /* [n_values] state that an update has written */
-    ir_type_t *types;       /* scratch: inputs of a node, then its outputs */
+    st_map_t names;   /* of inputs, parameters and buffers, then aliases → node */
+    uint8_t *updated; /* [n_values] state that an update has written */
+    ir_type_t *types; /* scratch: inputs of a node, then its outputs */
     size_t n_types;
-    ir_value_t next_value;  /* first output the next node must have */
+    ir_value_t next_value; /* first output the next node must have */
 } verifier_t;
 
 static bool is_state(const ir_node_info_t *node) {
@@ -52,8 +52,7 @@ static st_status_t check_counts(verifier_t *v, const ir_op_def_t *def, const ir_
     if (node->n_inputs < (uint32_t)def->min_inputs ||
         (def->max_inputs != IR_VARIADIC && node->n_inputs > (uint32_t)def->max_inputs))
         return FAIL(ST_INVALID, "%u inputs, which the op does not take", node->n_inputs);
-    uint32_t n_outputs =
-        def->n_outputs == IR_VARIADIC ? node->n_inputs : (uint32_t)def->n_outputs;
+    uint32_t n_outputs = def->n_outputs == IR_VARIADIC ? node->n_inputs : (uint32_t)def->n_outputs;
     if (node->n_outputs != n_outputs)
         return FAIL(ST_INVALID, "%u outputs, %u expected", node->n_outputs, n_outputs);
     ir_value_t first = n_outputs ? v->next_value : IR_NONE;
@@ -84,7 +83,8 @@ static st_status_t check_types(verifier_t *v, const ir_op_def_t *def, ir_node_t 
     const ir_node_info_t *node = ir_node(graph, id);
     TRY(reserve_types(v, (size_t)node->n_inputs + node->n_outputs));
     ir_type_t *in = v->types, *out = v->types + node->n_inputs;
-    for (uint32_t j = 0; j < node->n_inputs; j++) in[j] = *ir_value_type(graph, node->inputs[j]);
+    for (uint32_t j = 0; j < node->n_inputs; j++)
+        in[j] = *ir_value_type(graph, node->inputs[j]);
     memset(out, 0, node->n_outputs * sizeof *out);
     ir_op_ctx_t ctx = {node->op, node->n_inputs, node->n_outputs, in, node->attrs, node->name};
     TRY(def->shape(&ctx, out));
@@ -111,8 +111,7 @@ static st_status_t check_update(verifier_t *v, const ir_node_info_t *node) {
     if (!is_state(owner))
         return FAIL(ST_INVALID, "updates value %u of %s, which is no parameter or buffer", state,
                     ir_node_label(graph, graph->values.data[state].producer));
-    if (v->updated[state])
-        return FAIL(ST_INVALID, "'%s' is updated a second time", owner->name);
+    if (v->updated[state]) return FAIL(ST_INVALID, "'%s' is updated a second time", owner->name);
     v->updated[state] = 1;
     const ir_type_t *type = ir_value_type(graph, state);
     const ir_type_t *given = ir_value_type(graph, node->inputs[1]);
@@ -197,7 +196,8 @@ st_status_t ir_graph_verify(const ir_graph_t *graph) {
                     graph->values.n, IR_NONE - 1);
     v.updated = st_calloc(graph->values.n, 1);
     if (!v.updated) TRY_GOTO(st_no_memory(graph->values.n, "the verifier"), done);
-    for (ir_node_t i = 0; i < graph->nodes.n; i++) TRY_GOTO(check_node(&v, i), done);
+    for (ir_node_t i = 0; i < graph->nodes.n; i++)
+        TRY_GOTO(check_node(&v, i), done);
     if (v.next_value != graph->values.n)
         TRY_GOTO(FAIL(ST_INVALID, "%zu values, the nodes make %u", graph->values.n, v.next_value),
                  done);

@@ -1,9 +1,9 @@
 /* Graphs as protobuf messages. See wire.h for the contract.
  *
  * Decoding trusts nothing: each node goes through ir_graph_add, which refuses unknown ops, wrong
- * attribute kinds and inputs that no earlier node makes (so there are no cycles), and runs the shape
- * rule; the types in the message are then compared with what the rule said. What is left (names,
- * outputs, aliases, updates) is the verifier's. */
+ * attribute kinds and inputs that no earlier node makes (so there are no cycles), and runs the
+ * shape rule; the types in the message are then compared with what the rule said. What is left
+ * (names, outputs, aliases, updates) is the verifier's. */
 #include "ir/wire.h"
 
 #include <string.h>
@@ -15,8 +15,8 @@
 
 /* ---- to wire ---- */
 
-/* Messages hold char * for strings that they never write to. protobuf-c drops a string in a oneof if
- * it is its own constant for "", hence a different one here. */
+/* Messages hold char * for strings that they never write to. protobuf-c drops a string in a oneof
+ * if it is its own constant for "", hence a different one here. */
 static char *wire_string(const char *text) {
     static char empty[] = "";
     return text[0] ? (char *)(uintptr_t)text : empty;
@@ -46,8 +46,8 @@ static st_status_t ints_to_wire(const ir_attr_t *attr, st_arena_t *arena,
     return ST_OK;
 }
 
-static st_status_t attr_to_wire(const ir_attr_spec_t *spec, const ir_attr_t *attr, st_arena_t *arena,
-                                Stator__Wire__Attribute *wire) {
+static st_status_t attr_to_wire(const ir_attr_spec_t *spec, const ir_attr_t *attr,
+                                st_arena_t *arena, Stator__Wire__Attribute *wire) {
     stator__wire__attribute__init(wire);
     wire->key = wire_string(spec->key);
     switch (attr->kind) {
@@ -190,9 +190,9 @@ static st_status_t attr_from_wire(const Stator__Wire__Attribute *wire, ir_attr_t
             return ST_OK;
         case STATOR__WIRE__ATTRIBUTE__VALUE_INTS_VALUE:
             TRY(ir_wire_check_known(&wire->ints_value->base));
-            *out_attr = (ir_attr_t){.kind = IR_ATTR_INTS,
-                                    .ints = {wire->ints_value->values,
-                                             (uint32_t)wire->ints_value->n_values}};
+            *out_attr = (ir_attr_t){
+                .kind = IR_ATTR_INTS,
+                .ints = {wire->ints_value->values, (uint32_t)wire->ints_value->n_values}};
             return ST_OK;
         case STATOR__WIRE__ATTRIBUTE__VALUE_STRING_VALUE:
             *out_attr = (ir_attr_t){.kind = IR_ATTR_STRING, .s = wire->string_value};
@@ -244,8 +244,7 @@ static st_status_t check_output_types(const ir_graph_t *graph, const Stator__Wir
 
 static st_status_t node_from_wire(ir_graph_t *graph, const Stator__Wire__Node *wire) {
     ir_arg_t args[MAX_ATTRS];
-    const ir_op_def_t *def =
-        wire->op < (uint32_t)IR_OP_END ? ir_op_def((ir_op_t)wire->op) : NULL;
+    const ir_op_def_t *def = wire->op < (uint32_t)IR_OP_END ? ir_op_def((ir_op_t)wire->op) : NULL;
     TRY(ir_wire_check_known(&wire->base));
     if (!def)
         return FAIL(ST_UNSUPPORTED, "op id %u is not known: the file may need a newer Stator",

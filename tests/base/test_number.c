@@ -20,9 +20,11 @@ static void shortest_texts_are_these(void **state) {
         double value;
         const char *text;
     } cases[] = {
-        {0, "0"},        {-0.0, "-0"},   {1, "1"},        {0.1, "0.1"},       {1e-5, "1e-05"},
-        {1.0 / 3, "0.3333333333333333"}, {1e300, "1e+300"}, {123456, "123456"}, {-2.5, "-2.5"},
-        {INFINITY, "inf"}, {-INFINITY, "-inf"}, {NAN, "nan"}, {5e-324, "5e-324"},
+        {0, "0"},           {-0.0, "-0"},        {1, "1"},
+        {0.1, "0.1"},       {1e-5, "1e-05"},     {1.0 / 3, "0.3333333333333333"},
+        {1e300, "1e+300"},  {123456, "123456"},  {-2.5, "-2.5"},
+        {INFINITY, "inf"},  {-INFINITY, "-inf"}, {NAN, "nan"},
+        {5e-324, "5e-324"},
     };
     char text[ST_NUMBER_BYTES];
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
@@ -50,7 +52,8 @@ static void every_double_reads_back(void **state) {
 static void locale_does_not_matter(void **state) {
     (void)state;
     static const char *const names[] = {"de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8", "C.UTF-8"};
-    for (size_t i = 0; i < 4 && !setlocale(LC_ALL, names[i]); i++) continue;
+    for (size_t i = 0; i < 4 && !setlocale(LC_ALL, names[i]); i++)
+        continue;
     char text[ST_NUMBER_BYTES];
     double value = 0;
     assert_string_equal(st_double_text(0.5, 3, text), "0.5");

@@ -70,8 +70,8 @@ static ir_graph_t *parse(const char *text) {
     return graph;
 }
 
-/* `before` and `after` are the statements between the braces; `after` as the printer has it. The result
- * verifies and simplifies to itself. */
+/* `before` and `after` are the statements between the braces; `after` as the printer has it. The
+ * result verifies and simplifies to itself. */
 static void assert_simplifies(const char *before, const char *after) {
     char text[4096], expected[4096], *printed;
     ir_graph_t *simple, *again;
@@ -97,23 +97,22 @@ static void assert_simplifies(const char *before, const char *after) {
 
 static void dead_code_goes_and_effects_stay(void **state) {
     (void)state;
-    assert_simplifies(
-        X
-        "  %1 w = parameter {dtype=f32, shape=[2,3]}\n"
-        "  %2 unused = input {dtype=f32, shape=[1]}\n"
-        "  %3 b = buffer {dtype=f32, shape=[2,3]}\n"
-        "  %4 = exp(%0)\n"
-        "  %5 = neg(%4)\n"
-        "  %6 = tanh(%0)\n"
-        "  update(%3, %6)\n"
-        "  %7 = sin(%0)\n" OUT(7) "  alias \"tied\" = \"w\"\n",
-        X
-        "  %1 w = parameter {dtype=f32, shape=[2,3]} : f32[2,3]\n"
-        "  %2 unused = input {dtype=f32, shape=[1]} : f32[1]\n"
-        "  %3 b = buffer {dtype=f32, shape=[2,3]} : f32[2,3]\n"
-        "  %4 = tanh(%0) : f32[2,3]\n"
-        "  update(%3, %4)\n"
-        "  %5 = sin(%0) : f32[2,3]\n" OUT(5) "  alias \"tied\" = \"w\"\n");
+    assert_simplifies(X
+                      "  %1 w = parameter {dtype=f32, shape=[2,3]}\n"
+                      "  %2 unused = input {dtype=f32, shape=[1]}\n"
+                      "  %3 b = buffer {dtype=f32, shape=[2,3]}\n"
+                      "  %4 = exp(%0)\n"
+                      "  %5 = neg(%4)\n"
+                      "  %6 = tanh(%0)\n"
+                      "  update(%3, %6)\n"
+                      "  %7 = sin(%0)\n" OUT(7) "  alias \"tied\" = \"w\"\n",
+                      X
+                      "  %1 w = parameter {dtype=f32, shape=[2,3]} : f32[2,3]\n"
+                      "  %2 unused = input {dtype=f32, shape=[1]} : f32[1]\n"
+                      "  %3 b = buffer {dtype=f32, shape=[2,3]} : f32[2,3]\n"
+                      "  %4 = tanh(%0) : f32[2,3]\n"
+                      "  update(%3, %4)\n"
+                      "  %5 = sin(%0) : f32[2,3]\n" OUT(5) "  alias \"tied\" = \"w\"\n");
 }
 
 static void collectives_stay(void **state) {
@@ -260,7 +259,8 @@ static void casts_that_lose_nothing_go(void **state) {
 /* Exhaustive where the source has few values: a chain is dropped only if no value tells. */
 static void dropped_cast_chains_change_no_value(void **state) {
     (void)state;
-    static const ir_dtype_t small[] = {IR_F8E4M3, IR_F8E5M2, IR_I8, IR_U8, IR_BOOL, IR_F16, IR_BF16};
+    static const ir_dtype_t small[] = {IR_F8E4M3, IR_F8E5M2, IR_I8,  IR_U8,
+                                       IR_BOOL,   IR_F16,    IR_BF16};
     size_t n_dropped = 0;
     for (size_t a = 0; a < sizeof small / sizeof small[0]; a++)
         for (int b = 1; b < IR_DTYPE_END; b++) {
@@ -269,7 +269,8 @@ static void dropped_cast_chains_change_no_value(void **state) {
             snprintf(text, sizeof text,
                      "graph { %%0 x = input {dtype=%s, shape=[1]} %%1 = cast(%%0) {dtype=%s} "
                      "%%2 = cast(%%1) {dtype=%s} output y = %%2 }",
-                     ir_dtype_text(small[a]), ir_dtype_text((ir_dtype_t)b), ir_dtype_text(small[a]));
+                     ir_dtype_text(small[a]), ir_dtype_text((ir_dtype_t)b),
+                     ir_dtype_text(small[a]));
             ir_graph_t *graph = parse(text);
             assert_int_equal(fuse_simplify(graph, NULL, &simple), ST_OK);
             bool dropped = simple->nodes.n == 1;
@@ -301,10 +302,11 @@ static void neutral_elements_go_where_the_shape_stays(void **state) {
                       "  %6 = mul(%5, %2)\n  %7 = mul(%2, %6)\n  %8 = div(%7, %2)\n"
                       "  %9 = pow(%8, %2)\n" OUT(9),
                       X OUT(0));
-    assert_simplifies("  %0 i = input {dtype=i64, shape=[2]}\n"
-                      "  %1 = constant {dtype=i64, shape=[], data=0}\n"
-                      "  %2 = add(%0, %1)\n" OUT(2),
-                      "  %0 i = input {dtype=i64, shape=[2]} : i64[2]\n" OUT(0));
+    assert_simplifies(
+        "  %0 i = input {dtype=i64, shape=[2]}\n"
+        "  %1 = constant {dtype=i64, shape=[], data=0}\n"
+        "  %2 = add(%0, %1)\n" OUT(2),
+        "  %0 i = input {dtype=i64, shape=[2]} : i64[2]\n" OUT(0));
     /* the constant broadcasts x; 1 / x and 0 - x are no identities; neither is x * 2 */
     assert_simplifies(X
                       "  %1 = constant {dtype=f32, shape=[5,2,3], data=0}\n"
@@ -368,22 +370,24 @@ static void constants_fold(void **state) {
         "  %3 = add(%0, %1)\n"
         "  %4 = mul(%3, %2)\n"
         "  %5 = reshape(%4) {shape=[3,2]}\n" OUT(5),
-        "  %0 = constant {dtype=f32, shape=[3,2], data=[5.5,6,6.5,10.5,11,11.5]} : f32[3,2]\n"
-        OUT(0));
+        "  %0 = constant {dtype=f32, shape=[3,2], data=[5.5,6,6.5,10.5,11,11.5]} : f32[3,2]\n" OUT(
+            0));
     /* a result whose elements turn out equal is a splat */
-    assert_simplifies("  %0 = constant {dtype=f32, shape=[3], data=[1,2,3]}\n"
-                      "  %1 = constant {dtype=f32, shape=[3], data=[3,2,1]}\n"
-                      "  %2 = add(%0, %1)\n" OUT(2),
-                      "  %0 = constant {dtype=f32, shape=[3], data=4} : f32[3]\n" OUT(0));
+    assert_simplifies(
+        "  %0 = constant {dtype=f32, shape=[3], data=[1,2,3]}\n"
+        "  %1 = constant {dtype=f32, shape=[3], data=[3,2,1]}\n"
+        "  %2 = add(%0, %1)\n" OUT(2),
+        "  %0 = constant {dtype=f32, shape=[3], data=4} : f32[3]\n" OUT(0));
     /* no evaluator, or only a repetition: the node stays */
-    assert_simplifies("  %0 = constant {dtype=f32, shape=[2], data=[1,2]}\n"
-                      "  %1 = exp(%0)\n"
-                      "  %2 = broadcast(%0) {shape=[3,2]}\n"
-                      "  output \"a\" = %1\n  output \"b\" = %2\n",
-                      "  %0 = constant {dtype=f32, shape=[2], data=[1,2]} : f32[2]\n"
-                      "  %1 = exp(%0) : f32[2]\n"
-                      "  %2 = broadcast(%0) {shape=[3,2]} : f32[3,2]\n"
-                      "  output \"a\" = %1\n  output \"b\" = %2\n");
+    assert_simplifies(
+        "  %0 = constant {dtype=f32, shape=[2], data=[1,2]}\n"
+        "  %1 = exp(%0)\n"
+        "  %2 = broadcast(%0) {shape=[3,2]}\n"
+        "  output \"a\" = %1\n  output \"b\" = %2\n",
+        "  %0 = constant {dtype=f32, shape=[2], data=[1,2]} : f32[2]\n"
+        "  %1 = exp(%0) : f32[2]\n"
+        "  %2 = broadcast(%0) {shape=[3,2]} : f32[3,2]\n"
+        "  output \"a\" = %1\n  output \"b\" = %2\n");
 }
 
 static void folding_is_bounded(void **state) {
@@ -392,12 +396,14 @@ static void folding_is_bounded(void **state) {
     /* 4096 × 8192 f32 is 128 MiB, above the limit of 64 MiB */
     ir_graph_t *graph, *simple;
     static float column[4096], row[8192];
-    for (int i = 0; i < 8192; i++) row[i] = (float)i;
-    for (int i = 0; i < 4096; i++) column[i] = (float)i;
+    for (int i = 0; i < 8192; i++)
+        row[i] = (float)i;
+    for (int i = 0; i < 4096; i++)
+        column[i] = (float)i;
     assert_int_equal(ir_graph_create("", &graph), ST_OK);
     ir_build_t b = {.graph = graph};
-    ir_value_t x = ir_b_constant(&b, ir_type_make(IR_F32, 2, (int64_t[]){4096, 1}), column,
-                                 sizeof column);
+    ir_value_t x =
+        ir_b_constant(&b, ir_type_make(IR_F32, 2, (int64_t[]){4096, 1}), column, sizeof column);
     ir_value_t y = ir_b_constant(&b, ir_type_make(IR_F32, 1, (int64_t[]){8192}), row, sizeof row);
     ir_b_output(&b, "y", ir_b_binary(&b, IR_OP_ADD, x, y));
     assert_int_equal(b.status, ST_OK);
@@ -412,7 +418,8 @@ static void wrong_constants_are_errors_of_the_graph(void **state) {
     (void)state;
     ir_graph_t *simple = (ir_graph_t *)1;
     ir_graph_t *graph = parse(
-        "graph { %0 = constant {dtype=f32, shape=[2], data=[1,2]} %1 = constant {dtype=i64, shape=[2], "
+        "graph { %0 = constant {dtype=f32, shape=[2], data=[1,2]} %1 = constant {dtype=i64, "
+        "shape=[2], "
         "data=[0,5]} %2 pick = gather(%0, %1) {axis=0} output y = %2 }");
     assert_int_equal(fuse_simplify(graph, &target, &simple), ST_INVALID);
     assert_null(simple);
@@ -435,7 +442,8 @@ static void equal_graphs_give_equal_bytes(void **state) {
     (void)state;
     const char *text =
         "graph { %0 x = input {dtype=f32, shape=[2]} %1 = exp(%0) %2 = exp(%0) %3 = add(%1, %2) "
-        "%4 = constant {dtype=f32, shape=[], data=3} %5 = mul(%4, %4) %6 = mul(%3, %5) output y = %6 }";
+        "%4 = constant {dtype=f32, shape=[], data=3} %5 = mul(%4, %4) %6 = mul(%3, %5) output y = "
+        "%6 }";
     uint8_t *bytes[2];
     size_t n[2];
     for (int i = 0; i < 2; i++) {

@@ -1,6 +1,6 @@
-/* Fuzzes the `.stator` decoder: each input as it is, and with its checksum put right, so that a mutated
- * payload is decoded in any build. What decodes must verify, and come back from its encoding and from its
- * text with the same bytes.
+/* Fuzzes the `.stator` decoder: each input as it is, and with its checksum put right, so that a
+ * mutated payload is decoded in any build. What decodes must verify, and come back from its
+ * encoding and from its text with the same bytes.
  *
  * Covers: src/ir/codec.c src/ir/wire.c
  */
@@ -63,8 +63,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     uint8_t *file = malloc(bytes);
     if (!file) return 0;
     memcpy(file, data, bytes);
-    uint64_t hash = st_hash64(data + IR_CONTAINER_HEADER_BYTES, bytes - IR_CONTAINER_HEADER_BYTES, 0);
-    for (int i = 0; i < 8; i++) file[24 + i] = (uint8_t)(hash >> (8 * i)); /* see container.h */
+    uint64_t hash =
+        st_hash64(data + IR_CONTAINER_HEADER_BYTES, bytes - IR_CONTAINER_HEADER_BYTES, 0);
+    for (int i = 0; i < 8; i++)
+        file[24 + i] = (uint8_t)(hash >> (8 * i)); /* see container.h */
     decode(file, bytes);
     free(file);
     return 0;

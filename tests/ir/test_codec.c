@@ -145,8 +145,8 @@ static uint8_t *sealed(const void *payload, size_t bytes) {
     return data;
 }
 
-/* With valid checksums: each flip decodes to some other verified graph, or is refused with a message;
- * nothing else happens (sanitizer builds see to that). */
+/* With valid checksums: each flip decodes to some other verified graph, or is refused with a
+ * message; nothing else happens (sanitizer builds see to that). */
 static void damaged_payloads_are_refused_or_valid(void **state) {
     (void)state;
     ir_graph_t *graph = make(), *back;
@@ -205,20 +205,36 @@ static int64_t negative_dims[] = {-1, 8};
 static int64_t ninth_dims[9];
 static ProtobufCMessageUnknownField unknown = {99, PROTOBUF_C_WIRE_TYPE_VARINT, 1, (uint8_t *)"\1"};
 
-static void forward_input(Stator__Wire__Graph *w) { w->nodes[4]->inputs = forward; }
-static void own_input(Stator__Wire__Graph *w) { w->nodes[4]->inputs = itself; }
-static void absent_input(Stator__Wire__Graph *w) { w->nodes[4]->inputs = absent; }
-static void unknown_op(Stator__Wire__Graph *w) { w->nodes[4]->op = 9999; }
-static void no_op(Stator__Wire__Graph *w) { w->nodes[4]->op = 0; }
-static void big_op(Stator__Wire__Graph *w) { w->nodes[4]->op = UINT32_MAX; }
-static void too_few_inputs(Stator__Wire__Graph *w) { w->nodes[4]->n_inputs = 1; }
+static void forward_input(Stator__Wire__Graph *w) {
+    w->nodes[4]->inputs = forward;
+}
+static void own_input(Stator__Wire__Graph *w) {
+    w->nodes[4]->inputs = itself;
+}
+static void absent_input(Stator__Wire__Graph *w) {
+    w->nodes[4]->inputs = absent;
+}
+static void unknown_op(Stator__Wire__Graph *w) {
+    w->nodes[4]->op = 9999;
+}
+static void no_op(Stator__Wire__Graph *w) {
+    w->nodes[4]->op = 0;
+}
+static void big_op(Stator__Wire__Graph *w) {
+    w->nodes[4]->op = UINT32_MAX;
+}
+static void too_few_inputs(Stator__Wire__Graph *w) {
+    w->nodes[4]->n_inputs = 1;
+}
 static void wrong_kind(Stator__Wire__Graph *w) {
     w->nodes[5]->attributes[0]->value_case = STATOR__WIRE__ATTRIBUTE__VALUE_BOOL_VALUE;
 }
 static void no_kind(Stator__Wire__Graph *w) {
     w->nodes[5]->attributes[0]->value_case = STATOR__WIRE__ATTRIBUTE__VALUE__NOT_SET;
 }
-static void unknown_key(Stator__Wire__Graph *w) { w->nodes[5]->attributes[0]->key = odd_key; }
+static void unknown_key(Stator__Wire__Graph *w) {
+    w->nodes[5]->attributes[0]->key = odd_key;
+}
 static void repeated_key(Stator__Wire__Graph *w) {
     w->nodes[0]->attributes[1] = w->nodes[0]->attributes[0];
 }
@@ -226,8 +242,12 @@ static void too_many_attributes(Stator__Wire__Graph *w) {
     w->nodes[4]->attributes = w->nodes[0]->attributes;
     w->nodes[4]->n_attributes = 1;
 }
-static void missing_attribute(Stator__Wire__Graph *w) { w->nodes[0]->n_attributes = 1; }
-static void bad_dtype(Stator__Wire__Graph *w) { w->nodes[0]->attributes[0]->dtype_value = 200; }
+static void missing_attribute(Stator__Wire__Graph *w) {
+    w->nodes[0]->n_attributes = 1;
+}
+static void bad_dtype(Stator__Wire__Graph *w) {
+    w->nodes[0]->attributes[0]->dtype_value = 200;
+}
 static void huge_shape(Stator__Wire__Graph *w) {
     w->nodes[0]->attributes[1]->ints_value->values = huge_dims;
 }
@@ -241,16 +261,36 @@ static void high_rank(Stator__Wire__Graph *w) {
 static void short_data(Stator__Wire__Graph *w) {
     w->nodes[3]->attributes[2]->data_value.len = 12;
 }
-static void other_type(Stator__Wire__Graph *w) { w->nodes[4]->outputs[0]->dtype = IR_F64; }
-static void bad_type(Stator__Wire__Graph *w) { w->nodes[4]->outputs[0]->dtype = 77; }
-static void too_few_types(Stator__Wire__Graph *w) { w->nodes[5]->n_outputs = 1; }
-static void repeated_name(Stator__Wire__Graph *w) { w->nodes[1]->name = x_name; }
-static void repeated_output(Stator__Wire__Graph *w) { w->outputs[1]->name = y_name; }
-static void absent_output(Stator__Wire__Graph *w) { w->outputs[0]->value = 9; }
-static void alias_of_nothing(Stator__Wire__Graph *w) { w->aliases[0]->stored = nobody; }
-static void alias_taken(Stator__Wire__Graph *w) { w->aliases[0]->name = x_name; }
-static void newer_message(Stator__Wire__Graph *w) { w->format_version = 2; }
-static void versionless(Stator__Wire__Graph *w) { w->format_version = 0; }
+static void other_type(Stator__Wire__Graph *w) {
+    w->nodes[4]->outputs[0]->dtype = IR_F64;
+}
+static void bad_type(Stator__Wire__Graph *w) {
+    w->nodes[4]->outputs[0]->dtype = 77;
+}
+static void too_few_types(Stator__Wire__Graph *w) {
+    w->nodes[5]->n_outputs = 1;
+}
+static void repeated_name(Stator__Wire__Graph *w) {
+    w->nodes[1]->name = x_name;
+}
+static void repeated_output(Stator__Wire__Graph *w) {
+    w->outputs[1]->name = y_name;
+}
+static void absent_output(Stator__Wire__Graph *w) {
+    w->outputs[0]->value = 9;
+}
+static void alias_of_nothing(Stator__Wire__Graph *w) {
+    w->aliases[0]->stored = nobody;
+}
+static void alias_taken(Stator__Wire__Graph *w) {
+    w->aliases[0]->name = x_name;
+}
+static void newer_message(Stator__Wire__Graph *w) {
+    w->format_version = 2;
+}
+static void versionless(Stator__Wire__Graph *w) {
+    w->format_version = 0;
+}
 static void unknown_field(Stator__Wire__Graph *w) {
     w->nodes[2]->base.n_unknown_fields = 1;
     w->nodes[2]->base.unknown_fields = &unknown;

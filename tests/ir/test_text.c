@@ -85,7 +85,8 @@ static void long_data_is_hexadecimal(void **state) {
     ir_graph_t *graph;
     char *text;
     int64_t values[65], dim = 65, short_dim = 64;
-    for (int i = 0; i < 65; i++) values[i] = i;
+    for (int i = 0; i < 65; i++)
+        values[i] = i;
     assert_int_equal(ir_graph_create("", &graph), ST_OK);
     ir_build_t b = {.graph = graph};
     ir_b_constant(&b, ir_type_make(IR_I64, 1, &dim), values, sizeof values);
@@ -129,7 +130,8 @@ static void hand_written_text_parses(void **state) {
         "# what a person writes\n"
         "graph\"g\"{%x in=input{shape=[ 2 , 3 ],dtype=f32} # types left out\n"
         "%half=constant{dtype=f32,shape=[],data=0x1p-1}\r\n"
-        "\t%y = mul ( %x , %half )\n output y = %y alias a.b=w %w w=parameter{dtype=f32,shape=[]}}");
+        "\t%y = mul ( %x , %half )\n output y = %y alias a.b=w %w "
+        "w=parameter{dtype=f32,shape=[]}}");
     assert_int_equal(graph->nodes.n, 4);
     assert_string_equal(graph->name, "g");
     assert_int_equal(ir_graph_find(graph, "in"), 0);
@@ -197,7 +199,8 @@ static void errors_say_where_and_what(void **state) {
          "output name 'a' is used twice"},
         {"graph { output a = %0 }", "%0 is used before it is defined"},
         {"graph { alias a = b }", "alias 'a' stands for 'b'"},
-        {"graph { %0 x = constant {shape=[], data=1, dtype=f32} }", "needs the attribute dtype before"},
+        {"graph { %0 x = constant {shape=[], data=1, dtype=f32} }",
+         "needs the attribute dtype before"},
         {"graph { %0 x = constant {dtype=f32, shape=[], data=0x123} }", "odd number of hex digits"},
         {"graph { %0 x = constant {dtype=f32, shape=[], data=0x1g} }", "not hexadecimal"},
         {"graph { %0 x = constant {dtype=f32, shape=[2], data=[1,2,3]} }", "12 bytes given"},
