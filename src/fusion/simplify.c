@@ -366,9 +366,31 @@ static st_status_t simplify_select(sweep_t *s, const ir_node_info_t *node, const
     return ST_OK;
 }
 
-static st_status_t simplify_pad(sweep_t *s, const ir_node_info_t *node, const ir_value_t *in,
-                                ir_value_t *out) {
-    return simplify_same_type(s, node, in, out); /* padding only adds: same type is no padding */
+/* Whether a transpose swaps the last two dims and leaves the others. */
+static bool swaps_matrix(const ir_node_info_t *node, int32_t rank) {
+    int64_t perm[IR_MAX_RANK];
+    read_perm(node, rank, perm);
+    for (int32_t i = 0; i + 2 < rank; i++)
+        if (perm[i] != i) return false;
+    return rank >= 2 && perm[rank - 2] == rank - 1;
+}
+
+/* A product reads its operands either way: transposes before it become its attributes. */
+static st_status_t simplify_matmul(sweep_t *s, const ir_node_info_t *node, const ir_value_t *in,
+                                   ir_value_t *out) {
+    static const char *const keys[2] = {"transpose_a", "transpose_b"};
+    ir_value_t operands[2] = {in[0], in[1]};
+    ir_arg_t args[2];
+    bool changed = false;
+    for (int j = 0; j < 2; j++) {
+        const ir_node_info_t *inner = made_by(s, in[j], IR_OP_TRANSPOSE);
+        bool swapped = inner && swaps_matrix(inner, ir_value_type(s->to, in[j])->rank);
+        if (swapped) operands[j] = inner->inputs[0];
+        args[j] = IR_ARG_BOOL(keys[j], (ir_attr_int(node, keys[j]) != 0) != swapped);
+        changed |= swapped;
+    }
+    if (!changed) return ST_OK;
+    return emit_args(s, IR_OP_MATMUL, node->name, 2, operands, 2, args, out);
 }
 
 static rule_t *const rules[IR_OP_END] = {
@@ -377,7 +399,7 @@ static rule_t *const rules[IR_OP_END] = {
     [IR_OP_BROADCAST] = simplify_broadcast,
     [IR_OP_TRANSPOSE] = simplify_transpose,
     [IR_OP_SLICE] = simplify_slice,
-    [IR_OP_PAD] = simplify_pad,
+    [IR_OP_PAD] = simplify_same_type, /* padding only adds */
     [IR_OP_CONCAT] = simplify_same_type,
     [IR_OP_CAST] = simplify_cast,
     [IR_OP_ADD] = simplify_add,
@@ -388,6 +410,7 @@ static rule_t *const rules[IR_OP_END] = {
     [IR_OP_NEG] = simplify_involution,
     [IR_OP_LOGICAL_NOT] = simplify_involution,
     [IR_OP_SELECT] = simplify_select,
+    [IR_OP_MATMUL] = simplify_matmul,
 };
 
 /* ---- the sweep ---- */

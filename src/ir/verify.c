@@ -33,7 +33,7 @@ static st_status_t check_attrs(const ir_op_def_t *def, const ir_node_info_t *nod
         const ir_attr_spec_t *spec = &def->attrs[i];
         const ir_attr_t *attr = &node->attrs[i];
         if (attr->kind != spec->kind)
-            return FAIL(ST_INVALID, "attribute '%s' is a %s, a %s is expected", spec->key,
+            return FAIL(ST_INVALID, "attribute '%s' is of kind %s, %s is expected", spec->key,
                         ir_attr_kind_text(attr->kind), ir_attr_kind_text(spec->kind));
         bool bad = (attr->kind == IR_ATTR_BOOL && attr->i != 0 && attr->i != 1) ||
                    (attr->kind == IR_ATTR_DTYPE && !ir_dtype_valid(attr->i)) ||

@@ -229,6 +229,27 @@ static void transposes_compose(void **state) {
                       X3 OUT(0));
 }
 
+static void products_take_transposes_in(void **state) {
+    (void)state;
+    assert_simplifies(X3
+                      "  %1 w = parameter {dtype=f32, shape=[3,5]}\n"
+                      "  %2 = transpose(%0) {perm=[0,2,1]}\n"
+                      "  %3 = transpose(%1) {perm=[1,0]}\n"
+                      "  %4 = matmul(%2, %3) {transpose_b=true}\n" OUT(4),
+                      X3
+                      "  %1 w = parameter {dtype=f32, shape=[3,5]} : f32[3,5]\n"
+                      "  %2 = matmul(%0, %1) {transpose_a=true} : f32[2,4,5]\n" OUT(2));
+    /* this one moves a batch dim */
+    assert_simplifies(X3
+                      "  %1 w = parameter {dtype=f32, shape=[4,5]}\n"
+                      "  %2 = transpose(%0) {perm=[1,0,2]}\n"
+                      "  %3 = matmul(%2, %1)\n" OUT(3),
+                      X3
+                      "  %1 w = parameter {dtype=f32, shape=[4,5]} : f32[4,5]\n"
+                      "  %2 = transpose(%0) {perm=[1,0,2]} : f32[3,2,4]\n"
+                      "  %3 = matmul(%2, %1) : f32[3,2,5]\n" OUT(3));
+}
+
 static void casts_that_lose_nothing_go(void **state) {
     (void)state;
     assert_simplifies(X
@@ -492,6 +513,7 @@ int main(void) {
         cmocka_unit_test(operations_that_do_nothing_go),
         cmocka_unit_test(reshapes_and_broadcasts_compose),
         cmocka_unit_test(transposes_compose),
+        cmocka_unit_test(products_take_transposes_in),
         cmocka_unit_test(casts_that_lose_nothing_go),
         cmocka_unit_test(dropped_cast_chains_change_no_value),
         cmocka_unit_test(neutral_elements_go_where_the_shape_stays),

@@ -114,7 +114,7 @@ static void attributes_are_those_of_the_schema(void **state) {
     memcpy(attrs, node(graph, NORM)->attrs, sizeof *attrs);
     attrs[0].kind = IR_ATTR_INT;
     node(graph, NORM)->attrs = attrs;
-    assert_broken(graph, "attribute 'eps' is a int, a float is expected");
+    assert_broken(graph, "attribute 'eps' is of kind int, float is expected");
     graph = make();
     memcpy(attrs, node(graph, X)->attrs, sizeof attrs);
     attrs[0].i = 77;
