@@ -205,6 +205,42 @@ static void nothing_wanted_appends_nothing(void **state) {
     samples_each(visit_unwanted, NULL);
 }
 
+/* Every allocation of a rule fails in turn; arena chunks make them few, so the arena is filled
+ * first. */
+static void visit_without_memory(const sample_t *sample, void *user) {
+    size_t *n_failed = user;
+    const ir_op_def_t *def = ir_op_def(sample->op);
+    if (!def->gradient) return;
+    bool want[SAMPLE_INPUTS];
+    for (uint32_t j = 0; j < sample->n_inputs; j++)
+        want[j] = ir_dtype_is_float(sample->in[j].dtype);
+    for (int64_t countdown = 0;; countdown++) {
+        assert_true(countdown < 100);
+        sampled_t s;
+        sampled_make(sample, &s);
+        ir_build_t b = {.graph = s.graph};
+        ir_value_t dout = ir_b_parameter(&b, "dout", s.out);
+        ir_value_t din[SAMPLE_INPUTS] = {IR_NONE, IR_NONE, IR_NONE};
+        st_memory_fail_after(0, true); /* what is left of the chunk */
+        while (st_arena_alloc(&s.graph->arena, 1))
+            continue;
+        st_memory_fail_after(countdown, true);
+        st_status_t status = def->gradient(s.graph, s.node, &dout, want, din);
+        st_memory_fail_after(-1, false);
+        sampled_free(&s);
+        if (status == ST_OK) return;
+        assert_int_equal(status, ST_NO_MEMORY);
+        ++*n_failed;
+    }
+}
+
+static void lack_of_memory_is_reported(void **state) {
+    (void)state;
+    size_t n_failed = 0;
+    samples_each(visit_without_memory, &n_failed);
+    assert_true(n_failed > 50);
+}
+
 /* The mean's definition in sums has the mean's value and type, in the small floats too. */
 static void a_mean_expands_to_its_sum(void **state) {
     (void)state;
@@ -241,6 +277,7 @@ int main(void) {
         cmocka_unit_test(ties_share_the_gradient),
         cmocka_unit_test(zeros_do_not_give_nan),
         cmocka_unit_test(nothing_wanted_appends_nothing),
+        cmocka_unit_test(lack_of_memory_is_reported),
         cmocka_unit_test(a_mean_expands_to_its_sum),
     };
     return cmocka_run_group_tests_name("gradients", tests, NULL, NULL);

@@ -221,6 +221,38 @@ static void sources_are_made_in_parts(void **state) {
     assert_true(n > 20);
 }
 
+/* Rewriting attributes takes memory, the lack of which is reported. */
+static void visit_without_memory(const sample_t *sample, void *user) {
+    size_t *n = user;
+    const ir_op_def_t *def = ir_op_def(sample->op);
+    if (!def->localize) return;
+    sampled_t s;
+    sampled_make(sample, &s);
+    ir_part_t in[SAMPLE_INPUTS] = {{{0}, 0, 0}};
+    for (int32_t dim = 0; dim < s.out.rank; dim++) {
+        ir_part_t out = part_of(&s.out, IR_PLACE_SPLIT(dim, s.out.dims[dim]), 0, 3);
+        uint32_t n_attrs = ir_op_n_attrs(def);
+        ir_attr_t attrs[SAMPLE_ARGS];
+        assert_true(n_attrs <= SAMPLE_ARGS);
+        memcpy(attrs, s.ctx.attrs, n_attrs * sizeof *attrs);
+        st_arena_t arena = {0};
+        st_memory_fail_after(0, true);
+        st_status_t status = def->localize(&s.ctx, in, &out, &arena, attrs);
+        st_memory_fail_after(-1, false);
+        assert_int_equal(status, ST_NO_MEMORY);
+        st_arena_clear(&arena);
+        ++*n;
+    }
+    sampled_free(&s);
+}
+
+static void lack_of_memory_is_reported(void **state) {
+    (void)state;
+    size_t n = 0;
+    samples_each(visit_without_memory, &n);
+    assert_true(n > 30);
+}
+
 /* ---- single decisions ---- */
 
 #define R IR_PLACE_REPLICATE
@@ -415,6 +447,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(listed_strategies_give_the_whole_on_ranks),
         cmocka_unit_test(sources_are_made_in_parts),
+        cmocka_unit_test(lack_of_memory_is_reported),
         cmocka_unit_test(reshape_carries_granules),
         cmocka_unit_test(reductions_give_partial_sums),
         cmocka_unit_test(products_scale_partial_sums),
