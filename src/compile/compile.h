@@ -5,23 +5,24 @@
 #include "compile/plan.h"
 
 typedef struct compile_options {
-    const char *device;      /* "cpu" */
-    uint32_t n_ranks;        /* ≥ 1 */
-    uint32_t n_threads;      /* a rank, ≥ 1 */
-    ir_dtype_t dtype;        /* IR_DTYPE_NONE: as the graph says; IR_F64: every float is float64 */
-    bool reference_kernels;  /* reference implementations only */
-    bool evaluation;         /* norms and dropout in evaluation mode; updates dropped */
-    uint64_t bucket_bytes;   /* gradients' all-reduces are merged up to this size; 0: 4 MiB */
-    const plan_t *state_of;  /* lay the state out as in this plan (a session can then share it) */
-    uint64_t timeout_ms;     /* bound of every wait for peers; 0: 60 s */
-    const char *dump;        /* pass name, "all", or NULL: print the graph after that pass to stderr */
+    const char *device;     /* "cpu" */
+    uint32_t n_ranks;       /* ≥ 1 */
+    uint32_t n_threads;     /* a rank, ≥ 1 */
+    ir_dtype_t dtype;       /* IR_DTYPE_NONE: as the graph says; IR_F64: every float is float64 */
+    bool reference_kernels; /* reference implementations only */
+    bool evaluation;        /* norms and dropout in evaluation mode; updates dropped */
+    uint64_t bucket_bytes;  /* gradients' all-reduces are merged up to this size; 0: 4 MiB */
+    const plan_t *state_of; /* lay the state out as in this plan (a session can then share it) */
+    uint64_t timeout_ms;    /* bound of every wait for peers; 0: 60 s */
+    const char *dump; /* pass name, "all", or NULL: print the graph after that pass to stderr */
 } compile_options_t;
 
 /* 0-filled options mean: cpu, one rank, one thread. The graph is not changed. */
 st_status_t compile_plan(const ir_graph_t *graph, const compile_options_t *options,
                          plan_t **out_plan) ST_WARN_UNUSED;
 
-/* Time of each pass of the last compile_plan on this thread, for `stator compile --json` and tests. */
+/* Time of each pass of the last compile_plan on this thread, for `stator compile --json` and tests.
+ */
 typedef struct compile_timing {
     const char *pass;
     double us;

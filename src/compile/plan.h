@@ -1,12 +1,10 @@
-/* The plan: everything the runtime needs, nothing else. Immutable once made; protobuf on disk, readable
- * as text.
+/* The plan: everything the runtime needs, nothing else. Immutable once made; protobuf on disk,
+ * readable as text.
  *
- *   plan ─┬ header: options, hash and copy of the source graph (so another rank count can be planned)
- *         ├ inputs, outputs, states: the global view that callers see
- *         ├ programs[]: one for each distinct rank program
- *         │    graph (local shapes, nodes in execution order)
- *         │    places[value]: region, offset, bytes      steps[node]: kernel, workspace
- *         └ program_of[rank]
+ *   plan ─┬ header: options, hash and copy of the source graph (so another rank count can be
+ * planned) ├ inputs, outputs, states: the global view that callers see ├ programs[]: one for each
+ * distinct rank program │    graph (local shapes, nodes in execution order) │    places[value]:
+ * region, offset, bytes      steps[node]: kernel, workspace └ program_of[rank]
  *
  * Regions of a rank:
  *   state  parameters, buffers, moments: lives as long as the session; shareable between plans
@@ -59,7 +57,7 @@ typedef struct plan_program {
 /* An input or output as the caller sees it. */
 typedef struct plan_port {
     const char *name;
-    ir_type_t type;         /* global */
+    ir_type_t type; /* global */
     ir_placement_t placement;
 } plan_port_t;
 
@@ -90,9 +88,9 @@ st_status_t plan_encode(const plan_t *plan, uint8_t **out_data, size_t *out_byte
 st_status_t plan_decode(const void *data, size_t bytes, plan_t **out_plan) ST_WARN_UNUSED;
 /* Text view; the caller frees *out_text with st_free. */
 st_status_t plan_print(const plan_t *plan, char **out_text) ST_WARN_UNUSED;
-/* Proves, from the plan alone: places inside their regions and aligned, no two live values of different
- * storages overlap, inputs written before read, states updated after their last reader, all ranks'
- * collectives match in order, kind, dtype and size. Independent of the planner. */
+/* Proves, from the plan alone: places inside their regions and aligned, no two live values of
+ * different storages overlap, inputs written before read, states updated after their last reader,
+ * all ranks' collectives match in order, kind, dtype and size. Independent of the planner. */
 st_status_t plan_check(const plan_t *plan) ST_WARN_UNUSED;
 
 #endif

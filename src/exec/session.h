@@ -1,8 +1,9 @@
 /* A session binds a plan to memory and runs it, step after step.
  *
- * The session owns one thread and one thread team a rank. Calls come from one thread at a time and block
- * until all ranks are done. After the first step the session allocates nothing. A failure on any rank is
- * latched, aborts the others, and is returned by this and every later step; state can still be read. */
+ * The session owns one thread and one thread team a rank. Calls come from one thread at a time and
+ * block until all ranks are done. After the first step the session allocates nothing. A failure on
+ * any rank is latched, aborts the others, and is returned by this and every later step; state can
+ * still be read. */
 #ifndef STATOR_EXEC_SESSION_H
 #define STATOR_EXEC_SESSION_H
 
@@ -11,14 +12,23 @@
 typedef struct exec_session exec_session_t;
 
 /* `share`: NULL, or a session whose plan has the same state layout, ranks and device (made with
- * compile_options_t.state_of): its state region is used and must outlive this session. The plan must
- * outlive the session. */
+ * compile_options_t.state_of): its state region is used and must outlive this session. The plan
+ * must outlive the session. */
 st_status_t exec_session_create(const plan_t *plan, exec_session_t *share,
                                 exec_session_t **out_session) ST_WARN_UNUSED;
 void exec_session_destroy(exec_session_t *session); /* NULL is fine */
 
-/* Global tensors. `data` is dense row-major of the port's global type; it must stay valid during the
- * call only. */
+typedef struct exec_options {
+    int64_t timeout_ms; /* longest wait for another rank; 0: 60 s */
+    bool poison;        /* tests: work memory is overwritten with NaN as soon as it is dead */
+} exec_options_t;
+/* Same with options; exec_session_create takes the poison switch from STATOR_POISON. */
+st_status_t exec_session_create_with(const plan_t *plan, exec_session_t *share,
+                                     const exec_options_t *options,
+                                     exec_session_t **out_session) ST_WARN_UNUSED;
+
+/* Global tensors. `data` is dense row-major of the port's global type; it must stay valid during
+ * the call only. */
 typedef struct exec_feed {
     const char *name;
     ir_type_t type;
@@ -30,13 +40,14 @@ typedef struct exec_fetch {
     size_t bytes; /* must be the output's size */
 } exec_fetch_t;
 
-/* One step: copies the feeds' parts to the ranks, runs, copies outputs back. Every input of the plan must
- * be fed with its exact type: otherwise an error with expected and given. Fetched outputs: any subset. */
+/* One step: copies the feeds' parts to the ranks, runs, copies outputs back. Every input of the
+ * plan must be fed with its exact type: otherwise an error with expected and given. Fetched
+ * outputs: any subset. */
 st_status_t exec_session_step(exec_session_t *session, size_t n_feeds, const exec_feed_t *feeds,
                               size_t n_fetches, const exec_fetch_t *fetches) ST_WARN_UNUSED;
 
-/* State by name (parameters, buffers, optimizer state; aliases count). Write reaches all ranks; read
- * takes rank 0's. Types must match exactly. */
+/* State by name (parameters, buffers, optimizer state; aliases count). Write reaches all ranks;
+ * read takes rank 0's. Types must match exactly. */
 st_status_t exec_state_write(exec_session_t *session, const char *name, const ir_type_t *type,
                              const void *data) ST_WARN_UNUSED;
 st_status_t exec_state_read(exec_session_t *session, const char *name, const ir_type_t *type,

@@ -1,0 +1,69 @@
+/* Choosing a kernel for each node (memory.h): the first of the op's list that can run the problem.
+ */
+#include "compile/memory.h"
+#include "kernels/table.h"
+
+static plan_step_kind_t step_kind(const ir_graph_t *graph, const ir_node_info_t *node) {
+    uint32_t flags = ir_op_def(node->op)->flags;
+    if (node->op == IR_OP_ALL_REDUCE_START || node->op == IR_OP_ALL_GATHER_START)
+        return PLAN_STEP_START;
+    if (flags & IR_COLLECTIVE) return PLAN_STEP_WAIT;
+    if ((flags & (IR_STATE | IR_VIEW)) || node->op == IR_OP_INPUT || node->op == IR_OP_CONSTANT ||
+        node->op == IR_OP_UPDATE)
+        return PLAN_STEP_NOTHING;
+    for (uint32_t k = 0; k < node->n_outputs; k++)
+        if (ir_type_bytes(ir_value_type(graph, node->first_output + k))) return PLAN_STEP_KERNEL;
+    return PLAN_STEP_NOTHING; /* a rank whose part is empty */
+}
+
+static st_status_t choose(compile_context_t *context, plan_program_t *program, ir_node_t n,
+                          st_arena_t *scratch) {
+    const ir_graph_t *graph = program->graph;
+    const ir_node_info_t *node = ir_node(graph, n);
+    ir_type_t *types = st_arena_array(scratch, node->n_inputs + node->n_outputs, sizeof *types);
+    if (!types) return st_no_memory(node->n_inputs * sizeof *types, "a kernel's problem");
+    for (uint32_t j = 0; j < node->n_inputs; j++)
+        types[j] = *ir_value_type(graph, node->inputs[j]);
+    for (uint32_t k = 0; k < node->n_outputs; k++)
+        types[node->n_inputs + k] = *ir_value_type(graph, node->first_output + k);
+    kern_problem_t problem = {node->op,  node->n_inputs,         node->n_outputs,
+                              types,     types + node->n_inputs, node->attrs,
+                              node->name};
+    const kern_impl_t *impl = NULL;
+    st_status_t status =
+        kern_choose(context->options.device, &problem, context->options.reference_kernels, &impl);
+    if (status != ST_OK) return st_error_context(status, "%s", ir_node_label(graph, n));
+    plan_step_t *step = &program->steps[n];
+    step->kernel = st_arena_strdup(&context->plan->arena, impl->name);
+    if (!step->kernel) return st_no_memory(0, "a kernel's name");
+    if (impl->workspace)
+        step->workspace.bytes = impl->workspace(&problem, (int)context->options.n_threads);
+    return ST_OK;
+}
+
+static st_status_t choose_all(compile_context_t *context, plan_program_t *program) {
+    const ir_graph_t *graph = program->graph;
+    st_arena_t scratch = {0};
+    st_status_t status = ST_OK;
+    uint32_t n_tickets = 0;
+    program->steps = st_arena_array(&context->plan->arena, graph->nodes.n, sizeof *program->steps);
+    if (!program->steps) return st_no_memory(graph->nodes.n * sizeof *program->steps, "the steps");
+    for (ir_node_t n = 0; n < graph->nodes.n; n++) {
+        const ir_node_info_t *node = ir_node(graph, n);
+        plan_step_t *step = &program->steps[n];
+        step->kind = step_kind(graph, node);
+        if (step->kind == PLAN_STEP_START) step->ticket = n_tickets++;
+        if (step->kind == PLAN_STEP_WAIT)
+            step->ticket = program->steps[graph->values.data[node->inputs[0]].producer].ticket;
+        if (step->kind == PLAN_STEP_KERNEL) TRY_GOTO(choose(context, program, n, &scratch), done);
+    }
+done:
+    st_arena_clear(&scratch);
+    return status;
+}
+
+st_status_t compile_choose_kernels(compile_context_t *context) {
+    for (uint32_t p = 0; p < context->plan->n_programs; p++)
+        TRY(choose_all(context, &context->plan->programs[p]));
+    return ST_OK;
+}

@@ -1,0 +1,138 @@
+/* Places (memory.h): storages get offsets in the three regions.
+ *
+ *   state   by name, one after the other; or as another plan has them, so that sessions can share
+ * it work    packed by lifetime, kernels' workspaces included comm    packed by lifetime */
+#include "compile/memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "schedule/pack.h"
+#include "schedule/storage.h"
+
+/* ---- state ---- */
+
+typedef struct state_row {
+    const char *name;
+    uint32_t storage;
+} state_row_t;
+
+static int by_name(const void *a, const void *b) {
+    return strcmp(((const state_row_t *)a)->name, ((const state_row_t *)b)->name);
+}
+
+static st_status_t place_like(const plan_t *model, const sched_storage_t *storage, const char *name,
+                              plan_place_t *out) {
+    const plan_place_t *place = plan_state_place(&model->programs[0], name);
+    if (!place)
+        return FAIL(ST_NOT_FOUND,
+                    "the plan whose state is to be shared has no parameter or buffer '%s'", name);
+    if (place->bytes != storage->bytes)
+        return FAIL(ST_INVALID, "'%s' has %llu bytes, in the plan whose state is to be shared %llu",
+                    name, (unsigned long long)storage->bytes, (unsigned long long)place->bytes);
+    out->offset = place->offset;
+    return ST_OK;
+}
+
+static st_status_t place_state(const compile_context_t *context, plan_program_t *program,
+                               const sched_memory_t *memory, plan_place_t *of_storage) {
+    const ir_graph_t *graph = program->graph;
+    const plan_t *model = context->options.state_of;
+    state_row_t *rows = st_calloc(graph->nodes.n, sizeof *rows);
+    size_t n = 0;
+    uint64_t end = 0;
+    st_status_t status = ST_OK;
+    if (!rows) return st_no_memory(graph->nodes.n * sizeof *rows, "the state's layout");
+    for (ir_node_t i = 0; i < graph->nodes.n; i++)
+        if (ir_op_def(ir_node(graph, i)->op)->flags & IR_STATE)
+            rows[n++] = (state_row_t){ir_node(graph, i)->name,
+                                      memory->storage_of[ir_node(graph, i)->first_output]};
+    qsort(rows, n, sizeof *rows, by_name);
+    for (size_t i = 0; i < n; i++) {
+        const sched_storage_t *storage = &memory->storages[rows[i].storage];
+        plan_place_t *place = &of_storage[rows[i].storage];
+        if (model) {
+            TRY_GOTO(place_like(model, storage, rows[i].name, place), done);
+        } else {
+            place->offset = end;
+            end += st_align_up(storage->bytes, PLAN_ALIGNMENT);
+        }
+    }
+    program->region_bytes[PLAN_STATE] = model ? model->programs[0].region_bytes[PLAN_STATE] : end;
+done:
+    st_free(rows);
+    return status;
+}
+
+/* ---- work and comm ---- */
+
+/* Packs the storages of one kind, for work with the workspaces; piece i < n_storages is storage i,
+ * the rest are nodes' workspaces. Pieces of another kind have no bytes. */
+static st_status_t pack_kind(plan_program_t *program, const sched_memory_t *memory,
+                             sched_kind_t kind, plan_place_t *of_storage) {
+    plan_region_t region = kind == SCHED_WORK ? PLAN_WORK : PLAN_COMM;
+    size_t n_nodes = program->graph->nodes.n, n = memory->n_storages + n_nodes;
+    sched_piece_t *pieces = st_calloc(n, sizeof *pieces);
+    uint64_t bytes = 0, bound = 0;
+    st_status_t status = ST_OK;
+    if (!pieces) return st_no_memory(n * sizeof *pieces, "the memory packing");
+    for (uint32_t s = 0; s < memory->n_storages; s++) {
+        const sched_storage_t *storage = &memory->storages[s];
+        if (storage->kind == kind)
+            pieces[s] = (sched_piece_t){storage->begin, storage->end, storage->bytes, 0};
+    }
+    if (kind == SCHED_WORK)
+        for (size_t i = 0; i < n_nodes; i++)
+            pieces[memory->n_storages + i] =
+                (sched_piece_t){(int64_t)i, (int64_t)i, program->steps[i].workspace.bytes, 0};
+    TRY_GOTO(sched_pack((uint32_t)n, pieces, PLAN_ALIGNMENT, &bytes, &bound), done);
+    program->region_bytes[region] = bytes;
+    if (kind == SCHED_WORK) program->live_bound_bytes = bound;
+    for (uint32_t s = 0; s < memory->n_storages; s++)
+        if (memory->storages[s].kind == kind) of_storage[s].offset = pieces[s].offset;
+    for (size_t i = 0; i < n_nodes && kind == SCHED_WORK; i++) {
+        plan_place_t *workspace = &program->steps[i].workspace;
+        if (!workspace->bytes) continue;
+        *workspace = (plan_place_t){PLAN_WORK, pieces[memory->n_storages + i].offset,
+                                    workspace->bytes, memory->n_storages + (uint32_t)i};
+    }
+done:
+    st_free(pieces);
+    return status;
+}
+
+static st_status_t place_program(compile_context_t *context, plan_program_t *program) {
+    static const plan_region_t regions[] = {
+        [SCHED_WORK] = PLAN_WORK, [SCHED_COMM] = PLAN_COMM, [SCHED_STATE] = PLAN_STATE};
+    const ir_graph_t *graph = program->graph;
+    sched_memory_t memory;
+    TRY(sched_storages(graph, &memory));
+    st_status_t status = ST_OK;
+    plan_place_t *of_storage = st_calloc(memory.n_storages, sizeof *of_storage);
+    program->places =
+        st_arena_array(&context->plan->arena, graph->values.n, sizeof *program->places);
+    if (!of_storage || !program->places)
+        TRY_GOTO(st_no_memory(graph->values.n * sizeof *of_storage, "the places"), done);
+    TRY_GOTO(place_state(context, program, &memory, of_storage), done);
+    TRY_GOTO(pack_kind(program, &memory, SCHED_WORK, of_storage), done);
+    TRY_GOTO(pack_kind(program, &memory, SCHED_COMM, of_storage), done);
+    for (ir_value_t v = 0; v < graph->values.n; v++) {
+        uint32_t s = memory.storage_of[v];
+        uint64_t bytes = memory.storages[s].bytes;
+        program->places[v] = (plan_place_t){bytes ? regions[memory.storages[s].kind] : PLAN_NOWHERE,
+                                            bytes ? of_storage[s].offset : 0, bytes, s};
+    }
+    for (ir_node_t n = 0; n < graph->nodes.n; n++)
+        if (ir_node(graph, n)->op == IR_OP_UPDATE)
+            program->steps[n].kind = memory.update_in_place[n] ? PLAN_STEP_NOTHING : PLAN_STEP_COPY;
+done:
+    st_free(of_storage);
+    sched_memory_free(&memory);
+    return status;
+}
+
+st_status_t compile_place_values(compile_context_t *context) {
+    for (uint32_t p = 0; p < context->plan->n_programs; p++)
+        TRY(place_program(context, &context->plan->programs[p]));
+    return ST_OK;
+}

@@ -1,0 +1,498 @@
+/* Proof of a plan (plan.h): each program is executed in the abstract, and the programs' collectives
+ * are laid against each other.
+ *
+ * The abstract machine keeps, a region, the list of values whose bytes are intact. A node reads:
+ * its inputs must be intact. It writes: every value whose bytes overlap the written ones is intact
+ * no more. So two values that need the same bytes at the same time show up as a read of a value
+ * that was overwritten, whatever the planner thought about lifetimes. It shares no code with the
+ * planner.
+ *
+ * At the end of the step the outputs, the constants, and each state, holding its old or its updated
+ * content, must be intact. O(nodes · values intact at a time). */
+#include <string.h>
+
+#include "base/memory.h"
+#include "compile/plan.h"
+#include "ir/verify.h"
+
+typedef struct machine {
+    const plan_program_t *program;
+    const ir_graph_t *graph;
+    bool *intact; /* [values] */
+    bool *copied; /* [values]: a state whose new content has been copied in */
+    ST_VEC(ir_value_t) in_region[PLAN_REGION_END]; /* the intact ones */
+    ir_value_t *update;   /* [values]: of a state: its new value, else IR_NONE */
+    ir_node_t *waited_by; /* [nodes]: of a start: its wait */
+} machine_t;
+
+static const char *const region_names[PLAN_REGION_END] = {"nowhere", "state", "work", "comm"};
+
+static bool overlap(const plan_place_t *a, const plan_place_t *b) {
+    return a->region == b->region && a->region != PLAN_NOWHERE && a->bytes && b->bytes &&
+           a->offset < b->offset + b->bytes && b->offset < a->offset + a->bytes;
+}
+
+static bool same_place(const plan_place_t *a, const plan_place_t *b) {
+    return a->region == b->region && a->offset == b->offset && a->bytes == b->bytes;
+}
+
+static const plan_place_t *place_of(const machine_t *m, ir_value_t v) {
+    return &m->program->places[v];
+}
+
+static bool is_op(const machine_t *m, ir_node_t n, ir_op_t op) {
+    return ir_node(m->graph, n)->op == op;
+}
+
+/* ---- places and steps by themselves ---- */
+
+static st_status_t check_place(const machine_t *m, const plan_place_t *place, const char *what) {
+    if (place->region == PLAN_NOWHERE)
+        return place->bytes ? FAIL(ST_INVALID, "%s of %llu bytes has no place", what,
+                                   (unsigned long long)place->bytes)
+                            : ST_OK;
+    uint64_t size = m->program->region_bytes[place->region], end;
+    if (place->offset % PLAN_ALIGNMENT)
+        return FAIL(ST_INVALID, "%s at offset %llu is not aligned to %d bytes", what,
+                    (unsigned long long)place->offset, PLAN_ALIGNMENT);
+    if (__builtin_add_overflow(place->offset, place->bytes, &end) || end > size)
+        return FAIL(ST_INVALID, "%s at offset %llu with %llu bytes leaves region %s of %llu bytes",
+                    what, (unsigned long long)place->offset, (unsigned long long)place->bytes,
+                    region_names[place->region], (unsigned long long)size);
+    return ST_OK;
+}
+
+static bool outputs_are_empty(const machine_t *m, const ir_node_info_t *node) {
+    for (uint32_t k = 0; k < node->n_outputs; k++)
+        if (ir_type_bytes(ir_value_type(m->graph, node->first_output + k))) return false;
+    return node->n_outputs > 0;
+}
+
+/* The kind of step that the op calls for. */
+static st_status_t check_step(const machine_t *m, ir_node_t n) {
+    const ir_node_info_t *node = ir_node(m->graph, n);
+    const plan_step_t *step = &m->program->steps[n];
+    uint32_t flags = ir_op_def(node->op)->flags;
+    bool right = step->kind == PLAN_STEP_KERNEL || outputs_are_empty(m, node);
+    if (flags & IR_STATE || node->op == IR_OP_INPUT || node->op == IR_OP_CONSTANT)
+        right = step->kind == PLAN_STEP_NOTHING;
+    else if (flags & IR_VIEW)
+        right = step->kind == PLAN_STEP_NOTHING &&
+                same_place(place_of(m, node->first_output), place_of(m, node->inputs[0]));
+    else if (node->op == IR_OP_UPDATE)
+        right = step->kind == PLAN_STEP_COPY ||
+                (step->kind == PLAN_STEP_NOTHING &&
+                 same_place(place_of(m, node->inputs[0]), place_of(m, node->inputs[1])));
+    else if (flags & IR_COLLECTIVE)
+        right =
+            step->kind == (node->op == IR_OP_ALL_REDUCE_START || node->op == IR_OP_ALL_GATHER_START
+                               ? PLAN_STEP_START
+                               : PLAN_STEP_WAIT);
+    if (!right || (step->kind == PLAN_STEP_KERNEL) != (step->kernel != NULL))
+        return FAIL(ST_INVALID, "step %d does not carry out its node", (int)step->kind);
+    return check_place(m, &step->workspace, "the workspace");
+}
+
+static st_status_t check_values(const machine_t *m) {
+    for (ir_value_t v = 0; v < m->graph->values.n; v++) {
+        const plan_place_t *place = place_of(m, v);
+        ir_node_t producer = m->graph->values.data[v].producer;
+        if (place->bytes != ir_type_bytes(ir_value_type(m->graph, v)))
+            return FAIL(ST_INVALID, "%s: value %u has %llu bytes, its type needs %llu",
+                        ir_node_label(m->graph, producer), v, (unsigned long long)place->bytes,
+                        (unsigned long long)ir_type_bytes(ir_value_type(m->graph, v)));
+        st_status_t status = check_place(m, place, "a value");
+        if (status != ST_OK)
+            return st_error_context(status, "%s", ir_node_label(m->graph, producer));
+        bool is_state = ir_op_def(ir_node(m->graph, producer)->op)->flags & IR_STATE;
+        if (is_state && place->bytes && place->region != PLAN_STATE)
+            return FAIL(ST_INVALID, "%s lies outside the state region",
+                        ir_node_label(m->graph, producer));
+    }
+    return ST_OK;
+}
+
+/* ---- the machine ---- */
+
+/* Bytes of `place` are written: what overlaps is intact no more. Values equal to `except` stay. */
+static void clobber(machine_t *m, const plan_place_t *place, ir_value_t except) {
+    if (place->region == PLAN_NOWHERE || !place->bytes) return;
+    size_t kept = 0, n = m->in_region[place->region].n;
+    ir_value_t *values = m->in_region[place->region].data;
+    for (size_t i = 0; i < n; i++) {
+        if (values[i] != except && overlap(place, place_of(m, values[i])))
+            m->intact[values[i]] = false;
+        else
+            values[kept++] = values[i];
+    }
+    m->in_region[place->region].n = kept;
+}
+
+static st_status_t set_intact(machine_t *m, ir_value_t v) {
+    if (m->intact[v]) return ST_OK;
+    m->intact[v] = true;
+    return ST_VEC_PUSH(&m->in_region[place_of(m, v)->region], v);
+}
+
+static st_status_t need(const machine_t *m, ir_value_t v, const char *by) {
+    if (m->intact[v]) return ST_OK;
+    char type[IR_TYPE_TEXT_BYTES];
+    return FAIL(ST_INVALID, "value %u (%s) of %s is overwritten before %s", v,
+                ir_type_text(ir_value_type(m->graph, v), type, sizeof type),
+                ir_node_label(m->graph, m->graph->values.data[v].producer), by);
+}
+
+/* Output k may lie on input j's bytes while the kernel runs. */
+static bool may_share(const machine_t *m, const ir_node_info_t *node, uint32_t k, uint32_t j) {
+    const ir_op_def_t *def = ir_op_def(node->op);
+    const ir_type_t *out = ir_value_type(m->graph, node->first_output + k);
+    const ir_type_t *in = ir_value_type(m->graph, node->inputs[j]);
+    bool op_allows =
+        (def->flags & IR_ELEMENTWISE) || (k < sizeof def->reuse && def->reuse[k] == j + 1);
+    return op_allows && ir_type_elements(out) == ir_type_elements(in) &&
+           ir_dtype_bytes(out->dtype) == ir_dtype_bytes(in->dtype) &&
+           same_place(place_of(m, node->first_output + k), place_of(m, node->inputs[j]));
+}
+
+static st_status_t run_kernel(machine_t *m, ir_node_t n) {
+    const ir_node_info_t *node = ir_node(m->graph, n);
+    const plan_place_t *workspace = &m->program->steps[n].workspace;
+    for (uint32_t j = 0; j < node->n_inputs; j++)
+        if (overlap(workspace, place_of(m, node->inputs[j])))
+            return FAIL(ST_INVALID, "the workspace lies on input %u", j);
+    for (uint32_t k = 0; k < node->n_outputs; k++) {
+        const plan_place_t *out = place_of(m, node->first_output + k);
+        if (overlap(workspace, out)) return FAIL(ST_INVALID, "the workspace lies on output %u", k);
+        for (uint32_t i = 0; i < k; i++)
+            if (overlap(out, place_of(m, node->first_output + i)))
+                return FAIL(ST_INVALID, "outputs %u and %u lie on each other", i, k);
+        for (uint32_t j = 0; j < node->n_inputs; j++)
+            if (overlap(out, place_of(m, node->inputs[j])) && !may_share(m, node, k, j))
+                return FAIL(ST_INVALID, "output %u lies on input %u, which the op does not allow",
+                            k, j);
+    }
+    clobber(m, workspace, IR_NONE);
+    for (uint32_t k = 0; k < node->n_outputs; k++)
+        clobber(m, place_of(m, node->first_output + k), IR_NONE);
+    return ST_OK;
+}
+
+/* A start copies inputs that lie elsewhere into the in-flight buffers. */
+static st_status_t run_start(machine_t *m, ir_node_t n) {
+    const ir_node_info_t *node = ir_node(m->graph, n);
+    bool gather = node->op == IR_OP_ALL_GATHER_START;
+    if (m->waited_by[n] == IR_NONE) return FAIL(ST_INVALID, "no one waits for the collective");
+    for (uint32_t k = 0; k < node->n_outputs; k++) {
+        const plan_place_t *out = place_of(m, node->first_output + k);
+        if (out->region != PLAN_COMM && out->bytes)
+            return FAIL(ST_INVALID, "the collective's buffer %u lies outside the comm region", k);
+        for (uint32_t i = 0; i < k; i++)
+            if (overlap(out, place_of(m, node->first_output + i)))
+                return FAIL(ST_INVALID, "buffers %u and %u lie on each other", i, k);
+        for (uint32_t j = 0; j < node->n_inputs; j++)
+            if (overlap(out, place_of(m, node->inputs[j])) &&
+                (gather || j != k || !same_place(out, place_of(m, node->inputs[j]))))
+                return FAIL(ST_INVALID, "buffer %u lies on input %u", k, j);
+        clobber(m, out, IR_NONE);
+    }
+    return ST_OK;
+}
+
+static st_status_t run_wait(machine_t *m, ir_node_t n) {
+    const ir_node_info_t *node = ir_node(m->graph, n);
+    ir_node_t start = m->graph->values.data[node->inputs[0]].producer;
+    if (m->waited_by[start] != n || node->n_inputs != ir_node(m->graph, start)->n_outputs)
+        return FAIL(ST_INVALID, "it does not wait for all of one collective");
+    if (is_op(m, start, IR_OP_ALL_GATHER_START))
+        TRY(need(m, ir_node(m->graph, start)->inputs[0], "the gather has read it"));
+    for (uint32_t k = 0; k < node->n_outputs; k++) {
+        if (node->inputs[k] != ir_node(m->graph, start)->first_output + k)
+            return FAIL(ST_INVALID, "input %u is not output %u of the start", k, k);
+        if (!same_place(place_of(m, node->inputs[k]), place_of(m, node->first_output + k)))
+            return FAIL(ST_INVALID, "result %u does not lie where the collective put it", k);
+    }
+    return ST_OK;
+}
+
+static st_status_t run_node(machine_t *m, ir_node_t n) {
+    const ir_node_info_t *node = ir_node(m->graph, n);
+    const plan_step_t *step = &m->program->steps[n];
+    TRY(check_step(m, n));
+    for (uint32_t j = node->op == IR_OP_UPDATE; j < node->n_inputs; j++) {
+        TRY(need(m, node->inputs[j], "it is read"));
+        if (m->copied[node->inputs[j]])
+            return FAIL(ST_INVALID, "input %u is a state that was updated before", j);
+        ir_node_t maker = m->graph->values.data[node->inputs[j]].producer;
+        if (m->program->steps[maker].kind == PLAN_STEP_START && step->kind != PLAN_STEP_WAIT)
+            return FAIL(ST_INVALID, "input %u is still in flight", j);
+    }
+    if (step->kind == PLAN_STEP_KERNEL) TRY(run_kernel(m, n));
+    if (step->kind == PLAN_STEP_START) TRY(run_start(m, n));
+    if (step->kind == PLAN_STEP_WAIT) TRY(run_wait(m, n));
+    if (step->kind == PLAN_STEP_COPY) {
+        /* the old content goes; the new one is intact at the state's place from here on */
+        if (overlap(place_of(m, node->inputs[0]), place_of(m, node->inputs[1])))
+            return FAIL(ST_INVALID, "the copy's source lies on the state");
+        clobber(m, place_of(m, node->inputs[0]), IR_NONE);
+        m->update[node->inputs[0]] = node->inputs[0];
+        m->copied[node->inputs[0]] = true;
+        return set_intact(m, node->inputs[0]);
+    }
+    if (node->op == IR_OP_UPDATE) return ST_OK;
+    for (uint32_t k = 0; k < node->n_outputs; k++)
+        TRY(set_intact(m, node->first_output + k));
+    return ST_OK;
+}
+
+/* Sources are in place before the first node runs. A source that lies on another is clobbered here.
+ */
+static st_status_t load_sources(machine_t *m) {
+    for (ir_node_t n = 0; n < m->graph->nodes.n; n++) {
+        const ir_node_info_t *node = ir_node(m->graph, n);
+        if (!(ir_op_def(node->op)->flags & IR_STATE) && node->op != IR_OP_INPUT &&
+            node->op != IR_OP_CONSTANT)
+            continue;
+        for (size_t i = 0; i < m->in_region[place_of(m, node->first_output)->region].n; i++) {
+            ir_value_t other = m->in_region[place_of(m, node->first_output)->region].data[i];
+            if (overlap(place_of(m, other), place_of(m, node->first_output)))
+                return FAIL(ST_INVALID, "%s lies on value %u, which lives as long",
+                            ir_node_label(m->graph, n), other);
+        }
+        TRY(set_intact(m, node->first_output));
+    }
+    return ST_OK;
+}
+
+static st_status_t check_end(const machine_t *m) {
+    for (size_t o = 0; o < m->graph->outputs.n; o++)
+        TRY(need(m, m->graph->outputs.data[o].value, "it is delivered as an output"));
+    for (ir_node_t n = 0; n < m->graph->nodes.n; n++) {
+        const ir_node_info_t *node = ir_node(m->graph, n);
+        if (node->op == IR_OP_CONSTANT) TRY(need(m, node->first_output, "the next step"));
+        if (!(ir_op_def(node->op)->flags & IR_STATE)) continue;
+        ir_value_t held = m->update[node->first_output];
+        TRY(need(m, held == IR_NONE ? node->first_output : held, "the next step"));
+    }
+    return ST_OK;
+}
+
+static st_status_t link_nodes(machine_t *m) {
+    for (ir_value_t v = 0; v < m->graph->values.n; v++)
+        m->update[v] = IR_NONE;
+    for (ir_node_t n = 0; n < m->graph->nodes.n; n++)
+        m->waited_by[n] = IR_NONE;
+    for (ir_node_t n = 0; n < m->graph->nodes.n; n++) {
+        const ir_node_info_t *node = ir_node(m->graph, n);
+        if (node->op == IR_OP_UPDATE) m->update[node->inputs[0]] = node->inputs[1];
+        if (node->op != IR_OP_ALL_REDUCE_WAIT && node->op != IR_OP_ALL_GATHER_WAIT) continue;
+        ir_node_t start = m->graph->values.data[node->inputs[0]].producer;
+        ir_op_t wanted =
+            node->op == IR_OP_ALL_REDUCE_WAIT ? IR_OP_ALL_REDUCE_START : IR_OP_ALL_GATHER_START;
+        if (!is_op(m, start, wanted) || m->waited_by[start] != IR_NONE)
+            return FAIL(ST_INVALID,
+                        "%s waits for no collective, or for one that is already waited for",
+                        ir_node_label(m->graph, n));
+        m->waited_by[start] = n;
+    }
+    return ST_OK;
+}
+
+static st_status_t machine_run(machine_t *m) {
+    TRY(ir_graph_verify(m->graph));
+    TRY(check_values(m));
+    TRY(link_nodes(m));
+    TRY(load_sources(m));
+    for (ir_node_t n = 0; n < m->graph->nodes.n; n++) {
+        st_status_t status = run_node(m, n);
+        if (status != ST_OK) {
+            char label[256];
+            strncpy(label, ir_node_label(m->graph, n), sizeof label - 1);
+            label[sizeof label - 1] = '\0';
+            return st_error_context(status, "%s", label);
+        }
+    }
+    return check_end(m);
+}
+
+static st_status_t check_program(const plan_program_t *program) {
+    machine_t m = {.program = program, .graph = program->graph};
+    size_t n_values = m.graph->values.n, n_nodes = m.graph->nodes.n;
+    st_status_t status = ST_OK;
+    m.intact = st_calloc(n_values, sizeof *m.intact);
+    m.copied = st_calloc(n_values, sizeof *m.copied);
+    m.update = st_calloc(n_values, sizeof *m.update);
+    m.waited_by = st_calloc(n_nodes, sizeof *m.waited_by);
+    if (!m.intact || !m.copied || !m.update || !m.waited_by)
+        TRY_GOTO(st_no_memory(n_values * sizeof *m.update, "the plan's proof"), done);
+    status = machine_run(&m);
+done:
+    for (int r = 0; r < PLAN_REGION_END; r++)
+        ST_VEC_FREE(&m.in_region[r]);
+    st_free(m.intact);
+    st_free(m.copied);
+    st_free(m.update);
+    st_free(m.waited_by);
+    return status;
+}
+
+/* ---- programs against each other ---- */
+
+static ir_node_t next_collective(const ir_graph_t *graph, ir_node_t n) {
+    while (n < graph->nodes.n && !(ir_op_def(ir_node(graph, n)->op)->flags & IR_COLLECTIVE))
+        n++;
+    return n;
+}
+
+/* Same op, element types and sizes; the parts that a gather puts together may differ along its
+ * axis. */
+static bool collectives_match(const ir_graph_t *a, ir_node_t na, const ir_graph_t *b,
+                              ir_node_t nb) {
+    const ir_node_info_t *x = ir_node(a, na), *y = ir_node(b, nb);
+    if (x->op != y->op || x->n_outputs != y->n_outputs) return false;
+    for (uint32_t k = 0; k < x->n_outputs; k++)
+        if (!ir_type_equal(ir_value_type(a, x->first_output + k),
+                           ir_value_type(b, y->first_output + k)))
+            return false;
+    if (x->op != IR_OP_ALL_GATHER_START) return true;
+    return ir_attr_int(x, "axis") == ir_attr_int(y, "axis") &&
+           ir_attr_int(x, "granules") == ir_attr_int(y, "granules") &&
+           ir_attr_int(x, "extent") == ir_attr_int(y, "extent");
+}
+
+/* All programs start and wait for the same collectives in the same order: then no rank can wait for
+ * one that another has not started and never will. */
+static st_status_t check_collectives(const plan_t *plan) {
+    for (uint32_t p = 0; p < plan->n_programs; p++) {
+        const ir_graph_t *first = plan->programs[0].graph, *other = plan->programs[p].graph;
+        ir_node_t a = next_collective(first, 0), b = next_collective(other, 0);
+        for (uint32_t index = 0, ticket = 0;; index++) {
+            bool end_a = a == first->nodes.n, end_b = b == other->nodes.n;
+            if (end_a && end_b) break;
+            if (end_a || end_b || !collectives_match(first, a, other, b))
+                return FAIL(ST_RANKS_DISAGREE,
+                            "programs 0 and %u do not have the same collective in place %u", p,
+                            index);
+            uint32_t ta = plan->programs[0].steps[a].ticket, tb = plan->programs[p].steps[b].ticket;
+            bool start = plan->programs[p].steps[b].kind == PLAN_STEP_START;
+            if (ta != tb || (start && tb != ticket++))
+                return FAIL(ST_RANKS_DISAGREE,
+                            "programs 0 and %u number the collective in place %u as %u and %u", p,
+                            index, ta, tb);
+            if (!start) {
+                ir_node_t from = other->values.data[ir_node(other, b)->inputs[0]].producer;
+                if (plan->programs[p].steps[from].ticket != tb)
+                    return FAIL(ST_INVALID, "program %u waits for another collective than it means",
+                                p);
+            }
+            a = next_collective(first, a + 1);
+            b = next_collective(other, b + 1);
+        }
+    }
+    return ST_OK;
+}
+
+/* What a rank gives to a gather is the part that the others expect of it. */
+static st_status_t check_gather_parts(const plan_t *plan, uint32_t rank) {
+    const ir_graph_t *graph = plan->programs[plan->program_of[rank]].graph;
+    for (ir_node_t n = 0; n < graph->nodes.n; n++) {
+        const ir_node_info_t *node = ir_node(graph, n);
+        if (node->op != IR_OP_ALL_GATHER_START) continue;
+        int64_t begin, extent, axis = ir_attr_int(node, "axis");
+        ir_split_range(ir_attr_int(node, "extent"), ir_attr_int(node, "granules"), rank,
+                       plan->n_ranks, &begin, &extent);
+        if (ir_value_type(graph, node->inputs[0])->dims[axis] != extent)
+            return FAIL(ST_RANKS_DISAGREE, "rank %u gives %lld along axis %lld to %s, not %lld",
+                        rank, (long long)ir_value_type(graph, node->inputs[0])->dims[axis],
+                        (long long)axis, ir_node_label(graph, n), (long long)extent);
+    }
+    return ST_OK;
+}
+
+/* ---- what callers see ---- */
+
+static uint32_t count_inputs(const ir_graph_t *graph) {
+    uint32_t n = 0;
+    for (ir_node_t i = 0; i < graph->nodes.n; i++)
+        n += ir_node(graph, i)->op == IR_OP_INPUT;
+    return n;
+}
+
+static st_status_t check_port(const plan_t *plan, const plan_port_t *port, bool is_input) {
+    TRY(ir_type_check(&port->type));
+    bool split = port->placement.kind == IR_SPLIT;
+    if (split && (port->placement.dim < 0 || port->placement.dim >= port->type.rank ||
+                  port->placement.granules < 1 ||
+                  port->type.dims[port->placement.dim] % port->placement.granules))
+        return FAIL(ST_INVALID, "it is split in a way its type does not allow");
+    for (uint32_t rank = 0; rank < plan->n_ranks; rank++) {
+        const ir_graph_t *graph = plan->programs[plan->program_of[rank]].graph;
+        ir_value_t value = IR_NONE;
+        if (is_input) {
+            ir_node_t node = ir_graph_find(graph, port->name);
+            if (node != IR_NONE && ir_node(graph, node)->op == IR_OP_INPUT)
+                value = ir_node(graph, node)->first_output;
+        } else {
+            value = ir_graph_find_output(graph, port->name);
+        }
+        if (value == IR_NONE) return FAIL(ST_INVALID, "rank %u's program does not have it", rank);
+        ir_type_t local = port->type;
+        int64_t begin;
+        if (split)
+            ir_split_range(port->type.dims[port->placement.dim], port->placement.granules, rank,
+                           plan->n_ranks, &begin, &local.dims[port->placement.dim]);
+        if (!ir_type_equal(&local, ir_value_type(graph, value)))
+            return FAIL(ST_INVALID, "rank %u's part has another type than the split says", rank);
+    }
+    return ST_OK;
+}
+
+/* Every state has one type on all ranks, so that a read or write by name means the same everywhere.
+ */
+static st_status_t check_states(const plan_t *plan) {
+    const ir_graph_t *first = plan->programs[0].graph;
+    for (uint32_t p = 1; p < plan->n_programs; p++)
+        for (ir_node_t n = 0; n < first->nodes.n; n++) {
+            const ir_node_info_t *node = ir_node(first, n);
+            if (!(ir_op_def(node->op)->flags & IR_STATE)) continue;
+            const ir_graph_t *graph = plan->programs[p].graph;
+            ir_node_t same = ir_graph_find(graph, node->name);
+            if (same == IR_NONE || ir_node(graph, same)->op != node->op ||
+                !ir_type_equal(ir_value_type(first, node->first_output),
+                               ir_value_type(graph, ir_node(graph, same)->first_output)))
+                return FAIL(ST_RANKS_DISAGREE, "program %u does not have '%s' as program 0 has it",
+                            p, node->name);
+        }
+    return ST_OK;
+}
+
+st_status_t plan_check(const plan_t *plan) {
+    enum { MAX_RANKS = 1 << 16, MAX_THREADS = 1 << 12 };
+    if (plan->n_ranks < 1 || plan->n_ranks > MAX_RANKS || plan->n_threads < 1 ||
+        plan->n_threads > MAX_THREADS || plan->n_programs < 1)
+        return FAIL(ST_INVALID,
+                    "%u ranks, %u threads a rank and %u programs: outside what a plan can have",
+                    plan->n_ranks, plan->n_threads, plan->n_programs);
+    for (uint32_t rank = 0; rank < plan->n_ranks; rank++)
+        if (plan->program_of[rank] >= plan->n_programs)
+            return FAIL(ST_INVALID, "rank %u runs program %u, there are %u", rank,
+                        plan->program_of[rank], plan->n_programs);
+    for (uint32_t p = 0; p < plan->n_programs; p++) {
+        st_status_t status = check_program(&plan->programs[p]);
+        if (status != ST_OK) return st_error_context(status, "program %u", p);
+        if (count_inputs(plan->programs[p].graph) != plan->n_inputs)
+            return FAIL(ST_INVALID, "program %u has %u inputs, the plan has %u", p,
+                        count_inputs(plan->programs[p].graph), plan->n_inputs);
+    }
+    TRY(check_collectives(plan));
+    for (uint32_t rank = 0; rank < plan->n_ranks; rank++)
+        TRY(check_gather_parts(plan, rank));
+    TRY(check_states(plan));
+    for (uint32_t i = 0; i < plan->n_inputs + plan->n_outputs; i++) {
+        bool is_input = i < plan->n_inputs;
+        const plan_port_t *port = is_input ? &plan->inputs[i] : &plan->outputs[i - plan->n_inputs];
+        st_status_t status = check_port(plan, port, is_input);
+        if (status != ST_OK)
+            return st_error_context(status, "%s '%s'", is_input ? "input" : "output", port->name);
+    }
+    return ST_OK;
+}

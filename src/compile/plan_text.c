@@ -1,0 +1,107 @@
+/* Text view of a plan: what is fed and delivered, the memory, and each program step by step. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/vec.h"
+#include "compile/plan.h"
+
+typedef struct writer {
+    ST_VEC(char) text;
+    st_status_t status;
+} writer_t;
+
+static void put(writer_t *w, const char *format, ...) ST_PRINTF(2, 3);
+static void put(writer_t *w, const char *format, ...) {
+    char line[1024];
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    if (w->status != ST_OK || n < 0) return;
+    size_t bytes = (size_t)n < sizeof line ? (size_t)n : sizeof line - 1;
+    w->status = ST_VEC_RESERVE(&w->text, w->text.n + bytes + 1);
+    if (w->status != ST_OK) return;
+    memcpy(w->text.data + w->text.n, line, bytes + 1);
+    w->text.n += bytes;
+}
+
+static const char *const region_names[PLAN_REGION_END] = {"nowhere", "state", "work", "comm"};
+static const char *const step_names[] = {"-", "kernel", "copy", "start", "wait"};
+
+static void put_place(writer_t *w, const plan_place_t *place) {
+    if (place->region == PLAN_NOWHERE)
+        put(w, " -");
+    else
+        put(w, " %s+%llu", region_names[place->region], (unsigned long long)place->offset);
+}
+
+static void put_port(writer_t *w, const char *what, const plan_port_t *port) {
+    char type[IR_TYPE_TEXT_BYTES];
+    put(w, "%s \"%s\" %s", what, port->name, ir_type_text(&port->type, type, sizeof type));
+    if (port->placement.kind == IR_SPLIT)
+        put(w, " split dim %d into %lld", (int)port->placement.dim,
+            (long long)port->placement.granules);
+    put(w, "\n");
+}
+
+static void put_step(writer_t *w, const plan_program_t *program, ir_node_t n) {
+    const ir_graph_t *graph = program->graph;
+    const ir_node_info_t *node = ir_node(graph, n);
+    const plan_step_t *step = &program->steps[n];
+    put(w, "  %4u %-6s %s", n, step_names[step->kind], ir_op_def(node->op)->name);
+    if (node->name[0]) put(w, " '%s'", node->name);
+    for (uint32_t j = 0; j < node->n_inputs; j++)
+        put(w, "%s%%%u", j ? ", " : " (", node->inputs[j]);
+    if (node->n_inputs) put(w, ")");
+    for (uint32_t k = 0; k < node->n_outputs; k++) {
+        char type[IR_TYPE_TEXT_BYTES];
+        ir_value_t v = node->first_output + k;
+        put(w, "%s %%%u %s", k ? "," : " ->", v,
+            ir_type_text(ir_value_type(graph, v), type, sizeof type));
+        put_place(w, &program->places[v]);
+    }
+    if (step->kernel) put(w, "  %s", step->kernel);
+    if (step->workspace.bytes) {
+        put(w, " scratch");
+        put_place(w, &step->workspace);
+        put(w, ":%llu", (unsigned long long)step->workspace.bytes);
+    }
+    if (step->kind == PLAN_STEP_START || step->kind == PLAN_STEP_WAIT) put(w, " #%u", step->ticket);
+    put(w, "\n");
+}
+
+st_status_t plan_print(const plan_t *plan, char **out_text) {
+    *out_text = NULL;
+    writer_t w = {0};
+    put(&w, "plan version %d, graph \"%s\" %016llx\n", PLAN_VERSION, plan->source->name,
+        (unsigned long long)plan->graph_hash);
+    put(&w, "device %s, %u ranks, %u threads a rank\n", plan->device, plan->n_ranks,
+        plan->n_threads);
+    for (uint32_t i = 0; i < plan->n_options; i++)
+        put(&w, "option %s = %s\n", plan->options[i].key, plan->options[i].value);
+    for (uint32_t i = 0; i < plan->n_inputs; i++)
+        put_port(&w, "input", &plan->inputs[i]);
+    for (uint32_t i = 0; i < plan->n_outputs; i++)
+        put_port(&w, "output", &plan->outputs[i]);
+    for (uint32_t p = 0; p < plan->n_programs; p++) {
+        const plan_program_t *program = &plan->programs[p];
+        put(&w, "program %u, ranks", p);
+        for (uint32_t r = 0; r < plan->n_ranks; r++)
+            if (plan->program_of[r] == p) put(&w, " %u", r);
+        put(&w, "\n");
+        for (int r = PLAN_STATE; r < PLAN_REGION_END; r++)
+            put(&w, "  %s %llu bytes", region_names[r],
+                (unsigned long long)program->region_bytes[r]);
+        put(&w, "  (work bound %llu)\n", (unsigned long long)program->live_bound_bytes);
+        for (ir_node_t n = 0; n < program->graph->nodes.n; n++)
+            put_step(&w, program, n);
+    }
+    if (w.status != ST_OK) {
+        ST_VEC_FREE(&w.text);
+        return st_no_memory(w.text.n, "the plan's text");
+    }
+    *out_text = w.text.data;
+    return ST_OK;
+}

@@ -1,0 +1,97 @@
+/* A session's ranks: what is prepared when the session is made (prepare.c) and run at each step
+ * (rank.c). */
+#ifndef STATOR_EXEC_INTERNAL_H
+#define STATOR_EXEC_INTERNAL_H
+
+#include <pthread.h>
+
+#include "comm/comm.h"
+#include "exec/session.h"
+#include "kernels/table.h"
+
+/* One step that does something; steps that do nothing are left out. */
+typedef struct exec_step {
+    plan_step_kind_t kind;
+    ir_node_t node;
+    /* kernel */
+    const kern_impl_t *impl;
+    kern_problem_t problem;
+    kern_call_t call;
+    /* copy, and starts that sum in other memory than their input: to ← from */
+    uint32_t n_copies;
+    void **to;
+    const void **from;
+    size_t *bytes;
+    /* collectives */
+    uint32_t ticket;
+    bool gather;
+    ir_dtype_t dtype;
+    int64_t *sizes; /* all-reduce: elements of each buffer; all-gather: bytes of each rank's part */
+    uint32_t n_buffers;
+    void **buffers; /* all-gather: {in, out} */
+    int64_t outer;
+    /* tests: memory that is dead after this step */
+    uint32_t n_dead;
+    plan_place_t *dead;
+} exec_step_t;
+
+/* The part of a global tensor that a rank holds: `rows` pieces of `bytes`, `pitch` apart in the
+ * global tensor, dense in the rank's memory. */
+typedef struct exec_part {
+    void *local;
+    size_t offset, rows, bytes, pitch;
+    bool delivers; /* outputs: this rank writes its part */
+} exec_part_t;
+
+typedef struct exec_rank {
+    exec_session_t *session;
+    uint32_t index;
+    const plan_program_t *program;
+    const dev_device_t *device;
+    dev_stream_t *stream;
+    comm_t *comm;
+    void *regions[PLAN_REGION_END];
+    uint64_t region_bytes[PLAN_REGION_END]; /* really allocated; a shared state region counts */
+    bool owns_state;
+    st_arena_t arena;
+    uint32_t n_steps;
+    exec_step_t *steps;
+    exec_part_t *inputs, *outputs; /* by port */
+    double step_us, wait_us;
+    pthread_t thread;
+    bool has_thread;
+} exec_rank_t;
+
+enum { EXEC_MESSAGE_BYTES = 2048 };
+
+struct exec_session {
+    const plan_t *plan;
+    exec_session_t *share;
+    exec_options_t options;
+    exec_rank_t *ranks; /* [plan->n_ranks] */
+    /* the step in progress */
+    const void **feeds; /* [inputs] */
+    void **fetches;     /* [outputs]: NULL where not fetched */
+    /* Threads: the caller raises `generation` and waits until n_done is the number of ranks. */
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    uint64_t generation;
+    uint32_t n_done;
+    bool stop;
+    st_status_t failed; /* first cause, latched */
+    char message[EXEC_MESSAGE_BYTES];
+};
+
+/* Opens the device, allocates the regions, makes steps and constants. What it made before a
+ * failure, exec_rank_release frees. On the rank's own thread. */
+st_status_t exec_rank_prepare(exec_rank_t *rank) ST_WARN_UNUSED;
+void exec_rank_release(exec_rank_t *rank);
+/* One step: feeds in, the program, outputs out. */
+st_status_t exec_rank_step(exec_rank_t *rank) ST_WARN_UNUSED;
+
+static inline void *exec_address(const exec_rank_t *rank, const plan_place_t *place) {
+    return place->region == PLAN_NOWHERE ? NULL
+                                         : (char *)rank->regions[place->region] + place->offset;
+}
+
+#endif

@@ -1,0 +1,337 @@
+/* What a rank needs for its steps, made once: memory, constants, kernels with their arguments. */
+#include <string.h>
+
+#include "base/memory.h"
+#include "exec/internal.h"
+
+static st_status_t no_memory(size_t bytes) {
+    return st_no_memory(bytes, "a session");
+}
+
+/* Array in the rank's arena, or a return. */
+#define ARRAY(rank, out, n)                                         \
+    do {                                                            \
+        (out) = st_arena_array(&(rank)->arena, (n), sizeof *(out)); \
+        if (!(out)) return no_memory((n) * sizeof *(out));          \
+    } while (0)
+
+static void *value_address(const exec_rank_t *rank, ir_value_t v) {
+    return exec_address(rank, &rank->program->places[v]);
+}
+
+/* ---- memory ---- */
+
+static st_status_t allocate_regions(exec_rank_t *rank) {
+    const exec_session_t *share = rank->session->share;
+    for (int r = PLAN_STATE; r < PLAN_REGION_END; r++) {
+        if (r == PLAN_STATE && share) {
+            rank->regions[r] = share->ranks[rank->index].regions[r];
+            rank->region_bytes[r] = share->ranks[rank->index].region_bytes[r];
+            continue;
+        }
+        st_status_t status =
+            rank->device->alloc(rank->stream, rank->program->region_bytes[r], &rank->regions[r]);
+        if (status != ST_OK) return status;
+        rank->region_bytes[r] = rank->program->region_bytes[r];
+        if (r == PLAN_STATE) rank->owns_state = true;
+    }
+    return ST_OK;
+}
+
+static st_status_t fill_constant(exec_rank_t *rank, const ir_node_info_t *node) {
+    const ir_attr_t *data = ir_node_attr(node, "data");
+    const plan_place_t *place = &rank->program->places[node->first_output];
+    char *to = exec_address(rank, place);
+    if (!place->bytes) return ST_OK;
+    if (data->data.bytes == place->bytes)
+        return rank->device->copy_in(rank->stream, to, data->data.p, place->bytes);
+    /* a splat: the first element is copied in, then what is there is doubled */
+    size_t done = data->data.bytes;
+    TRY(rank->device->copy_in(rank->stream, to, data->data.p, done));
+    while (done < place->bytes) {
+        size_t more = place->bytes - done < done ? place->bytes - done : done;
+        TRY(rank->device->copy(rank->stream, to + done, to, more));
+        done += more;
+    }
+    return ST_OK;
+}
+
+static st_status_t fill_constants(exec_rank_t *rank) {
+    const ir_graph_t *graph = rank->program->graph;
+    for (ir_node_t n = 0; n < graph->nodes.n; n++)
+        if (ir_node(graph, n)->op == IR_OP_CONSTANT) TRY(fill_constant(rank, ir_node(graph, n)));
+    return ST_OK;
+}
+
+/* ---- steps ---- */
+
+static st_status_t prepare_kernel(exec_rank_t *rank, exec_step_t *step) {
+    const ir_graph_t *graph = rank->program->graph;
+    const ir_node_info_t *node = ir_node(graph, step->node);
+    const plan_step_t *planned = &rank->program->steps[step->node];
+    int n_threads = (int)rank->session->plan->n_threads;
+    ir_type_t *in_types, *out_types;
+    const void **in;
+    void **out;
+    ARRAY(rank, in_types, node->n_inputs);
+    ARRAY(rank, out_types, node->n_outputs);
+    ARRAY(rank, in, node->n_inputs);
+    ARRAY(rank, out, node->n_outputs);
+    for (uint32_t j = 0; j < node->n_inputs; j++) {
+        in_types[j] = *ir_value_type(graph, node->inputs[j]);
+        in[j] = value_address(rank, node->inputs[j]);
+    }
+    for (uint32_t k = 0; k < node->n_outputs; k++) {
+        out_types[k] = *ir_value_type(graph, node->first_output + k);
+        out[k] = value_address(rank, node->first_output + k);
+    }
+    step->problem = (kern_problem_t){node->op,  node->n_inputs, node->n_outputs, in_types,
+                                     out_types, node->attrs,    node->name};
+    step->impl = kern_find(planned->kernel);
+    const char *reason = "it is for another op";
+    if (!step->impl)
+        return FAIL(ST_UNSUPPORTED,
+                    "kernel '%s' is not in this build: compile the plan again on this machine",
+                    planned->kernel);
+    if (step->impl->op != node->op ||
+        (step->impl->can_run && !step->impl->can_run(&step->problem, &reason)))
+        return FAIL(ST_UNSUPPORTED, "kernel '%s' cannot run this: %s", planned->kernel, reason);
+    size_t workspace = step->impl->workspace ? step->impl->workspace(&step->problem, n_threads) : 0;
+    if (workspace > planned->workspace.bytes)
+        return FAIL(
+            ST_UNSUPPORTED,
+            "kernel '%s' needs %zu bytes of workspace, the plan has %llu: compile the plan again",
+            planned->kernel, workspace, (unsigned long long)planned->workspace.bytes);
+    step->call = (kern_call_t){
+        .problem = &step->problem,
+        .in = in,
+        .out = out,
+        .workspace = planned->workspace.bytes ? exec_address(rank, &planned->workspace) : NULL,
+        .stream = rank->stream,
+        .team = rank->device->team(rank->stream),
+    };
+    return step->impl->prepare
+               ? step->impl->prepare(&step->problem, n_threads, &step->call.prepared)
+               : ST_OK;
+}
+
+static st_status_t add_copy(exec_rank_t *rank, exec_step_t *step, uint32_t room, ir_value_t to,
+                            ir_value_t from) {
+    size_t bytes = rank->program->places[to].bytes;
+    if (value_address(rank, to) == value_address(rank, from) || !bytes) return ST_OK;
+    if (!step->to) {
+        ARRAY(rank, step->to, room);
+        ARRAY(rank, step->from, room);
+        ARRAY(rank, step->bytes, room);
+    }
+    step->to[step->n_copies] = value_address(rank, to);
+    step->from[step->n_copies] = value_address(rank, from);
+    step->bytes[step->n_copies++] = bytes;
+    return ST_OK;
+}
+
+static st_status_t prepare_reduce(exec_rank_t *rank, exec_step_t *step) {
+    const ir_graph_t *graph = rank->program->graph;
+    const ir_node_info_t *node = ir_node(graph, step->node);
+    step->n_buffers = node->n_outputs;
+    step->dtype = ir_value_type(graph, node->first_output)->dtype;
+    ARRAY(rank, step->buffers, node->n_outputs);
+    ARRAY(rank, step->sizes, node->n_outputs);
+    for (uint32_t k = 0; k < node->n_outputs; k++) {
+        ir_value_t out = node->first_output + k;
+        if (ir_value_type(graph, out)->dtype != step->dtype)
+            return FAIL(ST_INVALID, "one all-reduce sums one element type, not %s and %s",
+                        ir_dtype_text(step->dtype),
+                        ir_dtype_text(ir_value_type(graph, out)->dtype));
+        step->buffers[k] = value_address(rank, out);
+        step->sizes[k] = ir_type_elements(ir_value_type(graph, out));
+        TRY(add_copy(rank, step, node->n_outputs, out, node->inputs[k]));
+    }
+    return ST_OK;
+}
+
+static st_status_t prepare_gather(exec_rank_t *rank, exec_step_t *step) {
+    const ir_graph_t *graph = rank->program->graph;
+    const ir_node_info_t *node = ir_node(graph, step->node);
+    const ir_type_t *type = ir_value_type(graph, node->first_output);
+    uint32_t n_ranks = rank->session->plan->n_ranks;
+    int64_t axis = ir_attr_int(node, "axis"), inner = (int64_t)ir_dtype_bytes(type->dtype);
+    step->gather = true;
+    step->outer = 1;
+    for (int64_t i = 0; i < axis; i++)
+        step->outer *= type->dims[i];
+    for (int64_t i = axis + 1; i < type->rank; i++)
+        inner *= type->dims[i];
+    ARRAY(rank, step->sizes, n_ranks);
+    ARRAY(rank, step->buffers, 2);
+    for (uint32_t r = 0; r < n_ranks; r++) {
+        int64_t begin, extent;
+        ir_split_range(ir_attr_int(node, "extent"), ir_attr_int(node, "granules"), r, n_ranks,
+                       &begin, &extent);
+        step->sizes[r] = extent * inner;
+    }
+    step->buffers[0] = value_address(rank, node->inputs[0]);
+    step->buffers[1] = value_address(rank, node->first_output);
+    return ST_OK;
+}
+
+static st_status_t prepare_step(exec_rank_t *rank, exec_step_t *step) {
+    const ir_node_info_t *node = ir_node(rank->program->graph, step->node);
+    step->ticket = rank->program->steps[step->node].ticket;
+    switch (step->kind) {
+        case PLAN_STEP_KERNEL:
+            return prepare_kernel(rank, step);
+        case PLAN_STEP_COPY:
+            return add_copy(rank, step, 1, node->inputs[0], node->inputs[1]);
+        case PLAN_STEP_START:
+            return node->op == IR_OP_ALL_GATHER_START ? prepare_gather(rank, step)
+                                                      : prepare_reduce(rank, step);
+        case PLAN_STEP_WAIT:
+        case PLAN_STEP_NOTHING:
+            break;
+    }
+    return ST_OK;
+}
+
+static st_status_t prepare_steps(exec_rank_t *rank) {
+    const plan_program_t *program = rank->program;
+    ARRAY(rank, rank->steps, program->graph->nodes.n);
+    for (ir_node_t n = 0; n < program->graph->nodes.n; n++) {
+        if (program->steps[n].kind == PLAN_STEP_NOTHING) continue;
+        exec_step_t *step = &rank->steps[rank->n_steps++];
+        step->kind = program->steps[n].kind;
+        step->node = n;
+        st_status_t status = prepare_step(rank, step);
+        if (status != ST_OK)
+            return st_error_context(status, "%s", ir_node_label(program->graph, n));
+    }
+    return ST_OK;
+}
+
+/* ---- poison ---- */
+
+static void touch(const plan_program_t *program, ir_node_t *last, ir_value_t v, ir_node_t n) {
+    if (last[program->places[v].storage] < n) last[program->places[v].storage] = n;
+}
+
+/* For each storage of work and comm the node after which nothing of it is read any more. */
+static void find_last_touch(const plan_program_t *program, ir_node_t *last) {
+    const ir_graph_t *graph = program->graph;
+    for (ir_node_t n = 0; n < graph->nodes.n; n++) {
+        const ir_node_info_t *node = ir_node(graph, n);
+        for (uint32_t j = 0; j < node->n_inputs; j++)
+            touch(program, last, node->inputs[j], n);
+        for (uint32_t k = 0; k < node->n_outputs; k++)
+            touch(program, last, node->first_output + k, n);
+        if (node->op == IR_OP_CONSTANT) touch(program, last, node->first_output, IR_NONE);
+        if (node->op == IR_OP_ALL_GATHER_WAIT) /* until here the gather reads its input */
+            touch(program, last, ir_value_producer(graph, node->inputs[0])->inputs[0], n);
+    }
+    for (size_t o = 0; o < graph->outputs.n; o++)
+        touch(program, last, graph->outputs.data[o].value, IR_NONE);
+}
+
+/* Gives each step the places that die with it, or with a node after it that does nothing. */
+static st_status_t prepare_poison(exec_rank_t *rank) {
+    const plan_program_t *program = rank->program;
+    const ir_graph_t *graph = program->graph;
+    ir_node_t *last; /* [storages]; there are no more than values */
+    ir_value_t *of_storage;
+    uint32_t n_storages = 0;
+    for (ir_value_t v = 0; v < graph->values.n; v++)
+        if (program->places[v].storage >= n_storages) n_storages = program->places[v].storage + 1;
+    ARRAY(rank, last, n_storages);
+    ARRAY(rank, of_storage, n_storages);
+    find_last_touch(program, last);
+    for (uint32_t s = 0; s < n_storages; s++)
+        of_storage[s] = IR_NONE;
+    for (ir_value_t v = 0; v < graph->values.n; v++)
+        if (program->places[v].region == PLAN_WORK || program->places[v].region == PLAN_COMM)
+            of_storage[program->places[v].storage] = v;
+    for (uint32_t i = 0; i < rank->n_steps; i++) {
+        exec_step_t *step = &rank->steps[i];
+        ir_node_t next =
+            i + 1 < rank->n_steps ? rank->steps[i + 1].node : (ir_node_t)graph->nodes.n;
+        const plan_place_t *workspace = &program->steps[step->node].workspace;
+        uint32_t n = workspace->bytes ? 1 : 0;
+        for (uint32_t s = 0; s < n_storages; s++)
+            n += of_storage[s] != IR_NONE && last[s] >= step->node && last[s] < next;
+        ARRAY(rank, step->dead, n);
+        if (workspace->bytes) step->dead[step->n_dead++] = *workspace;
+        for (uint32_t s = 0; s < n_storages; s++)
+            if (of_storage[s] != IR_NONE && last[s] >= step->node && last[s] < next)
+                step->dead[step->n_dead++] = program->places[of_storage[s]];
+    }
+    return ST_OK;
+}
+
+/* ---- inputs and outputs ---- */
+
+static exec_part_t make_part(const exec_rank_t *rank, const plan_port_t *port, ir_value_t v) {
+    exec_part_t part = {.local = value_address(rank, v), .rows = 1};
+    part.bytes = part.pitch = ir_type_bytes(&port->type);
+    part.delivers = rank->index == 0;
+    if (port->placement.kind != IR_SPLIT) return part;
+    int64_t begin, extent;
+    size_t inner = ir_dtype_bytes(port->type.dtype);
+    int32_t dim = port->placement.dim;
+    ir_split_range(port->type.dims[dim], port->placement.granules, rank->index,
+                   rank->session->plan->n_ranks, &begin, &extent);
+    for (int32_t i = 0; i < dim; i++)
+        part.rows *= (size_t)port->type.dims[i];
+    for (int32_t i = dim + 1; i < port->type.rank; i++)
+        inner *= (size_t)port->type.dims[i];
+    part.offset = (size_t)begin * inner;
+    part.bytes = (size_t)extent * inner;
+    part.pitch = (size_t)port->type.dims[dim] * inner;
+    part.delivers = true;
+    return part;
+}
+
+static st_status_t prepare_ports(exec_rank_t *rank) {
+    const plan_t *plan = rank->session->plan;
+    const ir_graph_t *graph = rank->program->graph;
+    ARRAY(rank, rank->inputs, plan->n_inputs);
+    ARRAY(rank, rank->outputs, plan->n_outputs);
+    for (uint32_t i = 0; i < plan->n_inputs; i++) {
+        ir_node_t node = ir_graph_find(graph, plan->inputs[i].name);
+        rank->inputs[i] = make_part(rank, &plan->inputs[i], ir_node(graph, node)->first_output);
+    }
+    for (uint32_t o = 0; o < plan->n_outputs; o++)
+        rank->outputs[o] =
+            make_part(rank, &plan->outputs[o], ir_graph_find_output(graph, plan->outputs[o].name));
+    return ST_OK;
+}
+
+/* ---- entry ---- */
+
+st_status_t exec_rank_prepare(exec_rank_t *rank) {
+    const exec_session_t *session = rank->session;
+    TRY(dev_find(session->plan->device, &rank->device));
+    TRY(rank->device->open(0, (int)session->plan->n_threads, &rank->stream));
+    TRY(allocate_regions(rank));
+    TRY(fill_constants(rank));
+    TRY(prepare_steps(rank));
+    TRY(prepare_ports(rank));
+    if (session->options.poison) TRY(prepare_poison(rank));
+    return rank->device->synchronize(rank->stream);
+}
+
+void exec_rank_release(exec_rank_t *rank) {
+    for (uint32_t i = 0; i < rank->n_steps; i++) {
+        exec_step_t *step = &rank->steps[i];
+        if (step->impl && step->impl->release && step->call.prepared)
+            step->impl->release(step->call.prepared);
+    }
+    rank->n_steps = 0;
+    if (rank->stream) {
+        for (int r = PLAN_STATE; r < PLAN_REGION_END; r++)
+            if (r != PLAN_STATE || rank->owns_state)
+                (rank->device->free)(rank->stream, rank->regions[r]);
+        rank->device->close(rank->stream);
+    }
+    rank->stream = NULL;
+    st_arena_clear(&rank->arena);
+    comm_destroy(rank->comm);
+    rank->comm = NULL;
+}

@@ -1,0 +1,98 @@
+/* One step of one rank: a loop over prepared steps. Nothing here allocates. */
+#include <string.h>
+#include <time.h>
+
+#include "exec/internal.h"
+
+static double now_us(void) {
+    struct timespec at;
+    clock_gettime(CLOCK_MONOTONIC, &at);
+    return (double)at.tv_sec * 1e6 + (double)at.tv_nsec * 1e-3;
+}
+
+static st_status_t run_copies(const exec_rank_t *rank, const exec_step_t *step) {
+    for (uint32_t i = 0; i < step->n_copies; i++)
+        TRY(rank->device->copy(rank->stream, step->to[i], step->from[i], step->bytes[i]));
+    return ST_OK;
+}
+
+static st_status_t run_start(const exec_rank_t *rank, const exec_step_t *step) {
+    TRY(run_copies(rank, step));
+    TRY(rank->device->synchronize(rank->stream));
+    if (step->gather)
+        return comm_all_gather_start(rank->comm, step->ticket, step->outer, step->sizes,
+                                     step->buffers[0], step->buffers[1]);
+    return comm_all_reduce_start(rank->comm, step->ticket, step->dtype, step->n_buffers,
+                                 step->buffers, step->sizes);
+}
+
+static st_status_t run_wait(exec_rank_t *rank, const exec_step_t *step) {
+    double begin = now_us();
+    st_status_t status = comm_wait(rank->comm, step->ticket);
+    rank->wait_us += now_us() - begin;
+    return status;
+}
+
+static st_status_t run_step(exec_rank_t *rank, const exec_step_t *step) {
+    switch (step->kind) {
+        case PLAN_STEP_KERNEL:
+            return step->impl->launch(&step->call);
+        case PLAN_STEP_COPY:
+            return run_copies(rank, step);
+        case PLAN_STEP_START:
+            return run_start(rank, step);
+        case PLAN_STEP_WAIT:
+            return run_wait(rank, step);
+        case PLAN_STEP_NOTHING:
+            break;
+    }
+    return ST_OK;
+}
+
+/* All bits set: a NaN in every float type. */
+static void poison(const exec_rank_t *rank, const exec_step_t *step) {
+    for (uint32_t i = 0; i < step->n_dead; i++)
+        if (step->dead[i].bytes)
+            memset(exec_address(rank, &step->dead[i]), 0xff, step->dead[i].bytes);
+}
+
+static st_status_t feed(const exec_rank_t *rank) {
+    const exec_session_t *session = rank->session;
+    for (uint32_t i = 0; i < session->plan->n_inputs; i++) {
+        const exec_part_t *part = &rank->inputs[i];
+        const char *from = (const char *)session->feeds[i] + part->offset;
+        for (size_t row = 0; row < part->rows && part->bytes; row++)
+            TRY(rank->device->copy_in(rank->stream, (char *)part->local + row * part->bytes,
+                                      from + row * part->pitch, part->bytes));
+    }
+    return ST_OK;
+}
+
+static st_status_t deliver(const exec_rank_t *rank) {
+    const exec_session_t *session = rank->session;
+    for (uint32_t o = 0; o < session->plan->n_outputs; o++) {
+        const exec_part_t *part = &rank->outputs[o];
+        if (!session->fetches[o] || !part->delivers) continue;
+        char *to = (char *)session->fetches[o] + part->offset;
+        for (size_t row = 0; row < part->rows && part->bytes; row++)
+            TRY(rank->device->copy_out(rank->stream, to + row * part->pitch,
+                                       (const char *)part->local + row * part->bytes, part->bytes));
+    }
+    return rank->device->synchronize(rank->stream);
+}
+
+st_status_t exec_rank_step(exec_rank_t *rank) {
+    double begin = now_us();
+    rank->wait_us = 0;
+    TRY(feed(rank));
+    for (uint32_t i = 0; i < rank->n_steps; i++) {
+        const exec_step_t *step = &rank->steps[i];
+        st_status_t status = run_step(rank, step);
+        if (status != ST_OK)
+            return st_error_context(status, "%s", ir_node_label(rank->program->graph, step->node));
+        if (step->n_dead) poison(rank, step);
+    }
+    TRY(deliver(rank));
+    rank->step_us = now_us() - begin;
+    return ST_OK;
+}

@@ -1,0 +1,340 @@
+/* Sessions: rank threads, and what callers see (session.h).
+ *
+ *   caller   feeds checked | generation + 1 | ---------- waits ---------- | first failure or ok
+ *   rank r      (waits for a generation)    | feed · steps · deliver | n_done + 1
+ */
+#include "exec/session.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/options.h"
+#include "exec/internal.h"
+
+enum { DEFAULT_TIMEOUT_MS = 60000 };
+
+/* ---- rank threads ---- */
+
+/* Records a rank's failure; the first one is the session's. */
+static void report(exec_session_t *session, uint32_t rank, st_status_t status) {
+    pthread_mutex_lock(&session->mutex);
+    if (session->failed == ST_OK) {
+        session->failed = status;
+        if (session->plan->n_ranks > 1)
+            snprintf(session->message, sizeof session->message, "rank %u: %s", rank,
+                     st_last_error());
+        else
+            snprintf(session->message, sizeof session->message, "%s", st_last_error());
+    }
+    pthread_mutex_unlock(&session->mutex);
+}
+
+static void done(exec_session_t *session) {
+    pthread_mutex_lock(&session->mutex);
+    if (++session->n_done == session->plan->n_ranks) pthread_cond_broadcast(&session->changed);
+    pthread_mutex_unlock(&session->mutex);
+}
+
+/* Waits for the next generation; false when the session ends. */
+static bool next_generation(exec_session_t *session, uint64_t *generation) {
+    pthread_mutex_lock(&session->mutex);
+    while (session->generation == *generation && !session->stop)
+        pthread_cond_wait(&session->changed, &session->mutex);
+    *generation = session->generation;
+    bool go_on = !session->stop;
+    pthread_mutex_unlock(&session->mutex);
+    return go_on;
+}
+
+static void *rank_main(void *argument) {
+    exec_rank_t *rank = argument;
+    exec_session_t *session = rank->session;
+    uint64_t generation = 0;
+    st_status_t status = exec_rank_prepare(rank);
+    if (status != ST_OK) report(session, rank->index, status);
+    done(session);
+    while (next_generation(session, &generation)) {
+        status = exec_rank_step(rank);
+        if (status != ST_OK) {
+            report(session, rank->index, status);
+            comm_abort(rank->comm, st_last_error());
+        }
+        done(session);
+    }
+    exec_rank_release(rank);
+    return NULL;
+}
+
+static void wait_for_ranks(exec_session_t *session) {
+    pthread_mutex_lock(&session->mutex);
+    while (session->n_done < session->plan->n_ranks)
+        pthread_cond_wait(&session->changed, &session->mutex);
+    pthread_mutex_unlock(&session->mutex);
+}
+
+static st_status_t session_status(const exec_session_t *session) {
+    return session->failed == ST_OK ? ST_OK : FAIL(session->failed, "%s", session->message);
+}
+
+/* ---- life ---- */
+
+/* The state regions of both plans are laid out alike. */
+static st_status_t check_share(const plan_t *plan, const exec_session_t *share) {
+    const plan_t *other = share->plan;
+    if (plan->n_ranks != other->n_ranks || strcmp(plan->device, other->device) != 0)
+        return FAIL(ST_INVALID,
+                    "a plan for %u ranks on %s cannot share the state of one for %u ranks on %s",
+                    plan->n_ranks, plan->device, other->n_ranks, other->device);
+    for (uint32_t r = 0; r < plan->n_ranks; r++) {
+        const plan_program_t *mine = &plan->programs[plan->program_of[r]];
+        const plan_program_t *theirs = &other->programs[other->program_of[r]];
+        for (ir_node_t n = 0; n < mine->graph->nodes.n; n++) {
+            const ir_node_info_t *node = ir_node(mine->graph, n);
+            if (!(ir_op_def(node->op)->flags & IR_STATE)) continue;
+            const plan_place_t *a = &mine->places[node->first_output];
+            const plan_place_t *b = plan_state_place(theirs, node->name);
+            if (!b || a->bytes != b->bytes || (a->bytes && a->offset != b->offset))
+                return FAIL(ST_INVALID,
+                            "'%s' does not lie where the shared session has it: compile with "
+                            "state_of = its "
+                            "plan",
+                            node->name);
+        }
+    }
+    return ST_OK;
+}
+
+static void stop_ranks(exec_session_t *session) {
+    pthread_mutex_lock(&session->mutex);
+    session->stop = true;
+    pthread_cond_broadcast(&session->changed);
+    pthread_mutex_unlock(&session->mutex);
+    for (uint32_t r = 0; r < session->plan->n_ranks; r++)
+        if (session->ranks[r].has_thread) pthread_join(session->ranks[r].thread, NULL);
+}
+
+static st_status_t start_ranks(exec_session_t *session) {
+    uint32_t n_ranks = session->plan->n_ranks;
+    comm_t **comms = st_calloc(n_ranks, sizeof *comms);
+    if (!comms) return st_no_memory(n_ranks * sizeof *comms, "a session");
+    st_status_t status = comm_local_create((int)n_ranks, session->options.timeout_ms, comms);
+    for (uint32_t r = 0; r < n_ranks && status == ST_OK; r++) {
+        exec_rank_t *rank = &session->ranks[r];
+        rank->session = session;
+        rank->index = r;
+        rank->program = &session->plan->programs[session->plan->program_of[r]];
+        rank->comm = comms[r];
+    }
+    st_free(comms);
+    if (status != ST_OK) return status;
+    for (uint32_t r = 0; r < n_ranks; r++) {
+        exec_rank_t *rank = &session->ranks[r];
+        int failed = pthread_create(&rank->thread, NULL, rank_main, rank);
+        if (failed) {
+            for (; r < n_ranks; r++) { /* those without a thread count as done */
+                exec_rank_release(&session->ranks[r]);
+                done(session);
+            }
+            wait_for_ranks(session);
+            return FAIL(ST_NO_MEMORY, "the thread of rank %u does not start: %s", rank->index,
+                        strerror(failed));
+        }
+        rank->has_thread = true;
+    }
+    wait_for_ranks(session);
+    return session_status(session);
+}
+
+static st_status_t init_locks(exec_session_t *session) {
+    int failed = pthread_mutex_init(&session->mutex, NULL);
+    if (!failed && (failed = pthread_cond_init(&session->changed, NULL)))
+        pthread_mutex_destroy(&session->mutex);
+    return failed ? FAIL(ST_NO_MEMORY, "a session's locks: %s", strerror(failed)) : ST_OK;
+}
+
+static void free_session(exec_session_t *session) {
+    st_free(session->ranks);
+    st_free(session->feeds);
+    st_free(session->fetches);
+    st_free(session);
+}
+
+void exec_session_destroy(exec_session_t *session) {
+    if (!session) return;
+    stop_ranks(session);
+    pthread_cond_destroy(&session->changed);
+    pthread_mutex_destroy(&session->mutex);
+    free_session(session);
+}
+
+st_status_t exec_session_create_with(const plan_t *plan, exec_session_t *share,
+                                     const exec_options_t *options, exec_session_t **out_session) {
+    *out_session = NULL;
+    if (share) TRY(check_share(plan, share));
+    exec_session_t *session = st_calloc(1, sizeof *session);
+    if (!session) return st_no_memory(sizeof *session, "a session");
+    session->plan = plan;
+    session->share = share;
+    session->options = *options;
+    if (session->options.timeout_ms <= 0) session->options.timeout_ms = DEFAULT_TIMEOUT_MS;
+    session->ranks = st_calloc(plan->n_ranks, sizeof *session->ranks);
+    session->feeds = st_calloc(plan->n_inputs, sizeof *session->feeds);
+    session->fetches = st_calloc(plan->n_outputs, sizeof *session->fetches);
+    st_status_t status = ST_OK;
+    if (!session->ranks || !session->feeds || !session->fetches)
+        status = st_no_memory(plan->n_ranks * sizeof *session->ranks, "a session");
+    if (status == ST_OK) status = init_locks(session);
+    if (status != ST_OK) {
+        free_session(session);
+        return status;
+    }
+    status = start_ranks(session);
+    if (status != ST_OK) {
+        exec_session_destroy(session); /* changes no error record */
+        return status;
+    }
+    *out_session = session;
+    return ST_OK;
+}
+
+st_status_t exec_session_create(const plan_t *plan, exec_session_t *share,
+                                exec_session_t **out_session) {
+    const char *poison = st_environment("STATOR_POISON");
+    exec_options_t options = {.poison = poison && strcmp(poison, "0") != 0};
+    return exec_session_create_with(plan, share, &options, out_session);
+}
+
+/* ---- a step ---- */
+
+static uint32_t find_port(const plan_port_t *ports, uint32_t n, const char *name) {
+    for (uint32_t i = 0; i < n; i++)
+        if (strcmp(ports[i].name, name) == 0) return i;
+    return n;
+}
+
+/* " (inputs: x, y)" into `buffer`. */
+static const char *list_ports(const plan_port_t *ports, uint32_t n, char *buffer, size_t capacity) {
+    size_t used = 0;
+    buffer[0] = '\0';
+    for (uint32_t i = 0; i < n && used < capacity; i++)
+        used +=
+            (size_t)snprintf(buffer + used, capacity - used, "%s%s", i ? ", " : "", ports[i].name);
+    return buffer;
+}
+
+static st_status_t take_feeds(exec_session_t *session, size_t n, const exec_feed_t *feeds) {
+    const plan_t *plan = session->plan;
+    char names[512], given[IR_TYPE_TEXT_BYTES], expected[IR_TYPE_TEXT_BYTES];
+    for (uint32_t i = 0; i < plan->n_inputs; i++)
+        session->feeds[i] = NULL;
+    for (size_t f = 0; f < n; f++) {
+        uint32_t i = find_port(plan->inputs, plan->n_inputs, feeds[f].name);
+        if (i == plan->n_inputs)
+            return FAIL(ST_NOT_FOUND, "there is no input '%s'; the inputs are: %s", feeds[f].name,
+                        list_ports(plan->inputs, plan->n_inputs, names, sizeof names));
+        if (session->feeds[i]) return FAIL(ST_INVALID, "input '%s' is fed twice", feeds[f].name);
+        if (!ir_type_equal(&feeds[f].type, &plan->inputs[i].type))
+            return FAIL(ST_INVALID, "input '%s' is %s, the plan was compiled for %s", feeds[f].name,
+                        ir_type_text(&feeds[f].type, given, sizeof given),
+                        ir_type_text(&plan->inputs[i].type, expected, sizeof expected));
+        if (!feeds[f].data && ir_type_bytes(&feeds[f].type))
+            return FAIL(ST_INVALID, "input '%s' has no data", feeds[f].name);
+        session->feeds[i] = feeds[f].data ? feeds[f].data : "";
+    }
+    for (uint32_t i = 0; i < plan->n_inputs; i++)
+        if (!session->feeds[i])
+            return FAIL(ST_INVALID, "input '%s' %s is not fed", plan->inputs[i].name,
+                        ir_type_text(&plan->inputs[i].type, expected, sizeof expected));
+    return ST_OK;
+}
+
+static st_status_t take_fetches(exec_session_t *session, size_t n, const exec_fetch_t *fetches) {
+    const plan_t *plan = session->plan;
+    char names[512];
+    for (uint32_t o = 0; o < plan->n_outputs; o++)
+        session->fetches[o] = NULL;
+    for (size_t f = 0; f < n; f++) {
+        uint32_t o = find_port(plan->outputs, plan->n_outputs, fetches[f].name);
+        if (o == plan->n_outputs)
+            return FAIL(ST_NOT_FOUND, "there is no output '%s'; the outputs are: %s",
+                        fetches[f].name,
+                        list_ports(plan->outputs, plan->n_outputs, names, sizeof names));
+        if (session->fetches[o])
+            return FAIL(ST_INVALID, "output '%s' is fetched twice", fetches[f].name);
+        size_t bytes = ir_type_bytes(&plan->outputs[o].type);
+        if (fetches[f].bytes != bytes)
+            return FAIL(ST_INVALID, "output '%s' has %zu bytes, room is given for %zu",
+                        fetches[f].name, bytes, fetches[f].bytes);
+        session->fetches[o] = bytes ? fetches[f].data : NULL;
+    }
+    return ST_OK;
+}
+
+st_status_t exec_session_step(exec_session_t *session, size_t n_feeds, const exec_feed_t *feeds,
+                              size_t n_fetches, const exec_fetch_t *fetches) {
+    TRY(session_status(session));
+    TRY(take_feeds(session, n_feeds, feeds));
+    TRY(take_fetches(session, n_fetches, fetches));
+    pthread_mutex_lock(&session->mutex);
+    session->n_done = 0;
+    session->generation++;
+    pthread_cond_broadcast(&session->changed);
+    pthread_mutex_unlock(&session->mutex);
+    wait_for_ranks(session);
+    return session_status(session);
+}
+
+/* ---- state ---- */
+
+static st_status_t find_state(const exec_session_t *session, const char *name,
+                              const ir_type_t *type, uint32_t rank, void **out_address,
+                              size_t *out_bytes) {
+    const exec_rank_t *r = &session->ranks[rank];
+    const plan_place_t *place = plan_state_place(r->program, name);
+    if (!place) return FAIL(ST_NOT_FOUND, "there is no parameter or buffer '%s'", name);
+    const ir_graph_t *graph = r->program->graph;
+    const ir_type_t *own =
+        ir_value_type(graph, ir_node(graph, ir_graph_find(graph, name))->first_output);
+    char given[IR_TYPE_TEXT_BYTES], expected[IR_TYPE_TEXT_BYTES];
+    if (!ir_type_equal(own, type))
+        return FAIL(ST_INVALID, "'%s' is %s, not %s", name,
+                    ir_type_text(own, expected, sizeof expected),
+                    ir_type_text(type, given, sizeof given));
+    *out_address = exec_address(r, place);
+    *out_bytes = place->bytes;
+    return ST_OK;
+}
+
+st_status_t exec_state_write(exec_session_t *session, const char *name, const ir_type_t *type,
+                             const void *data) {
+    for (uint32_t r = 0; r < session->plan->n_ranks; r++) {
+        void *to;
+        size_t bytes;
+        TRY(find_state(session, name, type, r, &to, &bytes));
+        TRY(session->ranks[r].device->copy_in(session->ranks[r].stream, to, data, bytes));
+    }
+    return ST_OK;
+}
+
+st_status_t exec_state_read(exec_session_t *session, const char *name, const ir_type_t *type,
+                            void *data) {
+    void *from;
+    size_t bytes;
+    TRY(find_state(session, name, type, 0, &from, &bytes));
+    return session->ranks[0].device->copy_out(session->ranks[0].stream, data, from, bytes);
+}
+
+/* ---- figures ---- */
+
+uint64_t exec_region_bytes(const exec_session_t *session, uint32_t rank, plan_region_t region) {
+    if (rank >= session->plan->n_ranks || region <= PLAN_NOWHERE || region >= PLAN_REGION_END)
+        return 0;
+    return session->ranks[rank].region_bytes[region];
+}
+double exec_last_step_us(const exec_session_t *session) {
+    return session->ranks[0].step_us;
+}
+double exec_last_wait_us(const exec_session_t *session) {
+    return session->ranks[0].wait_us;
+}
