@@ -100,7 +100,13 @@ st_status_t state_json_parse(const char *text, size_t bytes, state_json_limits_t
     }
     size_t keys = 0;
     TRY(scan_text(text, bytes, limits, what, &keys));
-    while (bytes > 0 && memchr(" \t\r\n", text[bytes - 1], 4) != NULL)
+    size_t start = 0;
+    while (start < bytes && memchr(" \t\r\n", text[start], 4) != NULL)
+        start++;
+    if (start == bytes || text[start] != '{') {
+        return FAIL(ST_PARSE, "%s: the JSON text is not an object", what);
+    }
+    while (memchr(" \t\r\n", text[bytes - 1], 4) != NULL)
         bytes--;
     json_tokener *tokener = json_tokener_new_ex(MAX_DEPTH + 2);
     if (tokener == NULL) return FAIL(ST_NO_MEMORY, "%s: out of memory", what);
@@ -115,8 +121,6 @@ st_status_t state_json_parse(const char *text, size_t bytes, state_json_limits_t
                              : error == json_tokener_success ? "text after the end"
                                                              : json_tokener_error_desc(error);
         status = FAIL(ST_PARSE, "%s: malformed JSON near byte %zu: %s", what, end, reason);
-    } else if (!json_object_is_type(object, json_type_object)) {
-        status = FAIL(ST_PARSE, "%s: the JSON text is not an object", what);
     } else if (count_keys(object) != keys) {
         status = FAIL(ST_PARSE, "%s: a JSON key appears twice", what);
     }

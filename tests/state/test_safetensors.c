@@ -26,6 +26,14 @@ static void write_sample(const char *path, bool reversed) {
         }
     }
     assert_ok(safetensors_writer_commit(writer, path));
+    void *encoded;
+    size_t n_encoded, n_file;
+    assert_ok(safetensors_writer_encode(writer, &encoded, &n_encoded));
+    uint8_t *file = slurp(path, &n_file);
+    assert_int_equal(n_encoded, n_file);
+    assert_memory_equal(encoded, file, n_file);
+    free(file);
+    st_free(encoded);
     safetensors_writer_destroy(writer);
 }
 

@@ -174,7 +174,8 @@ static void write_texts(const char *train_path, const char *odd_path) {
         "\xf4\x90\x80\x80",
         "zzzzqqqq",
         "\u4e2d the \u4e2d\u4e2d",
-        "river\u200bzero", "stone\x01 bridges",
+        "river\u200bzero",
+        "stone\x01 bridges",
     };
     FILE *train = fopen(train_path, "wb"), *test = fopen(odd_path, "wb");
     assert_non_null(train);
