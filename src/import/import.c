@@ -1,0 +1,108 @@
+/* The table of formats, files and results. */
+#include "import/import.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "import/pt2.h"
+
+/* Formats in the order they are asked. */
+static const import_format_t formats[] = {
+    {"torch.export archive (.pt2)", pt2_probe, pt2_read},
+};
+enum { N_FORMATS = sizeof formats / sizeof formats[0] };
+
+st_status_t import_map_open(const char *path, import_map_t *out_map) {
+    *out_map = (import_map_t){0};
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0)
+        return FAIL(errno == ENOENT ? ST_NOT_FOUND : ST_IO, "cannot open '%s': %s", path,
+                    strerror(errno));
+    struct stat info;
+    st_status_t status = ST_OK;
+    if (fstat(file, &info) != 0)
+        TRY_GOTO(FAIL(ST_IO, "cannot read '%s': %s", path, strerror(errno)), done);
+    if (!S_ISREG(info.st_mode)) TRY_GOTO(FAIL(ST_IO, "'%s' is not a file", path), done);
+    if (info.st_size == 0) TRY_GOTO(FAIL(ST_PARSE, "'%s' is empty", path), done);
+    void *data = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, file, 0);
+    if (data == MAP_FAILED)
+        TRY_GOTO(FAIL(ST_IO, "cannot map '%s': %s", path, strerror(errno)), done);
+    *out_map = (import_map_t){data, (size_t)info.st_size, true};
+done:
+    close(file);
+    return status;
+}
+
+void import_map_close(import_map_t *map) {
+    if (map->mapped) munmap((void *)map->data, map->bytes);
+    *map = (import_map_t){0};
+}
+
+st_status_t import_note(import_result_t *result, const char *format, ...) {
+    char line[512];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    const char *owned = st_arena_strdup(&result->arena, line);
+    if (!owned) return st_no_memory(strlen(line), "a note");
+    return ST_VEC_PUSH(&result->messages, owned);
+}
+
+static st_status_t read_any(const char *path, const void *data, size_t bytes, const char *what,
+                            const import_options_t *options, import_result_t *result) {
+    static const import_options_t defaults = {0};
+    for (size_t i = 0; i < N_FORMATS; i++)
+        if (formats[i].probe(data, bytes))
+            return formats[i].read(path, data, bytes, what, options ? options : &defaults, result);
+    char known[256] = "";
+    for (size_t i = 0; i < N_FORMATS; i++) {
+        size_t used = strlen(known);
+        snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", formats[i].name);
+    }
+    return FAIL(ST_PARSE, "%s: the contents are of no format that can be imported (%s)", what, known);
+}
+
+st_status_t import_memory(const void *data, size_t bytes, const char *what,
+                          const import_options_t *options, import_result_t **out_result) {
+    *out_result = NULL;
+    import_result_t *result = st_calloc(1, sizeof *result);
+    if (!result) return st_no_memory(sizeof *result, "an import");
+    st_status_t status = read_any(NULL, data, bytes, what, options, result);
+    if (status == ST_OK)
+        *out_result = result;
+    else
+        import_result_destroy(result);
+    return status;
+}
+
+st_status_t import_file(const char *path, const import_options_t *options,
+                        import_result_t **out_result) {
+    *out_result = NULL;
+    import_result_t *result = st_calloc(1, sizeof *result);
+    if (!result) return st_no_memory(sizeof *result, "an import");
+    st_status_t status = import_map_open(path, &result->map);
+    if (status == ST_OK)
+        status = read_any(path, result->map.data, result->map.bytes, path, options, result);
+    if (status == ST_OK)
+        *out_result = result;
+    else
+        import_result_destroy(result);
+    return status;
+}
+
+void import_result_destroy(import_result_t *result) {
+    if (!result) return;
+    ir_graph_destroy(result->graph);
+    ST_VEC_FREE(&result->tensors);
+    ST_VEC_FREE(&result->messages);
+    st_arena_clear(&result->arena);
+    import_map_close(&result->map);
+    st_free(result);
+}
