@@ -10,17 +10,18 @@
 
 #include "base/memory.h"
 #include "device/cpu/team.h"
-#if defined STATOR_HAVE_ONEDNN && KERN_ONEDNN_READY
+#ifdef STATOR_HAVE_ONEDNN
 #include "kernels/onednn/onednn.h"
 #endif
 
 typedef const kern_impl_t *const kern_array_t[];
 
-#define REFERENCE_FILES(X)                                                                 \
-    X(elementwise)                                                                         \
-    X(shape) X(index) X(reduce) X(contract) X(pool) X(attention) X(norm) X(loss) X(source) \
-        X(state)
-#define CPU_FILES(X) /**/
+#define REFERENCE_FILES(X) \
+    X(elementwise)         \
+    X(shape) X(index) X(reduce) X(contract) X(pool) X(attention) X(norm) X(loss) X(source) X(state)
+#define CPU_FILES(X) \
+    X(unary)         \
+    X(binary) X(copy) X(index) X(reduce) X(matmul) X(attention) X(softmax) X(norm) X(optimizer)
 
 #define DECLARE(file) extern kern_array_t kern_reference_##file;
 REFERENCE_FILES(DECLARE)
@@ -53,7 +54,7 @@ static const kern_arrays_t v3_arrays[] = {
 #undef ROW
         NULL};
 #endif
-#if defined STATOR_HAVE_ONEDNN && KERN_ONEDNN_READY
+#ifdef STATOR_HAVE_ONEDNN
 static const kern_arrays_t onednn_arrays[] = {kern_onednn, NULL};
 #endif
 
@@ -87,7 +88,7 @@ static bool has_v3(void) {
 
 static void build_for(bool v3) {
     memset(lists, 0, sizeof lists);
-#if defined STATOR_HAVE_ONEDNN && KERN_ONEDNN_READY
+#ifdef STATOR_HAVE_ONEDNN
     append(onednn_arrays);
     kern_onednn_version(libraries, sizeof libraries);
 #endif

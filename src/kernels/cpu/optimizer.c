@@ -1,0 +1,173 @@
+/* SGD, AdamW, dropout and uniform random numbers for f32 and f64. Formulas: reference/state.c. */
+#include "base/hash.h"
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/math.h"
+
+typedef struct update_job {
+    const void *p, *g, *m, *v;
+    void *p_out, *m_out, *v_out;
+    double lr, scale, decay, momentum, dampening, beta1, beta2, eps, correct1, correct2;
+    bool nesterov, decoupled;
+} update_job_t;
+
+#define REAL float
+#define TYPED(name) name##_f32
+#include "kernels/cpu/optimizer.inc"
+#define REAL double
+#define TYPED(name) name##_f64
+#include "kernels/cpu/optimizer.inc"
+
+static double scalar_at(const kern_call_t *call, uint32_t input) {
+    const void *data = call->in[input];
+    switch (call->problem->in[input].dtype) {
+        case IR_F32:
+            return (double)*(const float *)data;
+        case IR_I64:
+            return (double)*(const int64_t *)data;
+        default:
+            return *(const double *)data;
+    }
+}
+
+static st_status_t sgd(const kern_call_t *call) {
+    const kern_problem_t *problem = call->problem;
+    bool f64 = problem->in[0].dtype == IR_F64, buffered = problem->n_in > 4;
+    update_job_t job = {.p = call->in[0],
+                        .g = call->in[1],
+                        .m = buffered ? call->in[4] : NULL,
+                        .p_out = call->out[0],
+                        .m_out = call->out[1],
+                        .lr = scalar_at(call, 2),
+                        .scale = scalar_at(call, 3),
+                        .decay = kern_float(problem, "weight_decay"),
+                        .momentum = kern_float(problem, "momentum"),
+                        .dampening = kern_float(problem, "dampening"),
+                        .nesterov = kern_int(problem, "nesterov") != 0};
+    if (!buffered && f64) *(double *)call->out[1] = 0;
+    if (!buffered && !f64) *(float *)call->out[1] = 0;
+    dev_team_for(call->team, ir_type_elements(&problem->in[0]), CPU_GRAIN, f64 ? sgd_f64 : sgd_f32,
+                 &job);
+    return ST_OK;
+}
+
+static st_status_t adamw(const kern_call_t *call) {
+    const kern_problem_t *problem = call->problem;
+    bool f64 = problem->in[0].dtype == IR_F64;
+    double step = scalar_at(call, 5);
+    update_job_t job = {.p = call->in[0],
+                        .g = call->in[1],
+                        .m = call->in[2],
+                        .v = call->in[3],
+                        .p_out = call->out[0],
+                        .m_out = call->out[1],
+                        .v_out = call->out[2],
+                        .lr = scalar_at(call, 4),
+                        .scale = scalar_at(call, 6),
+                        .decay = kern_float(problem, "weight_decay"),
+                        .beta1 = kern_float(problem, "beta1"),
+                        .beta2 = kern_float(problem, "beta2"),
+                        .eps = kern_float(problem, "eps"),
+                        .decoupled = kern_int(problem, "decoupled") != 0};
+    job.correct1 = 1 - pow(job.beta1, step);
+    job.correct2 = 1 - pow(job.beta2, step);
+    dev_team_for(call->team, ir_type_elements(&problem->in[0]), CPU_GRAIN,
+                 f64 ? adamw_f64 : adamw_f32, &job);
+    return ST_OK;
+}
+
+/* ---- random ---- */
+
+typedef struct random_job {
+    kern_global_t global;
+    int64_t seed, id, step;
+    double p;
+    bool f64;
+    const void *x;
+    void *y;
+} random_job_t;
+
+/* Runs of elements that are neighbours in the whole tensor share four words a call of the
+ * generator. */
+static void random_words(const random_job_t *job, int64_t begin, int64_t n, uint32_t *words) {
+    if (!job->global.whole || (begin & 3)) {
+        for (int64_t i = 0; i < n; i++)
+            words[i] = kern_random_word(job->seed, job->id, job->step,
+                                        kern_global_index(&job->global, begin + i));
+        return;
+    }
+    uint64_t high = (uint64_t)job->id << 32 | ((uint64_t)job->step & 0xffffffffu);
+    for (int64_t i = 0; i < n; i += 4) {
+        uint32_t four[4];
+        st_philox((uint64_t)job->seed, (uint64_t)(begin + i) >> 2, high, four);
+        for (int64_t j = 0; j < cpu_min(4, n - i); j++)
+            words[i + j] = four[j];
+    }
+}
+
+enum { WORDS = 256 };
+
+static void dropout_chunk(void *arg, int64_t begin, int64_t end, int thread) {
+    const random_job_t *job = arg;
+    uint32_t words[WORDS];
+    (void)thread;
+    for (int64_t i = begin; i < end; i += WORDS) {
+        int64_t n = cpu_min(WORDS, end - i);
+        random_words(job, i, n, words);
+        if (job->f64)
+            drop_f64((const double *)job->x + i, (double *)job->y + i, words, job->p, n);
+        else
+            drop_f32((const float *)job->x + i, (float *)job->y + i, words, job->p, n);
+    }
+}
+
+static void uniform_chunk(void *arg, int64_t begin, int64_t end, int thread) {
+    const random_job_t *job = arg;
+    uint32_t words[WORDS];
+    (void)thread;
+    for (int64_t i = begin; i < end; i += WORDS) {
+        int64_t n = cpu_min(WORDS, end - i);
+        random_words(job, i, n, words);
+        for (int64_t j = 0; j < n; j++) {
+            if (job->f64)
+                ((double *)job->y)[i + j] = (double)st_uniform24(words[j]);
+            else
+                ((float *)job->y)[i + j] = st_uniform24(words[j]);
+        }
+    }
+}
+
+static random_job_t random_job(const kern_call_t *call, uint32_t seed) {
+    const ir_type_t *out = &call->problem->out[0];
+    return (random_job_t){.global = kern_global_of(call->problem, out),
+                          .id = kern_int(call->problem, "id"),
+                          .seed = *(const int64_t *)call->in[seed],
+                          .step = *(const int64_t *)call->in[seed + 1],
+                          .f64 = out->dtype == IR_F64,
+                          .x = call->in[0],
+                          .y = call->out[0]};
+}
+
+static st_status_t random_uniform(const kern_call_t *call) {
+    random_job_t job = random_job(call, 0);
+    dev_team_for(call->team, ir_type_elements(&call->problem->out[0]), CPU_GRAIN, uniform_chunk,
+                 &job);
+    return ST_OK;
+}
+
+static st_status_t dropout(const kern_call_t *call) {
+    random_job_t job = random_job(call, 1);
+    job.p = kern_float(call->problem, "p");
+    if (!kern_int(call->problem, "train")) job.p = 0;
+    dev_team_for(call->team, ir_type_elements(&call->problem->out[0]), CPU_GRAIN, dropout_chunk,
+                 &job);
+    return ST_OK;
+}
+
+CPU_IMPL(SGD, sgd, cpu_can_real, NULL, sgd)
+CPU_IMPL(ADAMW, adamw, cpu_can_real, NULL, adamw)
+CPU_IMPL(RANDOM_UNIFORM, random_uniform, cpu_can_real, NULL, random_uniform)
+CPU_IMPL(DROPOUT, dropout, cpu_can_real, NULL, dropout)
+
+extern cpu_array_t KERN_SYMBOL(kern_cpu_optimizer);
+cpu_array_t KERN_SYMBOL(kern_cpu_optimizer) = {&cpu_impl_sgd, &cpu_impl_adamw,
+                                               &cpu_impl_random_uniform, &cpu_impl_dropout, NULL};
