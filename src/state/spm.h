@@ -37,7 +37,8 @@ typedef struct spm {
     st_arena_t arena;
     spm_piece_t *pieces;
     uint32_t n_pieces;
-    spm_index_t all;   /* every piece */
+    uint32_t *table;   /* open addressing by the pieces' hashes: id + 1, or 0 where free */
+    size_t table_mask; /* its size - 1, a power of two - 1 */
     spm_index_t words; /* what text can become: normal, user-defined, unused */
     spm_index_t user_defined;
     bool is_bpe;
@@ -76,7 +77,9 @@ bool spm_step(const spm_t *model, const spm_index_t *index, spm_cursor_t *cursor
 /* The id whose piece is exactly what was stepped through, or -1. */
 int64_t spm_here(const spm_t *model, const spm_index_t *index, const spm_cursor_t *cursor);
 /* The id of a piece, or -1. */
-int64_t spm_find(const spm_t *model, const spm_index_t *index, const uint8_t *text, size_t bytes);
+int64_t spm_find(const spm_t *model, const uint8_t *text, size_t bytes);
+/* True for what text can become: normal, user-defined, unused. */
+bool spm_is_word(const spm_piece_t *piece);
 /* Bytes of the longest user-defined piece that `text` starts with, 0 if none. */
 size_t spm_match_user_defined(const spm_t *model, const uint8_t *text, size_t bytes);
 

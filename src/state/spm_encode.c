@@ -81,8 +81,8 @@ static st_status_t consider(bpe_t *bpe, ptrdiff_t left, ptrdiff_t right) {
     const symbol_t *a = &bpe->symbols.data[left], *b = &bpe->symbols.data[right];
     if (a->is_frozen || b->is_frozen) return ST_OK;
     size_t bytes = a->bytes + b->bytes;
-    int64_t id = spm_find(bpe->model, &bpe->model->words, bpe->text + a->at, bytes);
-    if (id < 0) return ST_OK;
+    int64_t id = spm_find(bpe->model, bpe->text + a->at, bytes);
+    if (id < 0 || !spm_is_word(&bpe->model->pieces[id])) return ST_OK;
     candidate_t candidate = {bpe->model->pieces[id].score, (size_t)left, (size_t)right, bytes};
     return heap_push(bpe, candidate);
 }
@@ -129,7 +129,7 @@ st_status_t spm_encode_bpe(const spm_t *model, const uint8_t *text, size_t bytes
     TRY_GOTO(merge_all(&bpe), fail);
     for (ptrdiff_t i = 0; i >= 0; i = bpe.symbols.data[i].next) {
         const symbol_t *symbol = &bpe.symbols.data[i];
-        int64_t id = spm_find(model, &model->all, text + symbol->at, symbol->bytes);
+        int64_t id = spm_find(model, text + symbol->at, symbol->bytes);
         TRY_GOTO(spm_emit(model, id >= 0 ? (uint32_t)id : model->unk_id, text + symbol->at,
                           symbol->bytes, out_ids),
                  fail);

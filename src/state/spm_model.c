@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "sentencepiece.pb-c.h"
 #include "state/spm.h"
 
@@ -49,18 +50,18 @@ static int compare_keys(const void *a, const void *b) {
     return compare_bytes(x->text, x->bytes, y->text, y->bytes);
 }
 
-static bool is_word(const spm_piece_t *piece) {
+bool spm_is_word(const spm_piece_t *piece) {
     return piece->type == SPM_NORMAL || piece->type == SPM_USER_DEFINED ||
            piece->type == SPM_UNUSED;
 }
 
-/* All three indexes from one sort. */
+/* Both indexes from one sort, which also proves the pieces distinct. */
 static st_status_t make_indexes(spm_t *model) {
     size_t n = model->n_pieces;
     sort_key_t *keys = st_malloc(n * sizeof *keys);
-    spm_index_t *indexes[] = {&model->all, &model->words, &model->user_defined};
+    spm_index_t *indexes[] = {&model->words, &model->user_defined};
     st_status_t status = ST_OK;
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 2; i++) {
         indexes[i]->ids = st_arena_array(&model->arena, n, sizeof(uint32_t));
         if (keys == NULL || indexes[i]->ids == NULL) {
             status = st_no_memory(n * sizeof *keys, "a vocabulary index");
@@ -77,8 +78,7 @@ static st_status_t make_indexes(spm_t *model) {
             goto fail;
         }
         const spm_piece_t *piece = keys[i].piece;
-        model->all.ids[model->all.n++] = keys[i].id;
-        if (is_word(piece)) model->words.ids[model->words.n++] = keys[i].id;
+        if (spm_is_word(piece)) model->words.ids[model->words.n++] = keys[i].id;
         if (piece->type == SPM_USER_DEFINED) {
             model->user_defined.ids[model->user_defined.n++] = keys[i].id;
         }
@@ -122,19 +122,34 @@ int64_t spm_here(const spm_t *model, const spm_index_t *index, const spm_cursor_
     return model->pieces[id].bytes == cursor->depth ? (int64_t)id : -1;
 }
 
-int64_t spm_find(const spm_t *model, const spm_index_t *index, const uint8_t *text, size_t bytes) {
-    size_t low = 0, high = index->n;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        const spm_piece_t *piece = &model->pieces[index->ids[middle]];
-        int order = compare_bytes(piece->text, piece->bytes, text, bytes);
-        if (order == 0) return index->ids[middle];
-        if (order < 0)
-            low = middle + 1;
-        else
-            high = middle;
+/* The slot of a piece: where it is, or the free one where it belongs. */
+static size_t find_slot(const spm_t *model, const uint8_t *text, size_t bytes) {
+    size_t slot = (size_t)st_hash64(text, bytes, 0) & model->table_mask;
+    while (model->table[slot] != 0) {
+        const spm_piece_t *piece = &model->pieces[model->table[slot] - 1];
+        if (piece->bytes == bytes && memcmp(piece->text, text, bytes) == 0) break;
+        slot = (slot + 1) & model->table_mask;
     }
-    return -1;
+    return slot;
+}
+
+int64_t spm_find(const spm_t *model, const uint8_t *text, size_t bytes) {
+    return (int64_t)model->table[find_slot(model, text, bytes)] - 1;
+}
+
+/* At most half full. The pieces are distinct. */
+static st_status_t make_table(spm_t *model) {
+    size_t size = 2;
+    while (size < 2 * (size_t)model->n_pieces)
+        size *= 2;
+    model->table = st_arena_array(&model->arena, size, sizeof *model->table);
+    if (model->table == NULL)
+        return st_no_memory(size * sizeof *model->table, "a vocabulary table");
+    model->table_mask = size - 1;
+    for (uint32_t i = 0; i < model->n_pieces; i++) {
+        model->table[find_slot(model, model->pieces[i].text, model->pieces[i].bytes)] = i + 1;
+    }
+    return ST_OK;
 }
 
 size_t spm_match_user_defined(const spm_t *model, const uint8_t *text, size_t bytes) {
@@ -220,8 +235,9 @@ static st_status_t read_pieces(spm_t *model, const SentencepieceModel__ModelProt
     if (n_unknown != 1) {
         return FAIL(ST_PARSE, "tokenizer model: %u pieces for unknown text, expected 1", n_unknown);
     }
-    TRY(make_indexes(
-        model)); /* also proves the pieces distinct, so 256 byte pieces are all bytes */
+    TRY(make_indexes(model));
+    TRY(make_table(model));
+    /* The pieces are distinct, as the indexes proved, so 256 byte pieces are all bytes. */
     if (model->byte_fallback && n_bytes != 256) {
         return FAIL(ST_PARSE, "tokenizer model: %u byte pieces, expected 256", n_bytes);
     }
@@ -231,7 +247,7 @@ static st_status_t read_pieces(spm_t *model, const SentencepieceModel__ModelProt
 static int64_t find_control(const spm_t *model, bool is_given, ProtobufCBinaryData given,
                             const char *usual) {
     const uint8_t *text = is_given ? given.data : (const uint8_t *)usual;
-    int64_t id = spm_find(model, &model->all, text, is_given ? given.len : strlen(usual));
+    int64_t id = spm_find(model, text, is_given ? given.len : strlen(usual));
     return id >= 0 && model->pieces[id].type == SPM_CONTROL ? id : -1;
 }
 
