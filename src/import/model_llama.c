@@ -133,7 +133,7 @@ typedef struct llama {
 } llama_t;
 
 static ir_value_t parameter(llama_t *m, const char *name, int32_t rank, const int64_t *dims) {
-    char full[128];
+    char full[160];
     snprintf(full, sizeof full, "%s%s", m->prefix, name);
     return ir_b_parameter(&m->b, full, ir_type_make(IR_F32, rank, dims));
 }

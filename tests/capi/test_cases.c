@@ -8,6 +8,7 @@
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -242,14 +243,17 @@ static void check_curve(const case_row_t *row, const recipe_t *recipe, json_obje
     assert_ok(stator_graph_make_training(o.graph, o.options, &o.step));
     start_case(&o);
     for (int step = 0; step < n_losses; step++) {
-        double loss[2] = {0}, norm[2] = {0};
+        union {
+            double f64;
+            float f32;
+        } loss, norm;
         size_t bytes = f64 ? sizeof(double) : sizeof(float), n_feeds;
         const stator_tensor_t *feeds;
-        stator_fetch_t fetches[] = {{"loss", loss, bytes}, {"grad_norm", norm, bytes}};
+        stator_fetch_t fetches[] = {{"loss", &loss, bytes}, {"grad_norm", &norm, bytes}};
         assert_ok(stator_data_next(o.data, &n_feeds, &feeds));
         assert_ok(stator_session_step(o.session, n_feeds, feeds, 2, fetches));
-        double loss_value = f64 ? loss[0] : (double)*(float *)loss;
-        double norm_value = f64 ? norm[0] : (double)*(float *)norm;
+        double loss_value = f64 ? loss.f64 : (double)loss.f32;
+        double norm_value = f64 ? norm.f64 : (double)norm.f32;
         check_number(row, recipe, ranks, dtype, "loss", step, loss_value,
                      number_at(curve, "losses", step), limit);
         if (step < n_norms)
