@@ -12,6 +12,12 @@
 #include "state/json.h"
 #include "state/safetensors_internal.h"
 
+#ifdef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION
+enum { VERIFIES_SUMS = 0 }; /* a fuzzer cannot make right ones */
+#else
+enum { VERIFIES_SUMS = 1 };
+#endif
+
 typedef struct entry {
     const char *key;
     const char *value;
@@ -214,7 +220,7 @@ static st_status_t collect_aliases(safetensors_t *file) {
 static st_status_t check_one_sum(const char *text, uint64_t actual, const char *what) {
     uint64_t expected;
     TRY(state_parse_hex64(text, what, &expected));
-    if (expected != actual) {
+    if (VERIFIES_SUMS && expected != actual) {
         return FAIL(ST_PARSE, "%s: the checksum does not hold, the file is damaged", what);
     }
     return ST_OK;
@@ -274,10 +280,7 @@ static st_status_t read_all(safetensors_t *file, const uint8_t *data, size_t byt
     TRY(status);
     TRY(check_tiling(file));
     TRY(collect_aliases(file));
-#ifndef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION
-    TRY(check_sums(file));
-#endif
-    return ST_OK;
+    return check_sums(file);
 }
 
 static st_status_t create(safetensors_t **out_file) {

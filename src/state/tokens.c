@@ -10,6 +10,12 @@
 enum { HEADER_BYTES = 64, DATA_HASH_AT = 48, HEADER_HASH_AT = 56, VERSION = 1 };
 static const char magic[8] = {'S', 'T', 'T', 'O', 'K', 'E', 'N', 'S'};
 
+#ifdef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION
+enum { VERIFIES_SUMS = 0 }; /* a fuzzer cannot make right ones */
+#else
+enum { VERIFIES_SUMS = 1 };
+#endif
+
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "files hold little-endian numbers");
 
 typedef struct shard {
@@ -86,11 +92,9 @@ static st_status_t read_header(shard_t *shard) {
         return FAIL(ST_UNSUPPORTED, "'%s': token shard version %u, this reader knows %d", path,
                     get_u32(header + 8), VERSION);
     }
-#ifndef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION
-    if (get_u64(header + HEADER_HASH_AT) != st_hash64(header, HEADER_HASH_AT, 0)) {
+    if (VERIFIES_SUMS && get_u64(header + HEADER_HASH_AT) != st_hash64(header, HEADER_HASH_AT, 0)) {
         return FAIL(ST_PARSE, "'%s' is damaged: the header's checksum does not hold", path);
     }
-#endif
     shard->token_bytes = get_u32(header + 12);
     shard->vocab = get_u32(header + 24);
     uint64_t n_tokens = get_u64(header + 16);
@@ -103,11 +107,9 @@ static st_status_t read_header(shard_t *shard) {
     }
     shard->n_tokens = (int64_t)n_tokens;
     shard->data = header + HEADER_BYTES;
-#ifndef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION
-    if (get_u64(header + DATA_HASH_AT) != st_hash64(shard->data, data_bytes, 0)) {
+    if (VERIFIES_SUMS && get_u64(header + DATA_HASH_AT) != st_hash64(shard->data, data_bytes, 0)) {
         return FAIL(ST_PARSE, "'%s' is damaged: the tokens' checksum does not hold", path);
     }
-#endif
     return ST_OK;
 }
 
