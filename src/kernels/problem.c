@@ -113,6 +113,15 @@ void kern_window_taps(const kern_window_t *w, int d, int64_t o, int64_t *first, 
     *last = end;
 }
 
+void kern_window_outputs(const kern_window_t *w, int d, int64_t k, int64_t *first, int64_t *last) {
+    int64_t shift = k * w->dilation[d] - w->low[d], stride = w->stride[d];
+    int64_t begin = shift < 0 ? (-shift + stride - 1) / stride : 0;
+    int64_t room = w->in[d] - shift; /* outputs o with o · stride < room are inside */
+    int64_t end = room <= 0 ? 0 : (room + stride - 1) / stride;
+    *last = end < w->out[d] ? end : w->out[d];
+    *first = begin < *last ? begin : *last;
+}
+
 int64_t kern_pool_count(const kern_window_t *w, const int64_t o[3], bool count_pad) {
     int64_t count = 1;
     for (int d = 0; d < 3; d++) {

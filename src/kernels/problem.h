@@ -48,6 +48,8 @@ kern_window_t kern_pool_window(const kern_problem_t *problem, const ir_type_t *x
 /* Output o of dim d reads kernel taps [*first, *last) inside the input; the tap k is at
  * o · stride - low + k · dilation. */
 void kern_window_taps(const kern_window_t *w, int d, int64_t o, int64_t *first, int64_t *last);
+/* The other way round: outputs [*first, *last) along dim d whose tap k lies inside the input. */
+void kern_window_outputs(const kern_window_t *w, int d, int64_t k, int64_t *first, int64_t *last);
 /* Divisor of an average pool's window at out position o[3]. 0: no cell counts. */
 int64_t kern_pool_count(const kern_window_t *w, const int64_t o[3], bool count_pad);
 

@@ -43,10 +43,11 @@ TRIG(cos, 1)
 
 #define UNARY_OPS(X)                                                                            \
     X(NEG, neg)                                                                                 \
-    X(ABS, abs) X(EXP, exp) X(LOG, log) X(SQRT, sqrt) X(RSQRT, rsqrt) X(RECIPROCAL, reciprocal) \
-        X(SIN, sin) X(COS, cos) X(TANH, tanh) X(SIGMOID, sigmoid) X(ERF, erf) X(RELU, relu)     \
-            X(SILU, silu) X(SIGN, sign) X(FLOOR, floor) X(CEIL, ceil) X(SQUARE, square)         \
-                X(ROUND, round)
+    X(ABS, abs)                                                                                 \
+    X(EXP, exp)                                                                                 \
+    X(LOG, log) X(SQRT, sqrt) X(RSQRT, rsqrt) X(RECIPROCAL, reciprocal) X(SIN, sin) X(COS, cos) \
+        X(TANH, tanh) X(SIGMOID, sigmoid) X(ERF, erf) X(RELU, relu) X(SILU, silu) X(SIGN, sign) \
+            X(FLOOR, floor) X(CEIL, ceil) X(SQUARE, square) X(ROUND, round)
 
 static const unary_rule_t unary_rules[] = {
 #define RULE(op, name) {IR_OP_##op, {row_##name##_f32, row_##name##_f64}},
@@ -111,10 +112,10 @@ typedef struct cast_rule {
         for (int64_t i = 0; i < n; i++)                                              \
             y[i] = (to)x[i];                                                         \
     }
-#define CAST_FROM(X)                                                                   \
-    CAST_TYPES(X, f32, float)                                                          \
-    CAST_TYPES(X, f64, double) CAST_TYPES(X, i32, int32_t) CAST_TYPES(X, i64, int64_t) \
-        CAST_TYPES(X, u8, uint8_t)
+#define CAST_FROM(X)           \
+    CAST_TYPES(X, f32, float)  \
+    CAST_TYPES(X, f64, double) \
+    CAST_TYPES(X, i32, int32_t) CAST_TYPES(X, i64, int64_t) CAST_TYPES(X, u8, uint8_t)
 CAST_FROM(CAST_ROW)
 CAST_ROW(i32, int32_t, i64, int64_t)
 CAST_ROW(i64, int64_t, i32, int32_t)

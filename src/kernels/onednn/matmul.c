@@ -30,7 +30,7 @@ static void chunk(void *arg, int64_t begin, int64_t end, int thread) {
     sgemm_job_t *job = arg;
     const kern_product_t *p = &job->product;
     (void)thread;
-    kern_onednn_enter();
+    int before = kern_onednn_enter();
     for (int64_t task = begin; task < end; task++) {
         kern_block_t block = kern_product_block(p, task);
         job->failed[task] = dnnl_sgemm(
@@ -38,6 +38,7 @@ static void chunk(void *arg, int64_t begin, int64_t end, int thread) {
             1.0f, job->a + block.a, p->transpose_a ? p->a_col : p->a_row, job->b + block.b,
             p->transpose_b ? p->b_col : p->b_row, 0.0f, job->c + block.c, p->n);
     }
+    kern_onednn_leave(before);
 }
 
 static size_t workspace(const kern_problem_t *problem, int n_threads) {

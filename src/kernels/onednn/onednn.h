@@ -9,10 +9,13 @@ extern const kern_impl_t *const kern_onednn[];
 /* "oneDNN 2.6.3": the library in use, not the header. */
 void kern_onednn_version(char *buffer, size_t capacity);
 
-/* Calls into the library come from our team, one thread each: a thread that enters for the first
- * time tells the OpenMP runtime below it not to start threads of its own. */
-void kern_onednn_enter(void);
+/* Calls into the library come from our team, one thread each, between enter and leave: the OpenMP
+ * runtime below the library shall not start threads of its own. enter returns what leave restores,
+ * so that the setting of the program around us stays as it was. */
+int kern_onednn_enter(void);
+void kern_onednn_leave(int before);
 
-extern const kern_impl_t kern_onednn_matmul;
+extern const kern_impl_t kern_onednn_matmul, kern_onednn_conv, kern_onednn_conv_grad_input,
+    kern_onednn_conv_grad_weight;
 
 #endif
