@@ -73,12 +73,13 @@ typedef struct cpu_walk {
 static inline void cpu_walk_merge(cpu_walk_t *walk) {
     int32_t rank = 0;
     for (int32_t d = 0; d < walk->rank; d++) {
-        if (walk->dims[d] == 1) continue;
+        int64_t size = walk->dims[d]; /* its place may be the one written below */
+        if (size == 1) continue;
         bool joins = rank > 0;
         for (int32_t k = 0; k < walk->n && joins; k++)
-            joins = walk->stride[k][rank - 1] == walk->stride[k][d] * walk->dims[d];
+            joins = walk->stride[k][rank - 1] == walk->stride[k][d] * size;
         if (!joins) walk->dims[rank++] = 1;
-        walk->dims[rank - 1] *= walk->dims[d];
+        walk->dims[rank - 1] *= size;
         for (int32_t k = 0; k < walk->n; k++)
             walk->stride[k][rank - 1] = walk->stride[k][d];
     }
