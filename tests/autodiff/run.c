@@ -19,6 +19,12 @@ void run_fails(st_status_t given, st_status_t status, const char *part, int line
                  given == ST_OK ? "" : st_last_error(), (int)status, part);
 }
 
+st_status_t run_reference(const kern_problem_t *problem, const void *const *in, void *const *out) {
+    const kern_impl_t *impl;
+    st_status_t status = kern_choose("cpu", problem, true, &impl);
+    return status == ST_OK ? kern_run_impl(impl, problem, 1, in, out) : status;
+}
+
 void run_open(run_t *run, const ir_graph_t *graph) {
     *run = (run_t){graph, calloc(graph->values.n + 1, sizeof *run->data)};
     for (size_t v = 0; v < graph->values.n; v++)
@@ -47,7 +53,7 @@ void run_nodes(run_t *run, ir_node_t begin, ir_node_t end) {
             out[k] = *ir_value_type(run->graph, node->first_output + k);
         kern_problem_t problem = {node->op, node->n_inputs, node->n_outputs, in,
                                   out,      node->attrs,    node->name};
-        st_status_t status = kern_run_once(&problem, in_data, run->data + node->first_output);
+        st_status_t status = run_reference(&problem, in_data, run->data + node->first_output);
         if (status != ST_OK) fail_msg("%s: %s", ir_node_label(run->graph, i), st_last_error());
         free(in);
         free(out);

@@ -1,4 +1,5 @@
-/* Runs a graph on host memory, a node at a time, through the kernels: the tests' interpreter. */
+/* Runs a graph on host memory, a node at a time, through the reference kernels: the tests'
+ * interpreter. */
 #ifndef STATOR_TESTS_AUTODIFF_RUN_H
 #define STATOR_TESTS_AUTODIFF_RUN_H
 
@@ -9,6 +10,9 @@ typedef struct run {
     const ir_graph_t *graph;
     void **data; /* by value; zero until written */
 } run_t;
+
+/* One node through its reference kernel, on one thread. */
+st_status_t run_reference(const kern_problem_t *problem, const void *const *in, void *const *out);
 
 void run_open(run_t *run, const ir_graph_t *graph);
 void run_close(run_t *run);

@@ -1,4 +1,4 @@
-/* The rules of the contraction, composite and state ops against what the kernels compute:
+/* The rules of the contraction, composite and state ops against what the reference kernels compute:
  *   gradient    equals central differences in float64
  *   partition   for each strategy that a rule lists, ranks that run on their parts give the parts
  * of the whole */
@@ -129,7 +129,7 @@ static void single_run(single_t *s) {
         in[j] = s->in_data[j];
     for (uint32_t k = 0; k < s->ctx.n_outputs; k++)
         s->out_data[k] = calloc(1, ir_type_bytes(&s->out[k]) + 1);
-    OK(kern_run_once(&problem, in, s->out_data));
+    OK(run_reference(&problem, in, s->out_data));
 }
 
 static void single_free(single_t *s) {
