@@ -10,11 +10,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "import/onnx.h"
 #include "import/pt2.h"
 
 /* Formats in the order they are asked. */
 static const import_format_t formats[] = {
     {"torch.export archive (.pt2)", pt2_probe, pt2_read},
+    {"ONNX model", onnx_probe, onnx_read},
 };
 enum { N_FORMATS = sizeof formats / sizeof formats[0] };
 
@@ -104,5 +106,7 @@ void import_result_destroy(import_result_t *result) {
     ST_VEC_FREE(&result->messages);
     st_arena_clear(&result->arena);
     import_map_close(&result->map);
+    for (size_t i = 0; i < result->more_maps.n; i++) import_map_close(&result->more_maps.data[i]);
+    ST_VEC_FREE(&result->more_maps);
     st_free(result);
 }

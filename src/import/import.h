@@ -51,6 +51,7 @@ typedef struct import_result {
     ST_VEC(const char *) messages; /* one-line notes on decisions the user may want to know */
     st_arena_t arena;              /* owns names, messages and converted values */
     import_map_t map;              /* the file, where tensors point into it */
+    ST_VEC(import_map_t) more_maps; /* files beside it that tensors point into */
 } import_result_t;
 
 /* Reads any supported file. On success *out_result is the caller's to destroy. */
