@@ -1,12 +1,12 @@
 /* Reverse mode: one sweep over the nodes from the loss backwards.
  *
- * need[v]   v depends on one of the wanted values through floats (forward sweep); only such inputs
- * get gradients grad[v]   sum of the gradient's contributions so far, IR_NONE where none has
- * arrived
+ *   need[v]   v depends on one of the wanted values through floats (forward sweep); only such
+ *             inputs get gradients
+ *   grad[v]   sum of the gradient's contributions so far, IR_NONE where none has arrived
  *
  * Array order is topological, so when the sweep reaches a node all users of its outputs are done
- * and its gradients are complete. Each node and edge is touched a fixed number of times: O(nodes +
- * edges).
+ * and its gradients are complete. Each node and edge is touched a fixed number of times:
+ * O(nodes + edges).
  *
  * A node without a rule does not end the sweep: it hands zeros on, so that nodes behind it are
  * examined too and one error can list them all. The zeros never get out, since the graph is cut

@@ -1,8 +1,8 @@
 /* Reverse-mode differentiation on the graph.
  *
- *   in    a graph without composites that only expand (ir_expand_composites with
- * ir_expand_for_gradient); `loss`, a float scalar of it; `wrt`, the float values to differentiate
- * by out   the same graph with the backward nodes appended; out_grads[i] has the type of wrt[i] */
+ *   in    a graph without composites that only expand (see ir_expand_for_gradient); `loss`, a float
+ *         scalar of it; `wrt`, the float values to differentiate by
+ *   out   the same graph with the backward nodes appended; out_grads[i] has the type of wrt[i] */
 #ifndef STATOR_AUTODIFF_GRADIENT_H
 #define STATOR_AUTODIFF_GRADIENT_H
 

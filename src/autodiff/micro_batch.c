@@ -2,21 +2,21 @@
  *
  * That holds where the loss is a sum over items divided by a count that depends on data only:
  *
- *   loss = (S_1 + … + S_K) / (N_1 + … + N_K),   gradient = (grad S_1 + … + grad S_K) / (N_1 + … +
- * N_K)
+ *   loss     = (S_1 + … + S_K) / (N_1 + … + N_K)
+ *   gradient = (grad S_1 + … + grad S_K) / (N_1 + … + N_K)
  *
  * A mean of the micro-batches' means would be wrong as soon as the counts differ. So the loss must
  * come straight from cross_entropy, reduce_mean or reduce_sum; its sum is differentiated a
  * micro-batch at a time, and the division is left to the caller as `divisor`, who has one scalar to
  * fold it into.
  *
- *   inputs [K, b, …] → slice k → forward k → S_k → backward k      in this order, so that the
- * activations of one parameters ──────────────────↗  buffers ↗ chained              micro-batch are
- * gone before the next begins
+ *   inputs [K, b, …] → slice k → forward k → S_k → backward k
+ *   parameters ─────────────────────↑ buffers, chained
  *
- * State that the forward graph updates (running statistics) is chained: micro-batch k + 1 reads
- * what k wrote. The body is unrolled. Random masks are taken from the place of the micro-batch in
- * the whole batch, so they do not repeat. */
+ * Each backward follows its forward, so that the activations of one micro-batch are gone before the
+ * next begins. State that the forward graph updates (running statistics) is chained: micro-batch
+ * k + 1 reads what k wrote. The body is unrolled. Random masks are taken from the place of the
+ * micro-batch in the whole batch, so they do not repeat. */
 #include <string.h>
 
 #include "autodiff/backward.h"

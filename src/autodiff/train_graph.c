@@ -15,7 +15,8 @@
 #include "ir/learning_rate.h"
 #include "ir/op.h"
 
-enum { MAX_MICRO_BATCHES = 4096, NAME_BYTES = 1024 };
+/* Micro-batches are unrolled, and each one's sweep passes over the graph so far. */
+enum { MAX_MICRO_BATCHES = 256, NAME_BYTES = 1024 };
 
 /* What the groups make of one parameter. */
 typedef struct setting {

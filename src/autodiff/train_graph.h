@@ -2,13 +2,15 @@
  * gradient norm and clipping, learning rate, optimizer, state updates.
  *
  * State it adds, all buffers that start at zero:
- *   optim.step                   i64[]: completed steps; the step now running is this plus 1. The
- * forward graph's own is used if it has one (random ops draw by it) optim.m.<p>, optim.v.<p>
- * moments of parameter p (adamw, adam) optim.momentum.<p>           momentum of parameter p (sgd
- * with momentum) ema.<p>                      moving average of parameter p; takes p itself at the
- * first step Outputs it adds: "grad_norm" (global norm before clipping), "lr", and "grad.<p>" if
- * asked. The forward graph's outputs and updates (running statistics) stay. "loss" is thus the loss
- * before the update. */
+ *   optim.step             i64[]: completed steps; the step now running is this plus 1. The forward
+ *                          graph's own is used if it has one (random ops draw by it)
+ *   optim.m.<p>            moments of parameter p (adamw, adam), with optim.v.<p>
+ *   optim.momentum.<p>     momentum of parameter p (sgd with momentum)
+ *   ema.<p>                moving average of parameter p; takes p itself at the first step
+ *
+ * Outputs it adds: "grad_norm" (global norm before clipping), "lr", and "grad.<p>" if asked. The
+ * forward graph's outputs and updates (running statistics) stay. "loss" is thus the loss before the
+ * update. */
 #ifndef STATOR_AUTODIFF_TRAIN_GRAPH_H
 #define STATOR_AUTODIFF_TRAIN_GRAPH_H
 
@@ -38,9 +40,9 @@ typedef struct ad_train_options {
     int64_t warmup, total;
     double min_lr;
     double ema_decay; /* 0: off */
-    int64_t
-        accumulate; /* micro-batches a step; 1: off. Inputs that carry the batch get a leading dim
-                     * of this size, and only the loss remains of the forward graph's outputs */
+    /* Micro-batches a step, unrolled; 1: off. Inputs that carry the batch get a leading dim of this
+     * size, and only the loss remains of the forward graph's outputs. */
+    int64_t accumulate;
     bool micro_batch_norm; /* accumulate with batch norm: statistics of each micro-batch */
     size_t n_groups;
     const ad_group_t *groups;

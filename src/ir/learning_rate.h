@@ -1,13 +1,16 @@
 /* Learning rate schedules: the definition that the op lr_schedule, its kernels and reports share.
  *
  * With s the step from 1, W the warm-up steps and T the total:
- *   s ≤ W     base * s / W
- *   s > W     constant  base
- *             linear    base + (min - base) * t            t = min(1, (s - 1 - W) / (T - W)), the
- * share of cosine    min + (base - min) * (1 + cos(pi t)) / 2   the decay that is completed before
- * step s So the first step after the warm-up runs at `base` and all steps after T run at `min`.
+ *
+ *   s ≤ W   base * s / W
+ *   s > W   constant: base
+ *           linear:   base + (min - base) * t
+ *           cosine:   min + (base - min) * (1 + cos(pi t)) / 2
+ *
+ * where t = min(1, (s - 1 - W) / (T - W)) is the share of the decay that is completed before step
+ * s. So the first step after the warm-up runs at `base` and all steps after T run at `min`.
  * PyTorch's schedulers count completed steps in the same way: without warm-up, cosine is
- * CosineAnnealingLR(T_max=T, eta_min=min). */
+ * CosineAnnealingLR(T_max=T, eta_min=min) as far as T. */
 #ifndef STATOR_IR_LEARNING_RATE_H
 #define STATOR_IR_LEARNING_RATE_H
 

@@ -1,3 +1,4 @@
+/* The interpreter of run.h. */
 #include "autodiff/run.h"
 
 #include <setjmp.h>

@@ -1,7 +1,7 @@
-/* The rules of the contraction, composite and state ops against what the reference kernels compute:
+/* The rules of the contraction, composite and state ops against the reference kernels:
  *   gradient    equals central differences in float64
  *   partition   for each strategy that a rule lists, ranks that run on their parts give the parts
- * of the whole */
+ *               of the whole */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,6 @@
 /* all_gather_start: begins to concatenate the ranks' parts along `axis`. The lowering to ranks
  * makes it: the input is this rank's part, whose size differs from rank to rank; the output has the
- * global size `extent`, of which rank r holds the granules [r * granules / n, (r + 1) * granules /
- * n). */
+ * global size `extent`. Rank r holds the granules from floor(r * granules / n) to that of r + 1. */
 #include "ir/op.h"
 #include "ir/rules_nn.h"
 

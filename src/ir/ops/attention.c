@@ -1,8 +1,12 @@
 /* attention: softmax(q k^T * scale, masked) v by rows, with grouped heads: query head h reads key
- * head h * G / H. causal   query m sees the keys s ≤ m window   0: all; else query m sees the keys
- * with |m - s| < window mask     bool: true attends; float: added to the scaled products A row that
- * sees no key gives 0. lse is the log of the sum of exponentials of each row; the gradient needs
- * it. */
+ * head h * G / H.
+ *
+ *   causal   query m sees the keys s ≤ m
+ *   window   0: all; else query m sees the keys with |m - s| < window
+ *   mask     bool: true attends; float: added to the scaled products
+ *
+ * A row that sees no key gives 0. lse is the log of the sum of exponentials of each row; the
+ * gradient needs it. */
 #include <math.h>
 
 #include "ir/build.h"

@@ -1,8 +1,9 @@
 /* batch_norm: normalizes each channel (dim 1) over all other dims.
  *
  *   train   mean and variance of the whole batch on any number of ranks; the running statistics
- * move towards them by `momentum` (the weight of the new value), the variance by its unbiased form
- * if `unbiased` else    the running statistics, which stay as they are
+ *           move towards them by `momentum` (the weight of the new value), the variance by its
+ *           unbiased form if `unbiased`
+ *   else    the running statistics, which stay as they are
  *
  * Pure composite: it is expanded before differentiation, where batch_norm_apply carries the
  * gradient. */

@@ -1,9 +1,9 @@
 /* batch_norm_apply: (x - mean) * invstd * w + b by channel.
  *
  * `train` says what the statistics are to the gradient:
- *   true    mean and invstd are x's own over `count` items a channel (global): dx is the total
- * derivative, and the statistics' inputs get none, since theirs is already in dx false   mean and
- * invstd are constants */
+ *   true    x's own over `count` items a channel (global): dx is the total derivative, and the
+ *           statistics' inputs get none, since theirs is already in dx
+ *   false   constants */
 #include "ir/build.h"
 #include "ir/op.h"
 #include "ir/rules_nn.h"

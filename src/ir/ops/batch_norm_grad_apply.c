@@ -1,6 +1,8 @@
-/* batch_norm_grad_apply: dx through the statistics too,
- *   dx = w * invstd * (dy - sum_dy / count - xhat * sum_dy_xhat / count), xhat = (x - mean) *
- * invstd. The sums and the count are those of the whole batch. */
+/* batch_norm_grad_apply: dx through the statistics too. With xhat = (x - mean) * invstd:
+ *
+ *   dx = w * invstd * (dy - sum_dy / count - xhat * sum_dy_xhat / count)
+ *
+ * The sums and the count are those of the whole batch. */
 #include "ir/op.h"
 #include "ir/rules_nn.h"
 

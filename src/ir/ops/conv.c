@@ -1,6 +1,7 @@
 /* conv: cross-correlation over 1 to 3 spatial dims, as every framework's convolution layer.
- *   y[n, o, p] = bias[o] + sum over c in o's group, i: x[n, c, p * stride - low + i * dilation] *
- * w[o, c, i] */
+ *
+ *   y[n, o, p] = bias[o] + sum over i and the channels c of o's group of
+ *                          x[n, c, p * stride - low + i * dilation] * w[o, c, i] */
 #include "ir/build.h"
 #include "ir/op.h"
 #include "ir/rules_nn.h"

@@ -1,9 +1,10 @@
-/* cross_entropy: PyTorch's loss over rows of logits.
+/* cross_entropy: PyTorch's loss over rows of logits. With nll(c) = -log softmax(logits[r])[c]:
  *
- *   loss[r]   = (1 - s) * w[y] * nll(y) + s / C * sum over c of w[c] * nll(c)      nll(c) = -log
- * softmax(logits[r])[c] weight[r] = w[y]                     both 0 where y is ignore_index; w is 1
- * without class weights loss      = sum of loss[r] / sum of weight[r] with mean, the plain sum
- * without
+ *   loss[r]   = (1 - s) * w[y] * nll(y) + s / C * sum over c of w[c] * nll(c)
+ *   weight[r] = w[y]
+ *   loss      = sum of loss[r] / sum of weight[r] with mean, the plain sum without
+ *
+ * Rows whose label is ignore_index have loss and weight 0; w is 1 without class weights.
  *
  * The sums run over the whole batch on any number of ranks, so a mean is a mean over its valid rows
  * and never a mean of means. A batch without any valid row gives 0 (PyTorch gives NaN), as its

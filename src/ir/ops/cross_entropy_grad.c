@@ -1,6 +1,8 @@
 /* cross_entropy_grad: with p = exp(logits[r] - lse[r]) and W = sum of w[c],
- *   dlogits[r,c] = dloss * ((1 - s) * w[y] * (p[c] - [c = y]) + s / C * (W * p[c] - w[c])), 0 for
- * ignored rows. */
+ *
+ *   dlogits[r,c] = dloss * ((1 - s) * w[y] * (p[c] - [c = y]) + s / C * (W * p[c] - w[c]))
+ *
+ * and 0 for ignored rows. */
 #include "ir/op.h"
 #include "ir/rules_nn.h"
 

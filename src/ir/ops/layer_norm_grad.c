@@ -1,6 +1,8 @@
 /* layer_norm_grad: with xhat = (x - mean) * rstd, g = dy * w and means over the normalized dims,
- *   dx = rstd * (g - mean(g) - xhat * mean(g * xhat)),   dw = sum over rows of dy * xhat,   db =
- * sum over rows of dy. */
+ *
+ *   dx = rstd * (g - mean(g) - xhat * mean(g * xhat))
+ *   dw = sum over rows of dy * xhat
+ *   db = sum over rows of dy */
 #include "ir/op.h"
 #include "ir/rules_nn.h"
 

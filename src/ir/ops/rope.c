@@ -1,7 +1,10 @@
-/* rope: rotates pairs of features by position: with the pair (a, b) and the angle's cos c and sin
- * s, a' = a * c - b * s,   b' = a * s + b * c      (inverse: s negated) Pairs are (i, i + D/2), or
- * (2i, 2i + 1) if interleaved; pair i of row m has the angle of cos[m, i]. A rotation's adjoint is
- * its inverse, so the gradient is rope again. */
+/* rope: rotates pairs of features by position. With the pair (a, b), the angle's cos c and sin s:
+ *
+ *   a' = a * c - b * s
+ *   b' = a * s + b * c      (inverse: s negated)
+ *
+ * Pairs are (i, i + D/2), or (2i, 2i + 1) if interleaved; pair i of row m has the angle of
+ * cos[m, i]. A rotation's adjoint is its inverse, so the gradient is rope again. */
 #include "ir/build.h"
 #include "ir/op.h"
 #include "ir/rules_nn.h"
