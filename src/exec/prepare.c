@@ -210,39 +210,40 @@ static st_status_t prepare_steps(exec_rank_t *rank) {
 
 /* ---- poison ---- */
 
-static void touch(const plan_program_t *program, ir_node_t *last, ir_value_t v, ir_node_t n) {
+static void touch(const plan_program_t *program, int64_t *last, ir_value_t v, int64_t n) {
     if (last[program->places[v].storage] < n) last[program->places[v].storage] = n;
 }
 
-/* For each storage of work and comm the node after which nothing of it is read any more. */
-static void find_last_touch(const plan_program_t *program, ir_node_t *last) {
+/* For each storage the node after which nothing of it is read any more; -1: it is never touched.
+ * Inputs are written before the first node, and one that no one reads shares its bytes with others
+ * from then on: only their readers count. */
+static void find_last_touch(const plan_program_t *program, int64_t *last) {
     const ir_graph_t *graph = program->graph;
     for (ir_node_t n = 0; n < graph->nodes.n; n++) {
         const ir_node_info_t *node = ir_node(graph, n);
         for (uint32_t j = 0; j < node->n_inputs; j++)
             touch(program, last, node->inputs[j], n);
-        for (uint32_t k = 0; k < node->n_outputs; k++)
+        for (uint32_t k = 0; k < node->n_outputs && node->op != IR_OP_INPUT; k++)
             touch(program, last, node->first_output + k, n);
-        if (node->op == IR_OP_CONSTANT) touch(program, last, node->first_output, IR_NONE);
+        if (node->op == IR_OP_CONSTANT) touch(program, last, node->first_output, INT64_MAX);
         if (node->op == IR_OP_ALL_GATHER_WAIT) /* until here the gather reads its input */
             touch(program, last, ir_value_producer(graph, node->inputs[0])->inputs[0], n);
     }
     for (size_t o = 0; o < graph->outputs.n; o++)
-        touch(program, last, graph->outputs.data[o].value, IR_NONE);
+        touch(program, last, graph->outputs.data[o].value, INT64_MAX);
 }
 
 /* Gives each step the places that die with it, or with a node after it that does nothing. */
 static st_status_t prepare_poison(exec_rank_t *rank) {
     const plan_program_t *program = rank->program;
     const ir_graph_t *graph = program->graph;
-    ir_node_t *last; /* [storages]; there are no more than values */
+    int64_t *last; /* [storages] */
     ir_value_t *of_storage;
     uint32_t n_storages = 0;
     for (ir_value_t v = 0; v < graph->values.n; v++)
         if (program->places[v].storage >= n_storages) n_storages = program->places[v].storage + 1;
     ARRAY(rank, last, n_storages);
     ARRAY(rank, of_storage, n_storages);
-    find_last_touch(program, last);
     for (uint32_t s = 0; s < n_storages; s++)
         of_storage[s] = IR_NONE;
     for (ir_value_t v = 0; v < graph->values.n; v++)

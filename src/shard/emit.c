@@ -164,7 +164,8 @@ static st_status_t copy_of_state(emitter_t *e, ir_value_t *value) {
         root = ir_value_producer(e->to, root)->inputs[0];
     if (!(ir_op_def(ir_value_producer(e->to, root)->op)->flags & IR_STATE)) return ST_OK;
     ir_arg_t dtype = IR_ARG_DTYPE("dtype", ir_value_type(e->to, *value)->dtype);
-    return ir_graph_add(e->to, IR_OP_CAST, NULL, 1, value, 1, &dtype, value);
+    ir_value_t input = *value;
+    return ir_graph_add(e->to, IR_OP_CAST, NULL, 1, &input, 1, &dtype, value);
 }
 
 static st_status_t emit_node(emitter_t *e, ir_node_t n) {

@@ -1,0 +1,85 @@
+/* The same training on any number of ranks: in float64 the differences are those of the order of
+ * sums. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "base/memory.h"
+#include "exec/models.h"
+
+/* Sums of some hundred terms near 1, a few steps: errors of 1e-15 grow to less than 1e-12. */
+static const double tolerance = 1e-12;
+
+static void same_on_all_ranks(const ir_graph_t *graph, int n_steps, const uint32_t *ranks,
+                              size_t n) {
+    double *first = NULL;
+    size_t n_first = 0;
+    for (size_t i = 0; i < n; i++) {
+        compile_options_t options = {
+            .n_ranks = ranks[i], .dtype = IR_F64, .bucket_bytes = 700, .reference_kernels = true};
+        plan_t *plan = compile_ok(graph, &options);
+        double *values;
+        char what[64];
+        size_t n_values = run_plan(plan, n_steps, &values);
+        snprintf(what, sizeof what, "%s on %u ranks", graph->name, ranks[i]);
+        if (i == 0) {
+            first = values;
+            n_first = n_values;
+        } else {
+            assert_int_equal(n_values, n_first);
+            assert_close(n_values, first, values, tolerance, what);
+            st_free(values);
+        }
+        plan_destroy(plan);
+    }
+    assert_true(n_first > 0);
+    st_free(first);
+}
+
+static const uint32_t up_to_four[] = {1, 2, 3, 4};
+
+static void mlp_trains_equally(void **state) {
+    (void)state;
+    for (int64_t batch = 2; batch <= 8;
+         batch += 3) { /* 2 on 3 ranks: one of them has nothing to do */
+        ir_graph_t *forward = model_mlp(batch);
+        ir_graph_t *graph = model_train(forward, "adamw", 1.0);
+        same_on_all_ranks(graph, 5, up_to_four, 4);
+        ir_graph_destroy(graph);
+        ir_graph_destroy(forward);
+    }
+}
+
+static void conv_net_trains_equally(void **state) {
+    (void)state;
+    for (int64_t batch = 3; batch <= 6; batch += 3) {
+        ir_graph_t *forward = model_conv(batch);
+        ir_graph_t *graph = model_train(forward, "sgd", 0);
+        same_on_all_ranks(graph, 4, up_to_four, 4);
+        ir_graph_destroy(graph);
+        ir_graph_destroy(forward);
+    }
+}
+
+static void random_graphs_compute_equally(void **state) {
+    (void)state;
+    static const uint32_t ranks[] = {1, 2, 3, 5};
+    for (unsigned seed = 1; seed <= 60; seed++) {
+        ir_graph_t *graph = model_random(seed, 4 + seed % 3, 6 + (int)(seed % 40));
+        same_on_all_ranks(graph, 2, ranks, 4);
+        ir_graph_destroy(graph);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(mlp_trains_equally),
+        cmocka_unit_test(conv_net_trains_equally),
+        cmocka_unit_test(random_graphs_compute_equally),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
