@@ -125,6 +125,7 @@ static void liveness_free(liveness_t *live) {
     st_free(live->left);
     st_free(live->n_readers);
     st_free(live->bytes);
+    *live = (liveness_t){0};
 }
 
 static st_status_t liveness_build(const dag_t *dag, liveness_t *live) {

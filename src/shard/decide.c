@@ -8,7 +8,10 @@
 static const double COST_REDUCE = 2.0; /* all-reduce: a reduce-scatter and an all-gather */
 static const double COST_GATHER = 1.0;
 static const double COST_SLICE = 0.125; /* a local copy of a part: cheap beside the network */
-static const double COST_MASK = 0.5; /* replicated → partial: one pass, and a sum to pay later */
+static const double COST_MASK =
+    4.0; /* replicated → partial: a sum to pay for later, of what was whole */
+static const double COST_AGAIN =
+    0.25; /* every rank makes all of an output that could be made in parts */
 
 bool shard_can_localize(const ir_graph_t *graph, ir_value_t value, ir_placement_t wanted,
                         ir_placement_t *out_input) {
@@ -94,6 +97,13 @@ static bool is_legal(const shard_lowering_t *lowering, const ir_node_info_t *nod
     return true;
 }
 
+static double cost_of_repeating(const shard_lowering_t *lowering, const ir_node_info_t *node) {
+    double bytes = 0;
+    for (uint32_t k = 0; k < node->n_outputs; k++)
+        bytes += (double)ir_type_bytes(ir_value_type(lowering->graph, node->first_output + k));
+    return COST_AGAIN * bytes * (1 - 1.0 / lowering->n_ranks);
+}
+
 static st_status_t decide_node(shard_lowering_t *lowering, ir_node_t n) {
     const ir_graph_t *graph = lowering->graph;
     const ir_node_info_t *node = ir_node(graph, n);
@@ -106,9 +116,11 @@ static st_status_t decide_node(shard_lowering_t *lowering, ir_node_t n) {
     }
     ir_op_ctx_t ctx = {node->op, node->n_inputs, node->n_outputs, types, node->attrs, node->name};
     ir_strategy_list_t list = {.have = have};
-    bool any_placed = false;
-    for (uint32_t j = 0; j < node->n_inputs; j++)
+    bool any_placed = false, any_split = false;
+    for (uint32_t j = 0; j < node->n_inputs; j++) {
         any_placed |= have[j].kind != IR_REPLICATE;
+        any_split |= have[j].kind == IR_SPLIT;
+    }
     /* states are whole on every rank, and so are their updates */
     if (any_placed && node->op != IR_OP_UPDATE) ir_op_def(node->op)->strategies(&ctx, &list);
     static const ir_strategy_t all_replicated = {0};
@@ -117,7 +129,8 @@ static st_status_t decide_node(shard_lowering_t *lowering, ir_node_t n) {
     for (uint32_t s = 0; s <= list.n; s++) {
         const ir_strategy_t *strategy = s < list.n ? &list.items[s] : &all_replicated;
         if (!is_legal(lowering, node, strategy)) continue;
-        double cost = 0;
+        double cost =
+            strategy == &all_replicated && any_split ? cost_of_repeating(lowering, node) : 0;
         for (uint32_t j = 0; j < node->n_inputs; j++)
             cost += conversion_cost(lowering, node->inputs[j],
                                     strategy_in(strategy, node->n_inputs, j));

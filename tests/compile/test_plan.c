@@ -1,0 +1,309 @@
+/* Plans: text, bytes, and the proof that finds what is wrong with a plan. */
+#include "compile/plan.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/memory.h"
+#include "compile/compile.h"
+#include "ir/container.h"
+#include "ir/text.h"
+
+static const char tiny[] =
+    "graph \"tiny\" {\n"
+    "  %0 x = input {dtype=f32, shape=[4,3]}\n"
+    "  %1 w = parameter {dtype=f32, shape=[3,3]}\n"
+    "  %2 y = matmul(%0, %1)\n"
+    "  %3 z = tanh(%2)\n"
+    "  %4 dw = matmul(%0, %3) {transpose_a=true}\n"
+    "  %5 new = sub(%1, %4)\n"
+    "  update(%1, %5)\n"
+    "  output \"z\" = %3\n"
+    "}\n";
+
+static plan_t *compile_text(const char *text, uint32_t n_ranks) {
+    ir_graph_t *graph = NULL;
+    plan_t *plan = NULL;
+    compile_options_t options = {.n_ranks = n_ranks, .reference_kernels = true};
+    assert_int_equal(ir_graph_parse(text, strlen(text), &graph), ST_OK);
+    st_status_t status = compile_plan(graph, &options, &plan);
+    if (status != ST_OK) print_error("%s\n", st_last_error());
+    assert_int_equal(status, ST_OK);
+    ir_graph_destroy(graph);
+    return plan;
+}
+
+static void text_shows_memory_and_steps(void **state) {
+    (void)state;
+    plan_t *plan = compile_text(tiny, 2);
+    char *text;
+    assert_int_equal(plan_print(plan, &text), ST_OK);
+    const char *program = strstr(text, "program 0");
+    assert_non_null(strstr(text, "input \"x\" f32[4,3] split dim 0 into 4\n"));
+    assert_non_null(strstr(text, "output \"z\" f32[4,3] split dim 0 into 4\n"));
+    assert_non_null(program);
+    assert_string_equal(
+        program,
+        "program 0, ranks 0 1\n"
+        "  state 64 bytes  work 128 bytes  comm 64 bytes  (work bound 128)\n"
+        "     0 -      input 'x' -> %0 f32[2,3] work+0\n"
+        "     1 -      parameter 'w' -> %1 f32[3,3] state+0\n"
+        "     2 kernel matmul 'y' (%0, %1) -> %2 f32[2,3] work+64  cpu.matmul.reference\n"
+        "     3 kernel tanh 'z' (%2) -> %3 f32[2,3] work+64  cpu.tanh.reference\n"
+        "     4 kernel matmul 'dw' (%0, %3) -> %4 f32[3,3] comm+0  cpu.matmul.reference\n"
+        "     5 start  all_reduce_start (%4) -> %5 f32[3,3] comm+0 #0\n"
+        "     6 wait   all_reduce_wait (%5) -> %6 f32[3,3] comm+0 #0\n"
+        "     7 kernel sub 'new' (%1, %6) -> %7 f32[3,3] state+0  cpu.sub.reference\n"
+        "     8 -      update (%1, %7)\n");
+    st_free(text);
+    plan_destroy(plan);
+}
+
+static void bytes_give_the_same_plan(void **state) {
+    (void)state;
+    for (uint32_t n_ranks = 1; n_ranks <= 3; n_ranks++) {
+        plan_t *plan = compile_text(tiny, n_ranks), *back = NULL;
+        uint8_t *data, *again;
+        size_t bytes, again_bytes;
+        char *before, *after;
+        assert_int_equal(plan_encode(plan, &data, &bytes), ST_OK);
+        assert_int_equal(plan_decode(data, bytes, &back), ST_OK);
+        assert_int_equal(plan_encode(back, &again, &again_bytes), ST_OK);
+        assert_int_equal(bytes, again_bytes);
+        assert_memory_equal(data, again, bytes);
+        assert_int_equal(plan_print(plan, &before), ST_OK);
+        assert_int_equal(plan_print(back, &after), ST_OK);
+        assert_string_equal(before, after);
+        st_free(data);
+        st_free(again);
+        st_free(before);
+        st_free(after);
+        plan_destroy(plan);
+        plan_destroy(back);
+    }
+}
+
+static const ir_container_kind_t plan_file = {
+    {'S', 'T', 'A', 'T', 'O', 'R', 'P', '\n'}, PLAN_VERSION, "plan"};
+
+/* Flips of single bits: the checksum finds them; without it, decoding refuses or gives a plan that
+ * is proved. Truncations are refused. */
+static void corrupt_bytes_are_refused(void **state) {
+    (void)state;
+    plan_t *plan = compile_text(tiny, 2), *back = NULL;
+    uint8_t *data;
+    size_t bytes, n_refused = 0;
+    assert_int_equal(plan_encode(plan, &data, &bytes), ST_OK);
+    for (size_t cut = 0; cut < bytes; cut += 7) {
+        assert_int_not_equal(plan_decode(data, cut, &back), ST_OK);
+        assert_null(back);
+    }
+    for (size_t bit = 0; bit < 8 * bytes; bit += 3) {
+        data[bit / 8] ^= (uint8_t)(1u << bit % 8);
+        assert_int_not_equal(plan_decode(data, bytes, &back), ST_OK);
+        assert_null(back);
+        if (bit / 8 >= IR_CONTAINER_HEADER_BYTES) {
+            ir_container_seal(&plan_file, data, bytes - IR_CONTAINER_HEADER_BYTES);
+            if (plan_decode(data, bytes, &back) == ST_OK) {
+                assert_int_equal(plan_check(back), ST_OK);
+                plan_destroy(back);
+            } else {
+                assert_string_not_equal(st_last_error(), "");
+                n_refused++;
+            }
+        }
+        data[bit / 8] ^= (uint8_t)(1u << bit % 8);
+        ir_container_seal(&plan_file, data, bytes - IR_CONTAINER_HEADER_BYTES);
+    }
+    assert_true(n_refused > bytes); /* of 8/3 flips a byte */
+    assert_int_equal(plan_decode(data, bytes, &back), ST_OK);
+    plan_destroy(back);
+    st_free(data);
+    plan_destroy(plan);
+}
+
+/* ---- the proof ---- */
+
+static ir_value_t value_of(const plan_program_t *program, const char *name) {
+    for (ir_node_t n = 0; n < program->graph->nodes.n; n++)
+        if (strcmp(ir_node(program->graph, n)->name, name) == 0)
+            return ir_node(program->graph, n)->first_output;
+    fail_msg("no node '%s'", name);
+    return 0;
+}
+
+static void expect_refusal(const plan_t *plan, const char *message) {
+    assert_int_not_equal(plan_check(plan), ST_OK);
+    if (!strstr(st_last_error(), message)) print_error("%s\n", st_last_error());
+    assert_non_null(strstr(st_last_error(), message));
+}
+
+static void the_proof_finds_faults(void **state) {
+    (void)state;
+    plan_t *plan = compile_text(tiny, 2);
+    plan_program_t *p = &plan->programs[0];
+    plan_place_t *y = &p->places[value_of(p, "y")], *x = &p->places[value_of(p, "x")];
+    plan_place_t *dw = &p->places[value_of(p, "dw")];
+    plan_place_t old = *y;
+    assert_int_equal(plan_check(plan), ST_OK);
+
+    *y = *x; /* matmul may not write over what it reads */
+    expect_refusal(plan, "which the op does not allow");
+    *y = old;
+    y->offset = 8;
+    expect_refusal(plan, "not aligned");
+    *y = old;
+    y->offset = 1 << 20;
+    expect_refusal(plan, "leaves region work");
+    *y = old;
+    y->bytes = 12;
+    expect_refusal(plan, "its type needs");
+    *y = old;
+
+    old = *dw; /* z, still to be delivered, under dw */
+    dw->region = PLAN_WORK;
+    dw->offset = p->places[value_of(p, "z")].offset;
+    expect_refusal(plan, "lies on input");
+    *dw = old;
+
+    p->steps[6].ticket = 3;
+    expect_refusal(plan, "waits for another collective");
+    p->steps[6].ticket = 0;
+    p->steps[3].kind = PLAN_STEP_NOTHING;
+    expect_refusal(plan, "does not carry out its node");
+    p->steps[3].kind = PLAN_STEP_KERNEL;
+    plan->program_of[1] = 7;
+    expect_refusal(plan, "runs program 7");
+    plan->program_of[1] = 0;
+    plan->inputs[0].placement.granules = 3;
+    expect_refusal(plan, "input 'x'");
+    plan->inputs[0].placement.granules = 4;
+    assert_int_equal(plan_check(plan), ST_OK);
+    plan_destroy(plan);
+}
+
+static void a_value_overwritten_too_early_is_found(void **state) {
+    (void)state;
+    plan_t *plan = compile_text(
+        "graph \"g\" {\n"
+        "  %0 x = input {dtype=f32, shape=[4,4]}\n"
+        "  %1 a = matmul(%0, %0)\n"
+        "  %2 b = matmul(%1, %1)\n"
+        "  %3 c = matmul(%2, %2)\n"
+        "  %4 d = matmul(%3, %1)\n"
+        "  output \"d\" = %4\n"
+        "}\n",
+        1);
+    plan_program_t *p = &plan->programs[0];
+    assert_int_equal(plan_check(plan), ST_OK);
+    p->places[value_of(p, "c")].offset = p->places[value_of(p, "a")].offset;
+    expect_refusal(plan, "is overwritten before it is read");
+    plan_destroy(plan);
+}
+
+static void ranks_that_disagree_are_found(void **state) {
+    (void)state;
+    plan_t *two = compile_text(
+        "graph \"g\" {\n"
+        "  %0 x = input {dtype=f32, shape=[3,4]}\n"
+        "  %1 s = reduce_sum(%0) {axes=[0]}\n"
+        "  %2 y = exp(%1)\n"
+        "  output \"y\" = %2\n"
+        "}\n",
+        2);
+    assert_int_equal(two->n_programs, 2); /* one row and two */
+    two->programs[1].steps[2].ticket = 1;
+    two->programs[1].steps[3].ticket = 1;
+    expect_refusal(two, "number the collective");
+    plan_destroy(two);
+}
+
+static void state_keeps_another_plans_layout(void **state) {
+    (void)state;
+    ir_graph_t *graph = NULL;
+    plan_t *train = compile_text(tiny, 2), *eval = NULL;
+    compile_options_t options = {.n_ranks = 2, .evaluation = true, .state_of = train};
+    assert_int_equal(ir_graph_parse(tiny, strlen(tiny), &graph), ST_OK);
+    assert_int_equal(compile_plan(graph, &options, &eval), ST_OK);
+    const plan_place_t *a = plan_state_place(&train->programs[0], "w");
+    const plan_place_t *b = plan_state_place(&eval->programs[0], "w");
+    assert_int_equal(a->offset, b->offset);
+    assert_null(plan_state_place(&eval->programs[0], "x"));
+    for (ir_node_t n = 0; n < eval->programs[0].graph->nodes.n; n++)
+        assert_int_not_equal(ir_node(eval->programs[0].graph, n)->op, IR_OP_UPDATE);
+    plan_destroy(eval);
+    ir_graph_destroy(graph);
+
+    const char *other =
+        "graph \"g\" {\n"
+        "  %0 v = parameter {dtype=f32, shape=[3]}\n"
+        "  output \"y\" = %0\n"
+        "}\n";
+    assert_int_equal(ir_graph_parse(other, strlen(other), &graph), ST_OK);
+    assert_int_equal(compile_plan(graph, &options, &eval), ST_NOT_FOUND);
+    assert_non_null(strstr(st_last_error(), "pass memory"));
+    assert_non_null(strstr(st_last_error(), "'v'"));
+    plan_destroy(train);
+    ir_graph_destroy(graph);
+}
+
+static void every_pass_is_timed(void **state) {
+    (void)state;
+    const compile_timing_t *timings;
+    plan_destroy(compile_text(tiny, 1));
+    size_t n = compile_timings(&timings);
+    assert_true(n >= 6);
+    bool lowered = false;
+    for (size_t i = 0; i < n; i++) {
+        assert_true(timings[i].us >= 0);
+        lowered |= strcmp(timings[i].pass, "lower") == 0;
+    }
+    assert_true(lowered);
+}
+
+/* Each allocation from graph to decoded plan fails once: an error, and nothing is lost. */
+static void allocation_failures_are_reported(void **state) {
+    (void)state;
+    ir_graph_t *graph = NULL;
+    compile_options_t options = {.n_ranks = 2, .reference_kernels = true};
+    assert_int_equal(ir_graph_parse(tiny, strlen(tiny), &graph), ST_OK);
+    int64_t at = 0;
+    for (st_status_t status = ST_NO_MEMORY; status != ST_OK; at++) {
+        plan_t *plan = NULL, *back = NULL;
+        uint8_t *data = NULL;
+        size_t bytes = 0;
+        st_memory_fail_after(at, false);
+        status = compile_plan(graph, &options, &plan);
+        if (status == ST_OK) status = plan_encode(plan, &data, &bytes);
+        if (status == ST_OK) status = plan_decode(data, bytes, &back);
+        st_memory_fail_after(-1, false);
+        if (status != ST_OK && status != ST_NO_MEMORY) print_error("%s\n", st_last_error());
+        if (status != ST_OK) assert_int_equal(status, ST_NO_MEMORY);
+        st_free(data);
+        plan_destroy(plan);
+        plan_destroy(back);
+    }
+    assert_true(at > 100);
+    ir_graph_destroy(graph);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(text_shows_memory_and_steps),
+        cmocka_unit_test(bytes_give_the_same_plan),
+        cmocka_unit_test(corrupt_bytes_are_refused),
+        cmocka_unit_test(the_proof_finds_faults),
+        cmocka_unit_test(a_value_overwritten_too_early_is_found),
+        cmocka_unit_test(ranks_that_disagree_are_found),
+        cmocka_unit_test(state_keeps_another_plans_layout),
+        cmocka_unit_test(every_pass_is_timed),
+        cmocka_unit_test(allocation_failures_are_reported),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

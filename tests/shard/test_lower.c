@@ -1,0 +1,242 @@
+/* Lowering: text in, one rank's text out. */
+#include "shard/lower.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/memory.h"
+#include "ir/text.h"
+#include "ir/verify.h"
+
+static ir_graph_t *parse(const char *text) {
+    ir_graph_t *graph = NULL;
+    st_status_t status = ir_graph_parse(text, strlen(text), &graph);
+    if (status != ST_OK) print_error("%s\n", st_last_error());
+    assert_int_equal(status, ST_OK);
+    return graph;
+}
+
+static void expect(const char *text, uint32_t n_ranks, uint32_t rank, const char *wanted) {
+    ir_graph_t *graph = parse(text), *model = parse(wanted), *result = NULL;
+    shard_lowering_t *lowering = NULL;
+    char *got, *printed;
+    assert_int_equal(shard_decide(graph, n_ranks, &lowering), ST_OK);
+    st_status_t status = shard_emit(lowering, rank, &result);
+    if (status != ST_OK) print_error("%s\n", st_last_error());
+    assert_int_equal(status, ST_OK);
+    assert_int_equal(ir_graph_verify(result), ST_OK);
+    assert_int_equal(ir_graph_print(result, &got), ST_OK);
+    assert_int_equal(ir_graph_print(model, &printed), ST_OK);
+    assert_string_equal(got, printed);
+    st_free(got);
+    st_free(printed);
+    shard_lowering_destroy(lowering);
+    ir_graph_destroy(graph);
+    ir_graph_destroy(model);
+    ir_graph_destroy(result);
+}
+
+/* A product over the batch is a partial sum; its update needs all of it. */
+static const char gradient[] =
+    "graph \"g\" {\n"
+    "  %0 x = input {dtype=f32, shape=[5,3]}\n"
+    "  %1 dy = input {dtype=f32, shape=[5,2]}\n"
+    "  %2 w = parameter {dtype=f32, shape=[2,3]}\n"
+    "  %3 dw = matmul(%1, %0) {transpose_a=true}\n"
+    "  %4 other = exp(%0)\n"
+    "  %5 new = sub(%2, %3)\n"
+    "  update(%2, %5)\n"
+    "  output \"other\" = %4\n"
+    "}\n";
+
+static void one_rank_stays_as_it_is(void **state) {
+    (void)state;
+    expect(gradient, 1, 0, gradient);
+}
+
+static void gradients_are_summed_between_producer_and_reader(void **state) {
+    (void)state;
+    expect(gradient, 2, 1,
+           "graph \"g\" {\n"
+           "  %0 x = input {dtype=f32, shape=[3,3]}\n" /* rows 2, 3, 4 */
+           "  %1 dy = input {dtype=f32, shape=[3,2]}\n"
+           "  %2 w = parameter {dtype=f32, shape=[2,3]}\n"
+           "  %3 dw = matmul(%1, %0) {transpose_a=true}\n"
+           "  %4 = all_reduce_start(%3)\n"
+           "  %5 other = exp(%0)\n"
+           "  %6 = all_reduce_wait(%4)\n"
+           "  %7 new = sub(%2, %6)\n"
+           "  update(%2, %7)\n"
+           "  output \"other\" = %5\n"
+           "}\n");
+}
+
+static void the_last_rank_may_have_more_and_the_first_nothing(void **state) {
+    (void)state;
+    const char *text =
+        "graph \"g\" {\n"
+        "  %0 x = input {dtype=f32, shape=[2,3]}\n"
+        "  %1 y = tanh(%0)\n"
+        "  output \"y\" = %1\n"
+        "}\n";
+    expect(text, 3, 0,
+           "graph \"g\" {\n"
+           "  %0 x = input {dtype=f32, shape=[0,3]}\n"
+           "  %1 y = tanh(%0)\n"
+           "  output \"y\" = %1\n"
+           "}\n");
+    expect(text, 3, 2,
+           "graph \"g\" {\n"
+           "  %0 x = input {dtype=f32, shape=[1,3]}\n"
+           "  %1 y = tanh(%0)\n"
+           "  output \"y\" = %1\n"
+           "}\n");
+}
+
+static void constants_of_the_batch_are_cut_not_copied(void **state) {
+    (void)state;
+    expect(
+        "graph \"g\" {\n"
+        "  %0 x = input {dtype=f32, shape=[4,2]}\n"
+        "  %1 = constant {dtype=f32, shape=[4,1], data=[1,2,3,4]}\n"
+        "  %2 = iota {dtype=f32, shape=[4,2], axis=0, start=10}\n"
+        "  %3 = constant {dtype=f32, shape=[], data=7}\n"
+        "  %4 = broadcast(%3) {shape=[4,2]}\n"
+        "  %5 = mul(%0, %1)\n"
+        "  %6 = add(%5, %2)\n"
+        "  %7 = add(%6, %4)\n"
+        "  output \"y\" = %7\n"
+        "}\n",
+        2, 1,
+        "graph \"g\" {\n"
+        "  %0 x = input {dtype=f32, shape=[2,2]}\n"
+        "  %1 = constant {dtype=f32, shape=[], data=7}\n"
+        "  %2 = constant {dtype=f32, shape=[2,1], data=[3,4]}\n"
+        "  %3 = mul(%0, %2)\n"
+        "  %4 = iota {dtype=f32, shape=[2,2], axis=0, start=12}\n"
+        "  %5 = add(%3, %4)\n"
+        "  %6 = broadcast(%1) {shape=[2,2]}\n"
+        "  %7 = add(%5, %6)\n"
+        "  output \"y\" = %7\n"
+        "}\n");
+}
+
+static void what_cannot_be_split_is_gathered(void **state) {
+    (void)state;
+    expect(
+        "graph \"g\" {\n"
+        "  %0 x = input {dtype=f32, shape=[4]}\n"
+        "  %1 c = cumsum(%0) {axis=0}\n"
+        "  %2 y = mul(%1, %0)\n"
+        "  output \"y\" = %2\n"
+        "}\n",
+        2, 1,
+        "graph \"g\" {\n"
+        "  %0 x = input {dtype=f32, shape=[2]}\n"
+        "  %1 = all_gather_start(%0) {axis=0, granules=4, extent=4}\n"
+        "  %2 = all_gather_wait(%1)\n"
+        "  %3 c = cumsum(%2) {axis=0}\n"
+        "  %4 = slice(%3) {begin=[2], end=[4], step=[1]}\n"
+        "  %5 y = mul(%4, %0)\n"
+        "  output \"y\" = %5\n"
+        "}\n");
+}
+
+static void dropout_knows_its_place_in_the_whole(void **state) {
+    (void)state;
+    expect(
+        "graph \"g\" {\n"
+        "  %0 x = input {dtype=f32, shape=[4,2]}\n"
+        "  %1 seed = input {dtype=i64, shape=[], batch_axis=-1}\n"
+        "  %2 y = dropout(%0, %1, %1) {p=0.5, id=9}\n"
+        "  output \"y\" = %2\n"
+        "}\n",
+        2, 1,
+        "graph \"g\" {\n"
+        "  %0 x = input {dtype=f32, shape=[2,2]}\n"
+        "  %1 seed = input {dtype=i64, shape=[], batch_axis=-1}\n"
+        "  %2 y = dropout(%0, %1, %1) {p=0.5, id=9, begin=[2,0], global=[4,2]}\n"
+        "  output \"y\" = %2\n"
+        "}\n");
+}
+
+/* A sum that has been made whole once is not summed again further down. */
+static void a_sum_is_reduced_once(void **state) {
+    (void)state;
+    ir_graph_t *graph = parse(
+        "graph \"g\" {\n"
+        "  %0 x = input {dtype=f32, shape=[4,2]}\n"
+        "  %1 s = reduce_sum(%0) {axes=[0]}\n"
+        "  %2 a = exp(%1)\n"
+        "  %3 b = neg(%1)\n"
+        "  output \"a\" = %2\n"
+        "  output \"b\" = %3\n"
+        "}\n");
+    shard_lowering_t *lowering = NULL;
+    ir_graph_t *result = NULL;
+    int starts = 0;
+    assert_int_equal(shard_decide(graph, 2, &lowering), ST_OK);
+    assert_int_equal(shard_value_placement(lowering, 1).kind, IR_PARTIAL);
+    assert_int_equal(shard_output_placement(lowering, 0).kind, IR_REPLICATE);
+    assert_int_equal(shard_emit(lowering, 0, &result), ST_OK);
+    for (ir_node_t n = 0; n < result->nodes.n; n++)
+        starts += ir_node(result, n)->op == IR_OP_ALL_REDUCE_START;
+    assert_int_equal(starts, 1);
+    shard_lowering_destroy(lowering);
+    ir_graph_destroy(result);
+    ir_graph_destroy(graph);
+}
+
+static void batch_extents_have_to_fit(void **state) {
+    (void)state;
+    ir_graph_t *graph = parse(
+        "graph \"g\" {\n"
+        "  %0 images = input {dtype=f32, shape=[7,2]}\n"
+        "  %1 labels = input {dtype=f32, shape=[5]}\n"
+        "}\n");
+    shard_lowering_t *lowering = NULL;
+    assert_int_equal(shard_decide(graph, 2, &lowering), ST_INVALID);
+    assert_non_null(strstr(st_last_error(), "'images' has 7 rows"));
+    assert_non_null(strstr(st_last_error(), "5 of input 'labels'"));
+    assert_null(lowering);
+    ir_graph_destroy(graph);
+}
+
+static void allocation_failures_are_reported(void **state) {
+    (void)state;
+    ir_graph_t *graph = parse(gradient);
+    int64_t at = 0;
+    for (st_status_t status = ST_NO_MEMORY; status != ST_OK; at++) {
+        shard_lowering_t *lowering = NULL;
+        ir_graph_t *result = NULL;
+        st_memory_fail_after(at, false);
+        status = shard_decide(graph, 2, &lowering);
+        if (status == ST_OK) status = shard_emit(lowering, 1, &result);
+        st_memory_fail_after(-1, false);
+        if (status != ST_OK) assert_int_equal(status, ST_NO_MEMORY);
+        shard_lowering_destroy(lowering);
+        ir_graph_destroy(result);
+    }
+    assert_true(at > 5);
+    ir_graph_destroy(graph);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_rank_stays_as_it_is),
+        cmocka_unit_test(gradients_are_summed_between_producer_and_reader),
+        cmocka_unit_test(the_last_rank_may_have_more_and_the_first_nothing),
+        cmocka_unit_test(constants_of_the_batch_are_cut_not_copied),
+        cmocka_unit_test(what_cannot_be_split_is_gathered),
+        cmocka_unit_test(dropout_knows_its_place_in_the_whole),
+        cmocka_unit_test(a_sum_is_reduced_once),
+        cmocka_unit_test(batch_extents_have_to_fit),
+        cmocka_unit_test(allocation_failures_are_reported),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
