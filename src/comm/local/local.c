@@ -115,20 +115,30 @@ static st_status_t grow_uses(local_t *local, uint32_t ticket) {
     return ST_OK;
 }
 
-static st_status_t reserve(local_t *local, slot_t *slot, uint32_t n_numbers, uint32_t n_data) {
+static st_status_t reserve_slot(slot_t *slot, int rank, uint32_t n_numbers, uint32_t n_data) {
     if (n_numbers > slot->cap_segments) {
         int64_t *elements = st_realloc(slot->elements, n_numbers * sizeof *elements);
         if (!elements) return st_no_memory(n_numbers * sizeof *elements, "a collective");
         slot->elements = elements;
         slot->cap_segments = n_numbers;
     }
-    part_t *part = &slot->parts[local->base.rank];
+    part_t *part = &slot->parts[rank];
     if (n_data > part->cap) {
         void **data = st_realloc(part->data, n_data * sizeof *data);
         if (!data) return st_no_memory(n_data * sizeof *data, "a collective");
         part->data = data;
         part->cap = n_data;
     }
+    return ST_OK;
+}
+
+/* Room in both slots of the ticket, so that the second step needs no more memory than the first.
+ * Nothing is being added from the other slot any more: this rank has left it, so its chunks are
+ * done. */
+static st_status_t reserve(local_t *local, uint32_t ticket, uint32_t n_numbers, uint32_t n_data) {
+    for (uint32_t parity = 0; parity < 2; parity++)
+        TRY(reserve_slot(&local->group->slots[2 * ticket + parity], local->base.rank, n_numbers,
+                         n_data));
     if (local->n_pending == local->cap_pending) {
         uint32_t cap = local->cap_pending ? 2 * local->cap_pending : 16;
         uint32_t *pending = st_realloc(local->pending, cap * sizeof *pending);
@@ -213,7 +223,7 @@ static st_status_t publish(local_t *local, uint32_t ticket, slot_t *slot,
     if (part->published)
         return FAIL(ST_INVALID, "rank %d starts collective %u again before waiting for it",
                     local->base.rank, ticket);
-    TRY(reserve(local, slot, request->n_numbers, request->n_data));
+    TRY(reserve(local, ticket, request->n_numbers, request->n_data));
     if (slot->kind == SLOT_FREE) {
         slot->kind = request->kind;
         slot->dtype = request->dtype;
