@@ -11,7 +11,8 @@ typedef struct compile_options {
     ir_dtype_t dtype;       /* IR_DTYPE_NONE: as the graph says; IR_F64: every float is float64 */
     bool reference_kernels; /* reference implementations only */
     bool evaluation;        /* norms and dropout in evaluation mode; updates dropped */
-    uint64_t bucket_bytes;  /* gradients' all-reduces are merged up to this size; 0: 4 MiB */
+    uint64_t bucket_bytes;  /* gradients' all-reduces are merged up to this size; 0: a
+                             * quarter of all, between 256 KiB and 4 MiB */
     const plan_t *state_of; /* lay the state out as in this plan (a session can then share it) */
     uint64_t timeout_ms;    /* bound of every wait for peers; 0: 60 s */
     const char *dump; /* pass name, "all", or NULL: print the graph after that pass to stderr */

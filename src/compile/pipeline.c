@@ -126,10 +126,27 @@ static bool several_ranks(const compile_options_t *options) {
     return options->n_ranks > 1;
 }
 
+/* A quarter of what is summed, so that most of it is on its way while the rest is still being made;
+ * between 256 KiB, where latency counts, and 4 MiB. Sums are of whole values: the same on all
+ * ranks. */
+static uint64_t default_bucket_bytes(const ir_graph_t *graph) {
+    const uint64_t least = (uint64_t)256 << 10, most = (uint64_t)4 << 20;
+    uint64_t total = 0;
+    for (ir_node_t n = 0; n < graph->nodes.n; n++) {
+        const ir_node_info_t *node = ir_node(graph, n);
+        if (node->op != IR_OP_ALL_REDUCE_START) continue;
+        for (uint32_t j = 0; j < node->n_inputs; j++)
+            total += ir_type_bytes(ir_value_type(graph, node->inputs[j]));
+    }
+    return total / 4 < least ? least : total / 4 > most ? most : total / 4;
+}
+
 static st_status_t pass_buckets(compile_context_t *c) {
+    uint64_t bytes = c->options.bucket_bytes;
+    if (!bytes) bytes = default_bucket_bytes(c->plan->programs[0].graph);
     for (uint32_t p = 0; p < c->plan->n_programs; p++) {
         ir_graph_t *made;
-        TRY(fuse_buckets(c->plan->programs[p].graph, c->options.bucket_bytes, &made));
+        TRY(fuse_buckets(c->plan->programs[p].graph, bytes, &made));
         compile_replace(&c->plan->programs[p].graph, made);
     }
     return ST_OK;
@@ -212,7 +229,6 @@ static st_status_t fill_defaults(const compile_options_t *given, compile_options
     if (!out->device) out->device = "cpu";
     if (!out->n_ranks) out->n_ranks = 1;
     if (!out->n_threads) out->n_threads = 1;
-    if (!out->bucket_bytes) out->bucket_bytes = (uint64_t)4 << 20;
     if (!out->dump) out->dump = st_environment("STATOR_DUMP");
     if (strcmp(out->device, "cpu") != 0)
         return FAIL(ST_UNSUPPORTED, "device '%s' cannot be compiled for: this build has cpu",
@@ -236,7 +252,7 @@ static st_status_t record_options(compile_context_t *c) {
         {"dtype", o->dtype == IR_F64 ? "f64" : "auto"},
         {"mode", o->evaluation ? "eval" : "train"},
         {"reference-kernels", o->reference_kernels ? "true" : "false"},
-        {"bucket-size", bucket},
+        {"bucket-size", o->bucket_bytes ? bucket : "auto"},
         {"kernels", kern_cpu_level()},
         {"libraries", kern_libraries()},
     };

@@ -97,11 +97,28 @@ static bool is_legal(const shard_lowering_t *lowering, const ir_node_info_t *nod
     return true;
 }
 
-static double cost_of_repeating(const shard_lowering_t *lowering, const ir_node_info_t *node) {
+/* What a strategy costs beside its conversions: every rank making all of an output that could be
+ * made in parts, or an output becoming a sum because a whole value was turned into one. */
+static double output_cost(const shard_lowering_t *lowering, const ir_node_info_t *node,
+                          const ir_strategy_t *strategy, bool repeats) {
+    bool masks = false;
+    for (uint32_t j = 0; j < node->n_inputs; j++)
+        masks |= lowering->values[node->inputs[j]].home.kind != IR_PARTIAL &&
+                 strategy_in(strategy, node->n_inputs, j).kind == IR_PARTIAL;
     double bytes = 0;
     for (uint32_t k = 0; k < node->n_outputs; k++)
         bytes += (double)ir_type_bytes(ir_value_type(lowering->graph, node->first_output + k));
-    return COST_AGAIN * bytes * (1 - 1.0 / lowering->n_ranks);
+    return (masks ? COST_MASK * bytes : 0) +
+           (repeats ? COST_AGAIN * bytes * (1 - 1.0 / lowering->n_ranks) : 0);
+}
+
+static double strategy_cost(const shard_lowering_t *lowering, const ir_node_info_t *node,
+                            const ir_strategy_t *strategy, bool repeats) {
+    double cost = output_cost(lowering, node, strategy, repeats);
+    for (uint32_t j = 0; j < node->n_inputs; j++)
+        cost +=
+            conversion_cost(lowering, node->inputs[j], strategy_in(strategy, node->n_inputs, j));
+    return cost;
 }
 
 static st_status_t decide_node(shard_lowering_t *lowering, ir_node_t n) {
@@ -129,11 +146,7 @@ static st_status_t decide_node(shard_lowering_t *lowering, ir_node_t n) {
     for (uint32_t s = 0; s <= list.n; s++) {
         const ir_strategy_t *strategy = s < list.n ? &list.items[s] : &all_replicated;
         if (!is_legal(lowering, node, strategy)) continue;
-        double cost =
-            strategy == &all_replicated && any_split ? cost_of_repeating(lowering, node) : 0;
-        for (uint32_t j = 0; j < node->n_inputs; j++)
-            cost += conversion_cost(lowering, node->inputs[j],
-                                    strategy_in(strategy, node->n_inputs, j));
+        double cost = strategy_cost(lowering, node, strategy, any_split && s == list.n);
         if (!best || cost < best_cost) best = strategy, best_cost = cost;
     }
     for (uint32_t j = 0; j < node->n_inputs; j++) {
