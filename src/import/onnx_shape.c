@@ -90,8 +90,12 @@ void onnx_transpose(onnx_t *o) {
         for (n = 0; n < rank; n++) perm[n] = rank - 1 - n;
     if (onnx_ok(o) && n != rank)
         onnx_fail(o, ST_INVALID, "attribute 'perm' has %d entries for %d dims", n, rank);
-    for (int32_t i = 0; i < n && onnx_ok(o); i++) perm[i] = onnx_axis_of(o, perm[i], rank);
-    onnx_return(o, ir_b_transpose(&o->b, x, perm));
+    bool moved = false;
+    for (int32_t i = 0; i < n && onnx_ok(o); i++) {
+        perm[i] = onnx_axis_of(o, perm[i], rank);
+        moved |= perm[i] != i;
+    }
+    onnx_return(o, moved ? ir_b_transpose(&o->b, x, perm) : x);
 }
 
 /* Broadcasts both ways: a dim of 1 in the shape keeps the input's. */
