@@ -266,6 +266,7 @@ static st_status_t record_options(compile_context_t *c) {
     }
     plan->n_ranks = o->n_ranks;
     plan->n_threads = o->n_threads;
+    plan->timeout_ms = o->timeout_ms;
     return ST_OK;
 }
 

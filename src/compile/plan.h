@@ -70,7 +70,7 @@ typedef struct plan {
     uint64_t graph_hash; /* of the encoded source graph */
     ir_graph_t *source;
     uint32_t n_ranks, n_threads; /* threads a rank; sizes of workspaces depend on it */
-    uint64_t timeout_ms;         /* bound of every wait for peers */
+    uint64_t timeout_ms;         /* bound of every wait for peers; 0: 60 s */
     const char *device;
     uint32_t n_options, n_inputs, n_outputs, n_programs;
     plan_option_t *options;

@@ -468,10 +468,12 @@ static st_status_t check_states(const plan_t *plan) {
 st_status_t plan_check(const plan_t *plan) {
     enum { MAX_RANKS = 1 << 16, MAX_THREADS = 1 << 12 };
     if (plan->n_ranks < 1 || plan->n_ranks > MAX_RANKS || plan->n_threads < 1 ||
-        plan->n_threads > MAX_THREADS || plan->n_programs < 1)
+        plan->n_threads > MAX_THREADS || plan->n_programs < 1 || plan->timeout_ms > INT32_MAX)
         return FAIL(ST_INVALID,
-                    "%u ranks, %u threads a rank and %u programs: outside what a plan can have",
-                    plan->n_ranks, plan->n_threads, plan->n_programs);
+                    "%u ranks, %u threads a rank, %u programs and a timeout of %llu ms: outside "
+                    "what a plan can have",
+                    plan->n_ranks, plan->n_threads, plan->n_programs,
+                    (unsigned long long)plan->timeout_ms);
     for (uint32_t rank = 0; rank < plan->n_ranks; rank++)
         if (plan->program_of[rank] >= plan->n_programs)
             return FAIL(ST_INVALID, "rank %u runs program %u, there are %u", rank,

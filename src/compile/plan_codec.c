@@ -98,6 +98,7 @@ static st_status_t plan_to_wire(const plan_t *plan, st_arena_t *arena, plan_wire
     TRY(graph_bytes(plan->source, arena, &wire->source));
     wire->n_ranks = plan->n_ranks;
     wire->n_threads = plan->n_threads;
+    wire->timeout_ms = plan->timeout_ms;
     wire->device = (char *)(uintptr_t)plan->device;
     wire->n_options = plan->n_options;
     POINTERS(arena, wire->options, plan->n_options);
@@ -231,6 +232,7 @@ static st_status_t plan_from_wire(const plan_wire_t *wire, plan_t *plan) {
     TRY(ir_graph_decode(wire->source.data, wire->source.len, &plan->source));
     plan->n_ranks = wire->n_ranks;
     plan->n_threads = wire->n_threads;
+    plan->timeout_ms = wire->timeout_ms;
     TRY(text_from_wire(plan, wire->device, &plan->device));
     plan->options = st_arena_array(&plan->arena, wire->n_options, sizeof *plan->options);
     plan->programs = st_arena_array(&plan->arena, wire->n_programs, sizeof *plan->programs);

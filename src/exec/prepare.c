@@ -244,8 +244,11 @@ static st_status_t prepare_poison(exec_rank_t *rank) {
         if (program->places[v].storage >= n_storages) n_storages = program->places[v].storage + 1;
     ARRAY(rank, last, n_storages);
     ARRAY(rank, of_storage, n_storages);
-    for (uint32_t s = 0; s < n_storages; s++)
+    for (uint32_t s = 0; s < n_storages; s++) {
         of_storage[s] = IR_NONE;
+        last[s] = -1;
+    }
+    find_last_touch(program, last);
     for (ir_value_t v = 0; v < graph->values.n; v++)
         if (program->places[v].region == PLAN_WORK || program->places[v].region == PLAN_COMM)
             of_storage[program->places[v].storage] = v;

@@ -201,7 +201,8 @@ st_status_t exec_session_create_with(const plan_t *plan, exec_session_t *share,
 st_status_t exec_session_create(const plan_t *plan, exec_session_t *share,
                                 exec_session_t **out_session) {
     const char *poison = st_environment("STATOR_POISON");
-    exec_options_t options = {.poison = poison && strcmp(poison, "0") != 0};
+    exec_options_t options = {.timeout_ms = (int64_t)plan->timeout_ms,
+                              .poison = poison && strcmp(poison, "0") != 0};
     return exec_session_create_with(plan, share, &options, out_session);
 }
 

@@ -22,7 +22,8 @@ typedef struct exec_options {
     int64_t timeout_ms; /* longest wait for another rank; 0: 60 s */
     bool poison;        /* tests: work memory is overwritten with NaN as soon as it is dead */
 } exec_options_t;
-/* Same with options; exec_session_create takes the poison switch from STATOR_POISON. */
+/* Same with options; exec_session_create takes the timeout from the plan and the poison switch from
+ * STATOR_POISON. */
 st_status_t exec_session_create_with(const plan_t *plan, exec_session_t *share,
                                      const exec_options_t *options,
                                      exec_session_t **out_session) ST_WARN_UNUSED;
