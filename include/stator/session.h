@@ -43,6 +43,11 @@ STATOR_API stator_status_t stator_session_initialize(stator_session_t *session,
  * missing or tensor left over is an error that lists the names. Buffers the tensors lack stay as they are. */
 STATOR_API stator_status_t stator_session_load(stator_session_t *session,
                                                const stator_tensors_t *tensors) STATOR_WARN_UNUSED;
+/* Those buffers, and with parameters != 0 those parameters, that the tensors hold under equal names: the
+ * values that stand beside an imported graph. Float types are converted; the rest stays as it is. */
+STATOR_API stator_status_t stator_session_restore(stator_session_t *session,
+                                                  const stator_tensors_t *tensors,
+                                                  int parameters) STATOR_WARN_UNUSED;
 /* Any state tensor (parameter, buffer, "optim.…") by name; its type must match exactly. */
 STATOR_API stator_status_t stator_session_write(stator_session_t *session,
                                                 const stator_tensor_t *tensor) STATOR_WARN_UNUSED;

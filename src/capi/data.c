@@ -5,6 +5,7 @@
 
 #include "base/memory.h"
 #include "capi/capi.h"
+#include "state/convert.h"
 #include "state/images.h"
 #include "state/sampler.h"
 #include "state/tokens.h"
@@ -34,6 +35,7 @@ struct stator_data {
     tokens_t *tokens;
     int64_t window;
     images_t images;
+    float *pixels; /* images as f32, before x where x is f64 */
     double mean, std;
     cycle_t *cycles; /* [n_feeds] */
     int64_t turn, n_turns;
@@ -183,9 +185,13 @@ stator_status_t stator_data_tokens(const stator_plan_t *plan, const char *paths,
 static stator_status_t fill_images(stator_data_t *data) {
     choose_samples(data);
     st_status_t status = images_fill(&data->images, data->samples, (size_t)data->batch, data->mean,
-                                     data->std, data->x, data->y_type.dtype, data->y);
-    if (status == ST_OK) ignore_rest(data, 1);
-    return capi_status(status);
+                                     data->std, data->pixels, data->y_type.dtype, data->y);
+    if (status != ST_OK) return capi_status(status);
+    if (data->x_type.dtype == IR_F64)
+        state_convert(data->pixels, IR_F32, data->x, IR_F64,
+                      (size_t)ir_type_elements(&data->x_type));
+    ignore_rest(data, 1);
+    return STATOR_OK;
 }
 
 static st_status_t images_source(const stator_plan_t *plan, const char *images, const char *labels,
@@ -197,13 +203,17 @@ static st_status_t images_source(const stator_plan_t *plan, const char *images, 
     TRY(images_open(images, labels, MAX_CLASSES, &data->images));
     const int64_t *dims = data->x_type.dims + data->x_type.rank - 3;
     char text[IR_TYPE_TEXT_BYTES];
-    if (data->x_type.dtype != IR_F32 || dims[0] != 1 || dims[1] != data->images.height ||
+    ir_dtype_t dtype = data->x_type.dtype;
+    if ((dtype != IR_F32 && dtype != IR_F64) || dims[0] != 1 || dims[1] != data->images.height ||
         dims[2] != data->images.width || y_batch != data->batch)
         return FAIL(ST_INVALID,
                     "input 'x' is %s; these images need f32[batch,1,%lld,%lld] and as many labels",
                     ir_type_text(&data->x_type, text, sizeof text), (long long)data->images.height,
                     (long long)data->images.width);
-    return sampled_prepare(data, data->images.n, seed, shuffle);
+    TRY(sampled_prepare(data, data->images.n, seed, shuffle));
+    size_t n = (size_t)ir_type_elements(&data->x_type);
+    data->pixels = dtype == IR_F32 ? data->x : st_arena_array(&data->arena, n, sizeof(float));
+    return data->pixels ? ST_OK : st_no_memory(n * sizeof(float), "images");
 }
 
 stator_status_t stator_data_images(const stator_plan_t *plan, const char *images, const char *labels,
@@ -226,6 +236,25 @@ stator_status_t stator_data_images(const stator_plan_t *plan, const char *images
 }
 
 /* ---- tensors of a set ---- */
+
+/* Floats become the plan's float type, so that one file feeds plans of any precision. */
+static st_status_t convert_cycle(stator_data_t *data, cycle_t *cycle, ir_dtype_t wanted) {
+    for (size_t i = 0; i < cycle->n; i++) {
+        stator_tensor_t *tensor = &cycle->tensors[i];
+        ir_dtype_t from = (ir_dtype_t)tensor->dtype;
+        if (from == wanted || !state_can_convert(from) || !state_can_convert(wanted)) continue;
+        size_t n = tensor->bytes / ir_dtype_bytes(from), bytes = 0;
+        void *converted = st_mul_size(n, ir_dtype_bytes(wanted), &bytes)
+                              ? st_arena_alloc(&data->arena, bytes)
+                              : NULL;
+        if (!converted) return st_no_memory(bytes, tensor->name);
+        state_convert(tensor->data, from, converted, wanted, n);
+        tensor->dtype = (stator_dtype_t)wanted;
+        tensor->data = converted;
+        tensor->bytes = bytes;
+    }
+    return ST_OK;
+}
 
 static stator_status_t fill_cycle(stator_data_t *data) {
     for (size_t i = 0; i < data->n_feeds; i++) {
@@ -325,6 +354,7 @@ static st_status_t tensors_source(const stator_plan_t *plan, const stator_tensor
         if (status != ST_OK)
             return st_error_context(status, "input '%s'%s", cycle->input,
                                     pattern ? "" : " (--map says which tensor feeds it)");
+        TRY(convert_cycle(data, cycle, plan->plan->inputs[i].type.dtype));
         if (cycle->n > 1 && data->n_turns > 1 && (int64_t)cycle->n != data->n_turns)
             return FAIL(ST_INVALID, "input '%s' has %zu tensors, the inputs before it %lld",
                         cycle->input, cycle->n, (long long)data->n_turns);

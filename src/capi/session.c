@@ -5,6 +5,7 @@
 #include "capi/capi.h"
 #include "ir/op.h"
 #include "state/checkpoint.h"
+#include "state/convert.h"
 #include "state/init.h"
 #include "state/weights.h"
 
@@ -189,6 +190,40 @@ stator_status_t stator_session_load(stator_session_t *session, const stator_tens
     weights_match_free(&match);
     capi_file_release(&file);
     st_arena_clear(&arena);
+    return capi_status(status);
+}
+
+static st_status_t restore_one(stator_session_t *session, const ir_node_info_t *node,
+                               const safetensors_tensor_t *stored) {
+    const ir_type_t *type = ir_value_type(program_graph(session), node->first_output);
+    ir_dtype_t from = safetensors_to_ir(stored->dtype);
+    ir_type_t given = ir_type_make(from, stored->rank, stored->dims);
+    bool convertible = state_can_convert(from) && state_can_convert(type->dtype);
+    char text[IR_TYPE_TEXT_BYTES], expected[IR_TYPE_TEXT_BYTES];
+    if (!ir_dims_equal(&given, type) || (from != type->dtype && !convertible))
+        return FAIL(ST_INVALID, "the value of '%s' is %s, the state is %s", node->name,
+                    ir_type_text(&given, text, sizeof text),
+                    ir_type_text(type, expected, sizeof expected));
+    void *data = st_malloc(ir_type_bytes(type));
+    if (!data) return st_no_memory(ir_type_bytes(type), node->name);
+    weights_read(stored, type->dtype, data);
+    st_status_t status = exec_state_write(session->exec, node->name, type, data);
+    st_free(data);
+    return status;
+}
+
+stator_status_t stator_session_restore(stator_session_t *session, const stator_tensors_t *tensors,
+                                       int parameters) {
+    const ir_graph_t *graph = program_graph(session);
+    capi_file_t file = {0};
+    st_status_t status = capi_tensors_file(tensors, &file);
+    for (size_t i = 0; status == ST_OK && i < graph->nodes.n; i++) {
+        const ir_node_info_t *node = &graph->nodes.data[i];
+        if (!is_model_state(node) || (node->op == IR_OP_PARAMETER && !parameters)) continue;
+        const safetensors_tensor_t *stored = safetensors_find(file.file, node->name);
+        if (stored) status = restore_one(session, node, stored);
+    }
+    capi_file_release(&file);
     return capi_status(status);
 }
 

@@ -98,22 +98,11 @@ fail:
     return status;
 }
 
-static bool is_state(const stator_session_t *session, stator_port_kind_t kind, const char *name) {
-    for (size_t i = 0; i < stator_session_count(session, kind); i++)
-        if (strcmp(stator_session_at(session, kind, i).name, name) == 0) return true;
-    return false;
-}
-
 stator_status_t tool_fill_state(const tool_t *tool, stator_session_t *session,
                                 const stator_tensors_t *companion, bool companion_parameters,
                                 const stator_tensors_t *weights) {
     TOOL_TRY(stator_session_initialize(session, tool->options));
-    for (size_t i = 0; companion && i < stator_tensors_count(companion); i++) {
-        stator_tensor_t tensor = stator_tensors_at(companion, i);
-        if (is_state(session, STATOR_BUFFER, tensor.name) ||
-            (companion_parameters && is_state(session, STATOR_PARAMETER, tensor.name)))
-            TOOL_TRY(stator_session_write(session, &tensor));
-    }
+    if (companion) TOOL_TRY(stator_session_restore(session, companion, companion_parameters));
     return weights ? stator_session_load(session, weights) : STATOR_OK;
 }
 

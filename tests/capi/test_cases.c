@@ -83,14 +83,7 @@ static void start_case(opened_t *o) {
     assert_ok(stator_plan_compile(o->step, o->options, NULL, &o->plan));
     assert_ok(stator_session_create(o->plan, NULL, &o->session));
     assert_ok(stator_session_initialize(o->session, o->options));
-    for (size_t i = 0; i < stator_session_count(o->session, STATOR_BUFFER); i++) {
-        stator_tensor_t buffer = stator_session_at(o->session, STATOR_BUFFER, i), value;
-        if (strncmp(buffer.name, "optim.", 6) == 0) continue;
-        if (stator_tensors_find(o->values, buffer.name, &value) != STATOR_OK) continue;
-        if (value.dtype != buffer.dtype) continue; /* float buffers under float64 come from the weights */
-        value.name = buffer.name;
-        assert_ok(stator_session_write(o->session, &value));
-    }
+    assert_ok(stator_session_restore(o->session, o->values, 0));
     assert_ok(stator_session_load(o->session, o->weights));
     assert_ok(stator_data_tensors(o->plan, o->batches, "x=x.*,y=y.*", &o->data));
 }
