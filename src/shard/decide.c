@@ -163,36 +163,38 @@ static st_status_t decide_node(shard_lowering_t *lowering, ir_node_t n) {
 
 /* ---- inputs ---- */
 
+/* Extent of an input along its batch axis; 0 for one that is not split: no axis, or an extent of 1,
+ * which is there to be broadcast. */
+static int64_t batch_extent(const ir_graph_t *graph, const ir_node_info_t *node) {
+    if (node->op != IR_OP_INPUT) return 0;
+    const ir_type_t *type = ir_value_type(graph, node->first_output);
+    int64_t axis = ir_attr_int(node, "batch_axis");
+    return axis < 0 || axis >= type->rank || type->dims[axis] < 2 ? 0 : type->dims[axis];
+}
+
 /* The smallest batch extent is the number of granules; every other must be a multiple of it. */
 static st_status_t place_inputs(shard_lowering_t *lowering) {
     const ir_graph_t *graph = lowering->graph;
-    int64_t granules = -1;
+    int64_t granules = 0;
     ir_node_t smallest = IR_NONE;
     for (ir_node_t n = 0; n < graph->nodes.n; n++) {
-        const ir_node_info_t *node = ir_node(graph, n);
-        if (node->op != IR_OP_INPUT || ir_attr_int(node, "batch_axis") < 0) continue;
-        const ir_type_t *type = ir_value_type(graph, node->first_output);
-        if (ir_attr_int(node, "batch_axis") >= type->rank) continue; /* a scalar is not split */
-        int64_t extent = type->dims[ir_attr_int(node, "batch_axis")];
-        if (granules < 0 || extent < granules) granules = extent, smallest = n;
+        int64_t extent = batch_extent(graph, ir_node(graph, n));
+        if (extent && (!granules || extent < granules)) granules = extent, smallest = n;
     }
-    if (granules <= 0) return ST_OK;
     for (ir_node_t n = 0; n < graph->nodes.n; n++) {
         const ir_node_info_t *node = ir_node(graph, n);
-        if (node->op != IR_OP_INPUT || ir_attr_int(node, "batch_axis") < 0) continue;
-        const ir_type_t *type = ir_value_type(graph, node->first_output);
-        int64_t axis = ir_attr_int(node, "batch_axis");
-        if (axis >= type->rank) continue;
-        if (type->dims[axis] % granules)
+        int64_t extent = batch_extent(graph, node);
+        if (!extent) continue;
+        if (extent % granules)
             return FAIL(
                 ST_INVALID,
-                "input '%s' has %lld rows along its batch axis %lld, which is no multiple of the "
-                "%lld of input '%s': give equal batch sizes, or mark one as not split "
-                "(batch_axis = -1)",
-                node->name, (long long)type->dims[axis], (long long)axis, (long long)granules,
-                ir_node(graph, smallest)->name);
+                "input '%s' has %lld rows along its batch axis, which is no multiple of the %lld "
+                "of "
+                "input '%s': give equal batch sizes, or mark one as not split (batch_axis = -1)",
+                node->name, (long long)extent, (long long)granules, ir_node(graph, smallest)->name);
         shard_value_t *value = &lowering->values[node->first_output];
-        value->home = value->have = IR_PLACE_SPLIT((int32_t)axis, granules);
+        value->home = value->have =
+            IR_PLACE_SPLIT((int32_t)ir_attr_int(node, "batch_axis"), granules);
     }
     return ST_OK;
 }

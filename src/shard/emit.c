@@ -156,8 +156,8 @@ static st_status_t convert(emitter_t *e, ir_value_t v, ir_placement_t wanted, ir
 
 /* ---- the walk ---- */
 
-/* Copies a value that is a state's own memory seen through views: an output or a new value of another state
- * has to keep what the state held before its update. */
+/* Copies a value that is a state's own memory seen through views: an output or a new value of
+ * another state has to keep what the state held before its update. */
 static st_status_t copy_of_state(emitter_t *e, ir_value_t *value) {
     ir_value_t root = *value;
     while (ir_op_def(ir_value_producer(e->to, root)->op)->flags & IR_VIEW)

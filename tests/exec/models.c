@@ -99,15 +99,22 @@ ir_graph_t *model_conv(int64_t batch) {
     return graph;
 }
 
-ir_graph_t *model_train(const ir_graph_t *forward, const char *optimizer, double clip) {
+ir_graph_t *model_train_with(const ir_graph_t *forward, const char *optimizer, double clip,
+                             int64_t accumulate, double ema) {
     ad_train_options_t options;
     ir_graph_t *graph = NULL;
     expect_ok(ad_train_defaults(optimizer, &options));
     options.lr = 0.05;
     options.clip_norm = clip;
     options.momentum = strcmp(optimizer, "sgd") == 0 ? 0.9 : 0;
+    options.accumulate = accumulate;
+    options.ema_decay = ema;
     expect_ok(ad_train_graph(forward, &options, &graph));
     return graph;
+}
+
+ir_graph_t *model_train(const ir_graph_t *forward, const char *optimizer, double clip) {
+    return model_train_with(forward, optimizer, clip, 1, 0);
 }
 
 /* ---- random graphs ---- */

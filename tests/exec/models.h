@@ -11,6 +11,8 @@ ir_graph_t *model_conv(
     int64_t batch); /* convolutions, batch norm, pooling, dropout, cross-entropy */
 /* Its training step. */
 ir_graph_t *model_train(const ir_graph_t *forward, const char *optimizer, double clip);
+ir_graph_t *model_train_with(const ir_graph_t *forward, const char *optimizer, double clip,
+                             int64_t accumulate, double ema);
 
 /* A graph of random pure ops over inputs with a batch, replicated inputs, parameters and updated
  * buffers; the same for the same seed. */

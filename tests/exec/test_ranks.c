@@ -57,6 +57,15 @@ static void mlp_trains_equally(void **state) {
     }
 }
 
+static void micro_batches_train_equally(void **state) {
+    (void)state;
+    ir_graph_t *forward = model_mlp(5);
+    ir_graph_t *graph = model_train_with(forward, "adamw", 1.0, 3, 0.9);
+    same_on_all_ranks(graph, true, 5, up_to_four, 4);
+    ir_graph_destroy(graph);
+    ir_graph_destroy(forward);
+}
+
 static void conv_net_trains_equally(void **state) {
     (void)state;
     for (int64_t batch = 3; batch <= 6; batch += 3) {
@@ -82,6 +91,7 @@ static void random_graphs_compute_equally(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(mlp_trains_equally),
+        cmocka_unit_test(micro_batches_train_equally),
         cmocka_unit_test(conv_net_trains_equally),
         cmocka_unit_test(random_graphs_compute_equally),
     };

@@ -207,6 +207,25 @@ static void batch_extents_have_to_fit(void **state) {
     ir_graph_destroy(graph);
 }
 
+/* One row is there to be broadcast: it must not leave all but one rank without work. */
+static void one_row_is_not_split(void **state) {
+    (void)state;
+    expect(
+        "graph \"g\" {\n"
+        "  %0 x = input {dtype=f32, shape=[4,3]}\n"
+        "  %1 mask = input {dtype=f32, shape=[1,3]}\n"
+        "  %2 y = mul(%0, %1)\n"
+        "  output \"y\" = %2\n"
+        "}\n",
+        2, 0,
+        "graph \"g\" {\n"
+        "  %0 x = input {dtype=f32, shape=[2,3]}\n"
+        "  %1 mask = input {dtype=f32, shape=[1,3]}\n"
+        "  %2 y = mul(%0, %1)\n"
+        "  output \"y\" = %2\n"
+        "}\n");
+}
+
 static void allocation_failures_are_reported(void **state) {
     (void)state;
     ir_graph_t *graph = parse(gradient);
@@ -236,6 +255,7 @@ int main(void) {
         cmocka_unit_test(dropout_knows_its_place_in_the_whole),
         cmocka_unit_test(a_sum_is_reduced_once),
         cmocka_unit_test(batch_extents_have_to_fit),
+        cmocka_unit_test(one_row_is_not_split),
         cmocka_unit_test(allocation_failures_are_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
