@@ -15,7 +15,7 @@ extern "C" {
 #endif
 
 /* First eight bytes of `.stator` files. */
-#define STATOR_GRAPH_MAGIC "STATORGR"
+#define STATOR_GRAPH_MAGIC "STATORG\n"
 
 typedef struct stator_graph stator_graph_t;
 typedef uint32_t stator_value_t;

@@ -12,7 +12,7 @@ extern "C" {
 #endif
 
 /* First eight bytes of plan files. */
-#define STATOR_PLAN_MAGIC "STATORPL"
+#define STATOR_PLAN_MAGIC "STATORP\n"
 
 typedef struct stator_plan stator_plan_t;
 
