@@ -30,6 +30,7 @@ static st_status_t add_name(onnx_t *o, onnx_value_t value, const char *what) {
     if (!value.name || !value.name[0]) return FAIL(ST_PARSE, "%s has no name", what);
     TRY(st_map_add_string(&o->names, value.name, (uint32_t)o->values.n, &added));
     if (!added) return FAIL(ST_PARSE, "%s '%.128s': another value has that name", what, value.name);
+    value.setting = IR_NONE;
     return ST_VEC_PUSH(&o->values, value);
 }
 
@@ -370,7 +371,7 @@ st_status_t onnx_read(const char *path, const void *data, size_t bytes, const ch
                 .options = options,
                 .path = path,
                 .arena = &arena,
-                .known_left = 1 << 24,
+                .known_left = ONNX_KNOWN_TOTAL,
                 .random_seed = IR_NONE,
                 .random_step = IR_NONE};
     st_status_t status = onnx_unpack(data, bytes, &result->arena, &o.model);

@@ -44,9 +44,10 @@ ir_value_t onnx_in(onnx_t *o, size_t i) {
 
 ir_value_t onnx_in_setting(onnx_t *o, size_t i) {
     if (!onnx_ok(o) || !onnx_has_input(o, i)) return IR_NONE;
-    const onnx_value_t *value = onnx_lookup(o, o->node->input[i]);
-    if (value && value->initializer) return onnx_constant(o, value->initializer, value->name);
-    return onnx_named(o, o->node->input[i]);
+    onnx_value_t *value = onnx_lookup(o, o->node->input[i]);
+    if (!value || !value->initializer) return onnx_named(o, o->node->input[i]);
+    if (value->setting == IR_NONE) value->setting = onnx_constant(o, value->initializer, value->name);
+    return value->setting;
 }
 
 bool onnx_wants(const onnx_t *o, size_t output) {

@@ -19,13 +19,15 @@
 #include "import/import.h"
 #include "ir/build.h"
 
-enum { ONNX_FIRST_OPSET = 9, ONNX_LAST_OPSET = 21, ONNX_MAX_LIST = 64 };
+enum { ONNX_FIRST_OPSET = 9, ONNX_LAST_OPSET = 21, ONNX_MAX_LIST = 64,
+       ONNX_KNOWN_TOTAL = 1 << 22 };
 
 /* What a name of the graph stands for. */
 typedef struct onnx_value {
     const char *name;
     ir_value_t value;                    /* IR_NONE: an initializer that nothing has read yet */
     const Onnx__TensorProto *initializer; /* NULL: made by a node or an input */
+    ir_value_t setting; /* an initializer's constant where it configures an op; IR_NONE before */
     bool is_buffer;                      /* an initializer that holds running statistics */
     bool updated;                        /* a buffer that has its update */
 } onnx_value_t;

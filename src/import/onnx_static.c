@@ -5,7 +5,7 @@
  * it through its producers, small values of few ops only; what was found is kept. Everything else stays
  * for the compiler to fold.
  *
- * Limits: KNOWN_ELEMENTS a value, KNOWN_TOTAL for a model, KNOWN_DEPTH producers in a row; beyond them a
+ * Limits: KNOWN_ELEMENTS a value, ONNX_KNOWN_TOTAL for a model, KNOWN_DEPTH producers in a row; beyond them a
  * value is not known, so time and memory are bounded on any input. */
 #include <math.h>
 #include <string.h>
@@ -311,11 +311,14 @@ static eval_rule_t rule_of(ir_op_t op) {
 static const void *find(onnx_t *o, ir_value_t value, int depth);
 
 static const void *compute(onnx_t *o, const ir_node_info_t *node, const ir_type_t *type, int depth) {
-    enum { MOST_INPUTS = 32 };
-    onnx_known_t in[MOST_INPUTS];
     eval_rule_t rule = rule_of(node->op);
     int64_t n = ir_type_elements(type);
-    if (!rule || node->n_inputs > MOST_INPUTS || n > KNOWN_ELEMENTS || n > o->known_left) return NULL;
+    if (!rule || n > KNOWN_ELEMENTS || n > o->known_left) return NULL;
+    onnx_known_t *in = st_arena_array(o->arena, node->n_inputs + 1, sizeof *in);
+    if (!in) {
+        o->b.status = st_no_memory(node->n_inputs * sizeof *in, "a constant");
+        return NULL;
+    }
     for (uint32_t j = 0; j < node->n_inputs; j++) {
         in[j].data = find(o, node->inputs[j], depth + 1);
         if (!in[j].data) return NULL;
