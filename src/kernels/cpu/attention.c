@@ -43,7 +43,7 @@ static size_t score_bytes(const kern_attention_t *a, size_t element_bytes) {
 }
 
 static size_t slot_bytes(const kern_attention_t *a, size_t element_bytes, int n_scores) {
-    int64_t wide = cpu_max(a->s, cpu_max(a->d, a->e));
+    int64_t wide = cpu_max(cpu_max(a->s, BLOCK_ROWS), cpu_max(a->d, a->e));
     return (size_t)n_scores * score_bytes(a, element_bytes) +
            cpu_gemm_pack_bytes(wide, wide, wide, element_bytes);
 }

@@ -28,28 +28,34 @@ static double score(const kern_call_t *call, const kern_attention_t *a, uint32_t
     return sum * a->scale + bias;
 }
 
+static size_t workspace(const kern_problem_t *problem, int n_threads) {
+    kern_attention_t a = kern_attention_of(problem, 0, 3);
+    (void)n_threads;
+    return (size_t)a.s * sizeof(double);
+}
+
 static st_status_t attention(const kern_call_t *call) {
     kern_attention_t a = kern_attention_of(call->problem, 0, 3);
+    double *p = call->workspace;
     for (int64_t r = 0; r < a.b * a.h * a.m; r++) {
         int64_t b = r / a.m / a.h, h = r / a.m % a.h, m = r % a.m;
         double max = -INFINITY, sum = 0;
         for (int64_t s = 0; s < a.s; s++) {
-            double x = score(call, &a, 0, 3, b, h, m, s);
-            if (x > max || isnan(x)) max = x;
-        }
-        for (int64_t s = 0; s < a.s; s++) {
-            double x = score(call, &a, 0, 3, b, h, m, s);
-            if (x != -INFINITY) sum += exp(x - max);
+            p[s] = score(call, &a, 0, 3, b, h, m, s);
+            if (p[s] > max || isnan(p[s])) max = p[s];
         }
         bool none = max == -INFINITY;
+        for (int64_t s = 0; s < a.s; s++) {
+            p[s] = none || p[s] == -INFINITY ? 0 : exp(p[s] - max);
+            sum += p[s];
+        }
         ref_put(call, 1, r, none ? -INFINITY : max + log(sum));
         for (int64_t e = 0; e < a.e; e++) {
             double value = 0;
-            for (int64_t s = 0; s < a.s && !none; s++) {
-                double x = score(call, &a, 0, 3, b, h, m, s);
-                if (x == -INFINITY) continue;
+            for (int64_t s = 0; s < a.s; s++) {
+                if (p[s] == 0) continue;
                 int64_t v = ((b * a.g + h * a.g / a.h) * a.s + s) * a.e + e;
-                value += exp(x - max) / sum * ref_get(call, 2, v);
+                value += p[s] / sum * ref_get(call, 2, v);
             }
             ref_put(call, 0, r * a.e + e, value);
         }
@@ -57,65 +63,66 @@ static st_status_t attention(const kern_call_t *call) {
     return ST_OK;
 }
 
-/* Probability of key s for query row r, and the gradient of its score. */
-typedef struct pair {
-    double p, ds;
-} pair_t;
+/* [probabilities, score gradients: S each][dk, dv of one key head: S · (D + E)] */
+static size_t grad_workspace(const kern_problem_t *problem, int n_threads) {
+    kern_attention_t a = kern_attention_of(problem, 1, 6);
+    (void)n_threads;
+    return (size_t)(a.s * (2 + a.d + a.e)) * sizeof(double);
+}
 
-static pair_t pair_of(const kern_call_t *call, const kern_attention_t *a, int64_t b, int64_t h,
-                      int64_t m, int64_t s) {
-    int64_t r = (b * a->h + h) * a->m + m;
-    double x = score(call, a, 1, 6, b, h, m, s);
-    if (x == -INFINITY) return (pair_t){0, 0};
-    double p = exp(x - ref_get(call, 5, r)), dp = 0, delta = 0;
-    int64_t v = ((b * a->g + h * a->g / a->h) * a->s + s) * a->e;
-    for (int64_t e = 0; e < a->e; e++) {
-        double dy = ref_get(call, 0, r * a->e + e);
-        dp += dy * ref_get(call, 3, v + e);
-        delta += dy * ref_get(call, 4, r * a->e + e);
+/* Row r of the query heads that read key head bg: its dq, and its parts of dk and dv. */
+static void grad_row(const kern_call_t *call, const kern_attention_t *a, int64_t b, int64_t h, int64_t m,
+                     double *p, double *ds, double *dk, double *dv) {
+    int64_t r = (b * a->h + h) * a->m + m, bg = b * a->g + h * a->g / a->h;
+    double delta = 0, lse = ref_get(call, 5, r);
+    for (int64_t e = 0; e < a->e; e++)
+        delta += ref_get(call, 0, r * a->e + e) * ref_get(call, 4, r * a->e + e);
+    for (int64_t s = 0; s < a->s; s++) {
+        double x = score(call, a, 1, 6, b, h, m, s), dp = 0;
+        p[s] = x == -INFINITY ? 0 : exp(x - lse);
+        ds[s] = 0;
+        if (p[s] == 0) continue;
+        for (int64_t e = 0; e < a->e; e++) {
+            double dy = ref_get(call, 0, r * a->e + e);
+            dp += dy * ref_get(call, 3, (bg * a->s + s) * a->e + e);
+            dv[s * a->e + e] += p[s] * dy;
+        }
+        ds[s] = p[s] * (dp - delta) * a->scale;
+        for (int64_t d = 0; d < a->d; d++)
+            dk[s * a->d + d] += ds[s] * ref_get(call, 1, r * a->d + d);
     }
-    return (pair_t){p, p * (dp - delta)};
+    for (int64_t d = 0; d < a->d; d++) {
+        double dq = 0;
+        for (int64_t s = 0; s < a->s; s++)
+            if (ds[s] != 0) dq += ds[s] * ref_get(call, 2, (bg * a->s + s) * a->d + d);
+        ref_put(call, 0, r * a->d + d, dq);
+    }
 }
 
 static st_status_t attention_grad(const kern_call_t *call) {
     kern_attention_t a = kern_attention_of(call->problem, 1, 6);
     int64_t each = a.g ? a.h / a.g : 0;
-    for (int64_t r = 0; r < a.b * a.h * a.m; r++)
-        for (int64_t d = 0; d < a.d; d++)
-            ref_put(call, 0, r * a.d + d, 0);
-    for (int64_t r = 0; r < a.b * a.h * a.m; r++) {
-        int64_t b = r / a.m / a.h, h = r / a.m % a.h, m = r % a.m;
-        for (int64_t d = 0; d < a.d; d++) {
-            double dq = 0;
-            for (int64_t s = 0; s < a.s; s++) {
-                int64_t k = ((b * a.g + h * a.g / a.h) * a.s + s) * a.d + d;
-                dq += pair_of(call, &a, b, h, m, s).ds * a.scale * ref_get(call, 2, k);
-            }
-            ref_put(call, 0, r * a.d + d, dq);
-        }
-    }
-    for (int64_t i = 0; i < a.b * a.g * a.s; i++) {
-        int64_t b = i / a.s / a.g, g = i / a.s % a.g, s = i % a.s;
-        for (int64_t c = 0; c < a.d + a.e; c++) {
-            double sum = 0;
-            for (int64_t h = g * each; h < (g + 1) * each; h++)
-                for (int64_t m = 0; m < a.m; m++) {
-                    pair_t pair = pair_of(call, &a, b, h, m, s);
-                    int64_t r = (b * a.h + h) * a.m + m;
-                    sum += c < a.d ? pair.ds * a.scale * ref_get(call, 1, r * a.d + c)
-                                   : pair.p * ref_get(call, 0, r * a.e + c - a.d);
-                }
-            if (c < a.d)
-                ref_put(call, 1, i * a.d + c, sum);
-            else
-                ref_put(call, 2, i * a.e + c - a.d, sum);
-        }
+    double *p = call->workspace, *ds = p + a.s, *dk = ds + a.s, *dv = dk + a.s * a.d;
+    for (int64_t bg = 0; bg < a.b * a.g; bg++) {
+        for (int64_t i = 0; i < a.s * (a.d + a.e); i++) dk[i] = 0;
+        for (int64_t h = bg % a.g * each; h < (bg % a.g + 1) * each; h++)
+            for (int64_t m = 0; m < a.m; m++) grad_row(call, &a, bg / a.g, h, m, p, ds, dk, dv);
+        for (int64_t i = 0; i < a.s * a.d; i++) ref_put(call, 1, bg * a.s * a.d + i, dk[i]);
+        for (int64_t i = 0; i < a.s * a.e; i++) ref_put(call, 2, bg * a.s * a.e + i, dv[i]);
     }
     return ST_OK;
 }
 
-REF_IMPL(ATTENTION, attention, attention)
-REF_IMPL(ATTENTION_GRAD, attention_grad, attention_grad)
+static const kern_impl_t ref_impl_attention = {.name = "cpu.attention.reference",
+                                               .op = IR_OP_ATTENTION,
+                                               .reference = true,
+                                               .workspace = workspace,
+                                               .launch = attention};
+static const kern_impl_t ref_impl_attention_grad = {.name = "cpu.attention_grad.reference",
+                                                    .op = IR_OP_ATTENTION_GRAD,
+                                                    .reference = true,
+                                                    .workspace = grad_workspace,
+                                                    .launch = attention_grad};
 
 extern ref_array_t kern_reference_attention;
 ref_array_t kern_reference_attention = {&ref_impl_attention, &ref_impl_attention_grad, NULL};

@@ -1,0 +1,46 @@
+/* Conformance cases: one row an op, shapes and attributes; a problem is built from a row and an element
+ * type. Shared by the forward, gradient and thread tests. */
+#ifndef STATOR_TESTS_CONFORMANCE_CASES_H
+#define STATOR_TESTS_CONFORMANCE_CASES_H
+
+#include "kernels/table.h"
+
+/* Inputs, separated by spaces: kind[fill]:dims, dims separated by commas, none for a scalar.
+ *   kind  T the case's type; i i32; l i64; b bool; d f64; t the case's type, not differentiated
+ *   fill  nothing: about [-2, 2]; +: [0.5, 2]; <n: integers in [-n, n); ^n: integers in [0, n); =v: v
+ * Attributes: key=value, lists with commas; booleans 0 or 1; dtype by name. What is left out takes its
+ * default. */
+typedef struct conf_case {
+    ir_op_t op;
+    const char *types; /* f: f32 f64 f16 bf16; i: i32 i64 u8 i8; b: bool; -: once, type in the attributes */
+    const char *inputs, *attrs;
+} conf_case_t;
+
+extern const conf_case_t conf_cases[];
+extern const size_t conf_n_cases;
+
+enum { CONF_MAX_OPERANDS = 8, CONF_MAX_ATTRS = 16, CONF_MAX_INTS = 64 };
+
+typedef struct conf_built {
+    kern_problem_t problem;
+    ir_type_t in[CONF_MAX_OPERANDS], out[CONF_MAX_OPERANDS];
+    ir_attr_t attrs[CONF_MAX_ATTRS];
+    int64_t ints[CONF_MAX_ATTRS][CONF_MAX_INTS];
+    char strings[CONF_MAX_ATTRS][32];
+    unsigned char data_bytes[512]; /* of a constant */
+    bool fixed[CONF_MAX_OPERANDS]; /* input is not differentiated */
+    void *in_data[CONF_MAX_OPERANDS];
+    double *in_values[CONF_MAX_OPERANDS]; /* the same, as double */
+    char name[160];
+} conf_built_t;
+
+/* Dtypes of a row, ended by IR_DTYPE_NONE. */
+const ir_dtype_t *conf_types(const conf_case_t *row, int *out_n);
+/* Fills *built; fails the running test where the row is wrong. */
+void conf_build(const conf_case_t *row, ir_dtype_t dtype, conf_built_t *built);
+void conf_release(conf_built_t *built);
+
+/* Expected outputs from the definition of the op, in double. False: the oracle does not know the op. */
+bool conf_oracle(const conf_built_t *built, double *const *out);
+
+#endif
