@@ -170,6 +170,8 @@ ir_value_t aten_to_float(aten_t *a, ir_value_t x);
 /* Refuses a value that depends on a parameter: no gradient may flow, and the IR has no stop. */
 void aten_refuse_gradient(aten_t *a, ir_value_t value, const char *why);
 
+/* x with a share p of its elements set to 0 in training, the rest scaled up. */
+ir_value_t aten_dropped(aten_t *a, ir_value_t x, double p);
 ir_type_t aten_type(const aten_t *a, ir_value_t value);
 /* bool cast */
 ir_value_t aten_to_bool(aten_t *a, ir_value_t x);

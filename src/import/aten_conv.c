@@ -11,7 +11,7 @@ typedef struct window {
         dilations[MAX_SPATIAL];
 } window_t;
 
-static void scale_check(aten_t *a, const char *what, int32_t n, const int64_t *values, int64_t least) {
+static void check_range(aten_t *a, const char *what, int32_t n, const int64_t *values, int64_t least) {
     for (int32_t i = 0; i < n && aten_ok(a); i++)
         if (values[i] < least || values[i] > INT32_MAX)
             aten_fail(a, ST_INVALID, "%s %lld of spatial dim %d", what, (long long)values[i], i);
@@ -77,10 +77,12 @@ static ir_value_t conv_transpose(aten_t *a, ir_value_t x, ir_value_t weight, ir_
                                  const window_t *w, const int64_t *extra, int64_t groups) {
     ir_type_t type = aten_type(a, x);
     int64_t spatial[MAX_SPATIAL] = {0};
+    check_range(a, "input size", w->n, type.dims + 2, 0);
+    check_range(a, "output_padding", w->n, extra, 0);
     for (int32_t i = 0; i < w->n && aten_ok(a); i++) {
         int64_t reach = w->dilations[i] * (w->kernel[i] - 1);
         spatial[i] = (type.dims[2 + i] - 1) * w->strides[i] - 2 * w->pads[i] + reach + extra[i] + 1;
-        if (extra[i] < 0 || (extra[i] >= w->strides[i] && extra[i] >= w->dilations[i]) || spatial[i] < 0)
+        if ((extra[i] >= w->strides[i] && extra[i] >= w->dilations[i]) || spatial[i] < 0)
             aten_fail(a, ST_INVALID, "output_padding %lld of spatial dim %d gives a size of %lld",
                       (long long)extra[i], i, (long long)spatial[i]);
     }
@@ -107,11 +109,12 @@ static void convolve(aten_t *a, int32_t spatial, bool transposed, const char *pa
     aten_ints_n(a, "dilation", w.n, 1, w.dilations);
     aten_ints_n(a, "output_padding", w.n, 0, extra);
     int64_t groups = aten_int(a, "groups", 1);
-    scale_check(a, "kernel", w.n, w.kernel, 1);
-    scale_check(a, "stride", w.n, w.strides, 1);
-    scale_check(a, "dilation", w.n, w.dilations, 1);
+    check_range(a, "kernel", w.n, w.kernel, 1);
+    check_range(a, "stride", w.n, w.strides, 1);
+    check_range(a, "dilation", w.n, w.dilations, 1);
+    if (!aten_ok(a)) return;
     read_padding(a, &w, padding);
-    scale_check(a, "padding", w.n, w.pads, 0);
+    check_range(a, "padding", w.n, w.pads, 0);
     bool added = false;
     x = to_batch(a, x, w.n, &added);
     ir_value_t y = transposed ? conv_transpose(a, x, weight, bias, &w, extra, groups)
@@ -144,10 +147,10 @@ static bool read_pool(aten_t *a, int32_t spatial, window_t *w) {
     if (aten_ints(a, "stride", stride) > 0) aten_ints_n(a, "stride", spatial, 1, w->strides);
     aten_ints_n(a, "dilation", spatial, 1, w->dilations);
     read_padding(a, w, NULL);
-    scale_check(a, "kernel", spatial, w->kernel, 1);
-    scale_check(a, "stride", spatial, w->strides, 1);
-    scale_check(a, "dilation", spatial, w->dilations, 1);
-    scale_check(a, "padding", spatial, w->pads, 0);
+    check_range(a, "kernel", spatial, w->kernel, 1);
+    check_range(a, "stride", spatial, w->strides, 1);
+    check_range(a, "dilation", spatial, w->dilations, 1);
+    check_range(a, "padding", spatial, w->pads, 0);
     for (int32_t i = 0; i < spatial && aten_ok(a); i++)
         if (w->pads[i] > w->kernel[i] / 2)
             aten_fail(a, ST_INVALID, "padding %lld is more than half of kernel %lld",

@@ -123,19 +123,21 @@ static void need_random(aten_t *a) {
     a->random_step = ir_b_buffer(&a->b, "random.step", ir_type_scalar(IR_I64));
 }
 
+ir_value_t aten_dropped(aten_t *a, ir_value_t x, double p) {
+    need_random(a);
+    ir_value_t inputs[] = {x, a->random_seed, a->random_step};
+    ir_arg_t args[] = {IR_ARG_FLOAT("p", p), IR_ARG_INT("id", a->n_random++)};
+    return ir_b_node(&a->b, IR_OP_DROPOUT, 3, inputs, 2, args);
+}
+
+/* dropout; native_dropout, whose second result, the mask, is not known here */
 void aten_dropout(aten_t *a) {
     ir_value_t x = aten_tensor(a, aten_has(a, "input") ? "input" : "self"); /* dropout_ says self */
     double p = aten_float(a, "p", 0.5);
     bool train = aten_bool(a, "train", false);
     if (aten_ok(a) && !(p >= 0 && p <= 1)) aten_fail(a, ST_INVALID, "argument 'p' is %g", p);
-    if (!train || p == 0) {
-        aten_return(a, x);
-        return;
-    }
-    need_random(a);
-    ir_value_t inputs[] = {x, a->random_seed, a->random_step};
-    ir_arg_t args[] = {IR_ARG_FLOAT("p", p), IR_ARG_INT("id", a->n_random++)};
-    aten_return(a, ir_b_node(&a->b, IR_OP_DROPOUT, 3, inputs, 2, args));
+    aten_return(a, !train || p == 0 ? x : aten_dropped(a, x, p));
+    if (a->op->arg) aten_return(a, IR_NONE);
 }
 
 /* ---- checks ---- */

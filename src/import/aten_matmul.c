@@ -1,4 +1,5 @@
 /* ATen's products: linear, matmul and its kin, einsum of two operands, attention. */
+#include <math.h>
 #include <string.h>
 
 #include "import/aten.h"
@@ -275,6 +276,31 @@ static ir_value_t attention_mask(aten_t *a, ir_value_t mask, ir_dtype_t dtype) {
     return to_heads(a, mask);
 }
 
+/* Attention with dropout on its weights, step by step: between softmax and values no single op can reach.
+ * Masked products are minus infinity. */
+static ir_value_t attention_with_dropout(aten_t *a, ir_value_t q, ir_value_t k, ir_value_t v,
+                                         ir_value_t mask, bool causal, double scale, double p) {
+    ir_build_t *b = &a->b;
+    ir_type_t tq = aten_type(a, q), tk = aten_type(a, k);
+    if (aten_ok(a) && tk.dims[1] != tq.dims[1] && tk.dims[1] != 1)
+        aten_fail(a, ST_UNSUPPORTED, "argument 'dropout_p' is %g: not supported with grouped heads", p);
+    ir_value_t scores = ir_b_matmul(b, q, k, false, true);
+    scores = ir_b_scale(b, scores, scale != 0 ? scale : 1 / sqrt((double)tq.dims[3]));
+    ir_value_t hidden = ir_b_scalar(b, tq.dtype, -(double)INFINITY);
+    if (causal) {
+        ir_type_t rows = ir_type_make(IR_I64, 2, (int64_t[]){tq.dims[2], 1});
+        ir_type_t columns = ir_type_make(IR_I64, 2, (int64_t[]){1, tk.dims[2]});
+        ir_value_t seen = ir_b_binary(b, IR_OP_LE, ir_b_iota(b, columns, 1, 0, 1), ir_b_iota(b, rows, 0, 0, 1));
+        scores = ir_b_select(b, seen, scores, hidden);
+    }
+    if (mask != IR_NONE)
+        scores = aten_type(a, mask).dtype == IR_BOOL ? ir_b_select(b, mask, scores, hidden)
+                                                     : ir_b_binary(b, IR_OP_ADD, scores, mask);
+    ir_arg_t axis[] = {IR_ARG_INT("axis", 3)};
+    ir_value_t weights = ir_b_node(b, IR_OP_SOFTMAX, 1, &scores, 1, axis);
+    return ir_b_matmul(b, aten_dropped(a, weights, p), v, false, false);
+}
+
 void aten_attention(aten_t *a) {
     ir_value_t q = aten_tensor(a, "query"), k = aten_tensor(a, "key"), v = aten_tensor(a, "value");
     ir_value_t mask = aten_tensor_or_none(a, "attn_mask");
@@ -284,14 +310,14 @@ void aten_attention(aten_t *a) {
     bool causal = aten_bool(a, "is_causal", false), grouped = aten_bool(a, "enable_gqa", false);
     if (!check_same_float(a, q, k) || !check_same_float(a, k, v)) return;
     ir_type_t type = aten_type(a, q);
-    if (dropout != 0)
-        aten_fail(a, ST_UNSUPPORTED, "argument 'dropout_p' is %g: attention dropout is not supported; "
-                                     "export with attention dropout 0", dropout);
+    if (aten_ok(a) && !(dropout >= 0 && dropout <= 1))
+        aten_fail(a, ST_INVALID, "argument 'dropout_p' is %g", dropout);
     if (type.rank < 2 || aten_type(a, k).rank != type.rank || aten_type(a, v).rank != type.rank)
         aten_fail(a, ST_INVALID, "query has %d dims, key %d, value %d", type.rank, aten_type(a, k).rank,
                   aten_type(a, v).rank);
     if (causal && mask != IR_NONE)
         aten_fail(a, ST_INVALID, "'attn_mask' and 'is_causal' exclude each other");
+    if (!aten_ok(a)) return;
     q = to_heads(a, q), k = to_heads(a, k), v = to_heads(a, v);
     ir_type_t tq = aten_type(a, q), tk = aten_type(a, k);
     k = expand_batch(a, k, tq.dims[0]), v = expand_batch(a, v, tq.dims[0]);
@@ -301,7 +327,9 @@ void aten_attention(aten_t *a) {
     if (mask != IR_NONE) mask = attention_mask(a, mask, type.dtype);
     ir_value_t inputs[] = {q, k, v, mask};
     ir_arg_t args[] = {IR_ARG_BOOL("causal", causal), IR_ARG_FLOAT("scale", scale)};
-    ir_value_t out = ir_b_node(&a->b, IR_OP_ATTENTION, mask == IR_NONE ? 3 : 4, inputs, 2, args);
+    ir_value_t out = dropout > 0
+                         ? attention_with_dropout(a, q, k, v, mask, causal, scale, dropout)
+                         : ir_b_node(&a->b, IR_OP_ATTENTION, mask == IR_NONE ? 3 : 4, inputs, 2, args);
     type.dims[type.rank - 1] = aten_type(a, v).dims[3];
     aten_return(a, ir_b_reshape(&a->b, out, type.rank, type.dims));
 }

@@ -137,6 +137,7 @@ static const aten_op_t ops[] = {
     {"fill.Tensor", aten_fill_self, M, 1},
     {"zero.default", aten_fill_self, M, 0},
     {"dropout.default", aten_dropout, M | A, 0},
+    {"native_dropout.default", aten_dropout, 0, 1},
     /* checks and sizes */
     {"_assert_tensor_metadata.default", aten_assert_metadata, 0, 0},
     {"_assert_scalar.default", aten_assert_scalar, 0, 0},
@@ -249,6 +250,7 @@ static const aten_op_t ops[] = {
     {"baddbmm.default", aten_addmm, M, 1},
     {"einsum.default", aten_einsum, 0, 0},
     {"scaled_dot_product_attention.default", aten_attention, 0, 0},
+    {"_scaled_dot_product_flash_attention_for_cpu.default", aten_attention, 0, 0},
     /* convolution and pooling */
     {"conv1d.default", aten_conv, 0, 1},
     {"conv2d.default", aten_conv, 0, 2},

@@ -349,8 +349,8 @@ static st_status_t add_user_input(reader_t *r, json_object *spec) {
 
 static st_status_t unique_name(reader_t *r, const char *name) {
     st_status_t status = bind_in(r, &r->names, name, (aten_item_t){.kind = ATEN_INT});
-    return status == ST_OK ? ST_OK
-                           : FAIL(ST_PARSE, "'%s' names two of the inputs, parameters and buffers", name);
+    return status != ST_PARSE ? status
+                              : FAIL(ST_PARSE, "'%s' names two of the inputs, parameters and buffers", name);
 }
 
 static st_status_t add_input(reader_t *r, json_object *spec) {

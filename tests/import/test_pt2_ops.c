@@ -290,7 +290,10 @@ static void test_products(void **state) {
     CASE("scaled_dot_product_attention.default", "query=%q key=%k value=%v attn_mask=%m", "z",
          {"q:f32[1,1,1]", "k:f32[1,2,1]", "v:f32[1,2,1]", "m:bool[1,2]"}, {D(1), D(0, 5), D(4, 8), D(1, 0)},
          "z", "f32[1,1,1]", D(4));
-    REFUSED("dropout_p", "scaled_dot_product_attention.default", "query=%q key=%q value=%q dropout_p=0.1", "z",
+    /* a dropout that keeps nothing */
+    CASE("scaled_dot_product_attention.default", "query=%q key=%q value=%q dropout_p=1.0 is_causal=true", "z",
+         {"q:f32[1,1,2,1]"}, {D(1, 2)}, "z", "f32[1,1,2,1]", D(0, 0));
+    REFUSED("dropout_p", "scaled_dot_product_attention.default", "query=%q key=%q value=%q dropout_p=1.5", "z",
             {"q:f32[1,1,1,1]"}, {D(1)}, "z", NULL, NULL);
 }
 
