@@ -227,8 +227,7 @@ static void on_interrupt(int number) {
     interrupted = 1;
 }
 
-/* The first interrupt lets the step finish and state be saved; the second ends the process as usual. */
-__attribute__((constructor)) static void catch_interrupts(void) {
+void tool_catch_interrupts(void) {
     struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND};
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);

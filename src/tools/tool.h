@@ -95,6 +95,9 @@ double tool_seconds(void); /* monotonic */
 void tool_json_string(FILE *file, const char *text);
 /* Finite numbers with 17 digits, null for others (JSON has none). */
 void tool_json_number(FILE *file, double value);
+/* From here on the first interrupt only lets tool_interrupted say so, for a command that then finishes its
+ * step and saves; the second ends the process as usual. */
+void tool_catch_interrupts(void);
 /* True after an interrupt signal. */
 bool tool_interrupted(void);
 

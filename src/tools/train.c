@@ -17,10 +17,9 @@ typedef struct train_run {
     stator_data_t *data, *eval_data;
     FILE *log;
     stator_progress_t progress;
-    int64_t n_steps;
+    int64_t n_steps, first_step; /* steps done before this process */
     double started, eval_loss, accuracy;
-    int64_t evaluated_at; /* step of the last evaluation, −1 before the first */
-    bool live;            /* standard output is a terminal */
+    bool live; /* standard output is a terminal */
 } train_run_t;
 
 /* ---- opening ---- */
@@ -44,7 +43,11 @@ static stator_status_t plan_steps(train_run_t *run) {
     if (steps == 0) {
         if (an_epoch == 0)
             return tool_fail(STATOR_INVALID, "tensors are fed in a cycle without end: --steps is needed");
-        steps = an_epoch * tool_int(run->tool, "epochs");
+        int64_t epochs = tool_int(run->tool, "epochs");
+        if (epochs < 1 || epochs > INT64_MAX / an_epoch)
+            return tool_fail(STATOR_INVALID, "option 'epochs' is %lld; it must be at least 1%s",
+                             (long long)epochs, epochs < 1 ? "" : " and is too large");
+        steps = an_epoch * epochs;
     }
     run->n_steps = steps;
     return STATOR_OK;
@@ -115,7 +118,6 @@ static stator_status_t open_run(train_run_t *run) {
         fprintf(stderr, "resumed at step %lld\n", (long long)run->progress.step);
     }
     run->live = isatty(STDOUT_FILENO);
-    run->evaluated_at = -1;
     return open_log(run);
 }
 
@@ -168,7 +170,8 @@ static stator_status_t log_step(const train_run_t *run, const step_result_t *res
 
 static void show_step(const train_run_t *run, const step_result_t *result) {
     int64_t step = run->progress.step;
-    double elapsed = tool_seconds() - run->started, rate = elapsed > 0 ? (double)step / elapsed : 0;
+    double elapsed = tool_seconds() - run->started, done = (double)(step - run->first_step);
+    double rate = elapsed > 0 ? done / elapsed : 0;
     bool last = step == run->n_steps;
     int64_t every = run->n_steps < 20 ? 1 : run->n_steps / 20;
     if (!run->live && !last && step % every != 0 && step != 1) return;
@@ -207,7 +210,7 @@ static stator_status_t evaluate(train_run_t *run, bool final, bool *out_saved) {
     if (!run->eval_data) return STATOR_OK;
     TOOL_TRY(tool_evaluate(run->eval_session, run->eval_plan, run->eval_data,
                            tool_int(run->tool, "eval-batches"), &run->eval_loss, &run->accuracy));
-    run->evaluated_at = run->progress.step;
+    if (tool_interrupted()) return STATOR_OK; /* cut short: no result */
     printf("%sstep %lld  held-out loss %.4f", run->live ? "\r\033[K" : "",
            (long long)run->progress.step, run->eval_loss);
     printf(run->accuracy >= 0 ? "  accuracy %.2f %%\n" : "\n", 100 * run->accuracy);
@@ -256,6 +259,7 @@ static stator_status_t train_loop(train_run_t *run) {
     step_result_t result = {0};
     TOOL_TRY(prepare_fetches(run, &result));
     run->started = tool_seconds();
+    run->first_step = run->progress.step;
     bool saved = false;
     while (run->progress.step < run->n_steps && !tool_interrupted()) {
         TOOL_TRY(one_step(run, &result));
@@ -267,14 +271,11 @@ static stator_status_t train_loop(train_run_t *run) {
             saved = true;
         }
     }
-    if (tool_interrupted()) {
-        if (!saved) TOOL_TRY(save(run, false));
-        return tool_fail(STATOR_INTERRUPTED, "interrupted after step %lld%s",
-                         (long long)run->progress.step,
-                         tool_text(tool, "save")[0] ? "; the state is saved, go on with --resume" : "");
-    }
-    TOOL_TRY(evaluate(run, true, &saved));
-    return saved ? STATOR_OK : save(run, false);
+    if (!tool_interrupted()) TOOL_TRY(evaluate(run, true, &saved));
+    if (!saved) TOOL_TRY(save(run, false));
+    if (!tool_interrupted()) return STATOR_OK;
+    return tool_fail(STATOR_INTERRUPTED, "interrupted after step %lld%s", (long long)run->progress.step,
+                     tool_text(tool, "save")[0] ? "; the state is saved, go on with --resume" : "");
 }
 
 stator_status_t tool_train(tool_t *tool) {
