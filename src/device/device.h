@@ -1,6 +1,6 @@
 /* Devices: memory, copies, and the thing kernels are launched on. One row a device in
- * src/device/table.c (cpu now); a device that needs vendor libraries lives in a module of its own that
- * is opened only when asked for. */
+ * src/device/table.c (cpu now); a device that needs vendor libraries lives in a module of its own
+ * that is opened only when asked for. */
 #ifndef STATOR_DEVICE_DEVICE_H
 #define STATOR_DEVICE_DEVICE_H
 

@@ -66,6 +66,16 @@ static void micro_batches_train_equally(void **state) {
     ir_graph_destroy(forward);
 }
 
+static void many_ranks_train_equally(void **state) {
+    (void)state;
+    static const uint32_t many[] = {1, 8, 11, 16};
+    ir_graph_t *forward = model_mlp(13);
+    ir_graph_t *graph = model_train(forward, "adamw", 1.0);
+    same_on_all_ranks(graph, true, 3, many, 4);
+    ir_graph_destroy(graph);
+    ir_graph_destroy(forward);
+}
+
 static void conv_net_trains_equally(void **state) {
     (void)state;
     for (int64_t batch = 3; batch <= 6; batch += 3) {
@@ -92,6 +102,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(mlp_trains_equally),
         cmocka_unit_test(micro_batches_train_equally),
+        cmocka_unit_test(many_ranks_train_equally),
         cmocka_unit_test(conv_net_trains_equally),
         cmocka_unit_test(random_graphs_compute_equally),
     };
