@@ -108,7 +108,8 @@ ir_value_t aten_slot_value(aten_t *a, uint32_t slot) {
     if (s->seen == storage->version) return s->value;
     aten_fail(a, ST_UNSUPPORTED,
               "reads a view of '%s' that node '%s' has changed through another view; export with "
-              "run_decompositions(), which removes mutation", storage->name, storage->changed_by);
+              "run_decompositions(), which removes mutation",
+              storage->name, storage->changed_by);
     return IR_NONE;
 }
 
@@ -140,11 +141,13 @@ void aten_refuse_gradient(aten_t *a, ir_value_t value, const char *why) {
     }
     /* values are in order of their producers, so each needs only earlier ones */
     for (size_t v = a->depends.n; v < graph->values.n; v++, a->depends.n++)
-        a->depends.data[v] = value_depends(a, ir_value_producer(graph, (ir_value_t)v), (ir_value_t)v);
+        a->depends.data[v] =
+            value_depends(a, ir_value_producer(graph, (ir_value_t)v), (ir_value_t)v);
     if (a->depends.data[value])
-        aten_fail(a, ST_UNSUPPORTED,
-                  "%s a value that depends on a parameter: stopping a gradient there is not supported",
-                  why);
+        aten_fail(
+            a, ST_UNSUPPORTED,
+            "%s a value that depends on a parameter: stopping a gradient there is not supported",
+            why);
 }
 
 /* ---- results ---- */
@@ -172,8 +175,9 @@ static void check_described(aten_t *a, const char *name, ir_value_t value) {
         return;
     }
     char want[IR_TYPE_TEXT_BYTES], got[IR_TYPE_TEXT_BYTES];
-    aten_fail(a, ST_INVALID, "result '%s' is %s by the operator's definition, but the archive says %s",
-              name, ir_type_text(&type, got, sizeof got),
+    aten_fail(a, ST_INVALID,
+              "result '%s' is %s by the operator's definition, but the archive says %s", name,
+              ir_type_text(&type, got, sizeof got),
               ir_type_text(&described.type, want, sizeof want));
 }
 
@@ -245,7 +249,8 @@ static void bind_outputs(aten_t *a) {
         } else if (strcmp(tag, "as_none") == 0) {
             next++;
         } else {
-            aten_fail(a, ST_UNSUPPORTED, "result %zu is of kind '%s', which is not supported", i, tag);
+            aten_fail(a, ST_UNSUPPORTED, "result %zu is of kind '%s', which is not supported", i,
+                      tag);
         }
     }
 }
@@ -262,7 +267,8 @@ static void mutate_self(aten_t *a) {
     ir_type_t self = aten_type(a, a->slots.data[slot].value), type = aten_type(a, value);
     char to[IR_TYPE_TEXT_BYTES], from[IR_TYPE_TEXT_BYTES];
     bool narrows = ir_dtype_is_float(type.dtype) && !ir_dtype_is_float(self.dtype);
-    if (narrows || (self.dtype == IR_BOOL && type.dtype != IR_BOOL) || !ir_dims_equal(&self, &type)) {
+    if (narrows || (self.dtype == IR_BOOL && type.dtype != IR_BOOL) ||
+        !ir_dims_equal(&self, &type)) {
         aten_fail(a, ST_INVALID, "a result %s cannot be written into %s in place",
                   ir_type_text(&type, from, sizeof from), ir_type_text(&self, to, sizeof to));
         return;
@@ -279,9 +285,10 @@ static void mutate_self(aten_t *a) {
 
 /* Arguments that say nothing about the values. */
 static bool argument_is_moot(const char *name) {
-    static const char *const moot[] = {"device",        "layout",        "pin_memory", "non_blocking",
-                                       "memory_format", "requires_grad", "generator",  "cudnn_enabled",
-                                       "benchmark",     "deterministic", "allow_tf32", "implicit"};
+    static const char *const moot[] = {"device",        "layout",        "pin_memory",
+                                       "non_blocking",  "memory_format", "requires_grad",
+                                       "generator",     "cudnn_enabled", "benchmark",
+                                       "deterministic", "allow_tf32",    "implicit"};
     for (size_t i = 0; i < sizeof moot / sizeof moot[0]; i++)
         if (strcmp(moot[i], name) == 0) return true;
     return false;
@@ -390,12 +397,13 @@ st_status_t aten_check_supported(json_object *graph) {
 
 /* ---- nested graphs ---- */
 
-/* Item of an input of a nested graph, as the outer scope knows it: same slot, so that mutation of it
- * inside is seen outside. */
+/* Item of an input of a nested graph, as the outer scope knows it: same slot, so that mutation of
+ * it inside is seen outside. */
 static aten_item_t outer_item(aten_t *a, size_t index) {
     json_object *input = json_object_array_get_idx(a->inputs, index), *member;
     const char *tag = pt2_json_tag(pt2_json_get(input, "arg"), &member);
-    const char *name = tag && strcmp(tag, "as_tensor") == 0 ? pt2_json_string(member, "name") : NULL;
+    const char *name =
+        tag && strcmp(tag, "as_tensor") == 0 ? pt2_json_string(member, "name") : NULL;
     aten_item_t *item = name ? aten_lookup(a->scope, name) : NULL;
     return item ? *item : aten_item_at(a, index);
 }
@@ -405,7 +413,8 @@ static void run_nested(aten_t *a, size_t at, bool no_gradient, const char *why) 
     json_object *input = json_object_array_get_idx(a->inputs, at), *member;
     const char *tag = pt2_json_tag(pt2_json_get(input, "arg"), &member);
     json_object *graph = pt2_json_get(member, "graph");
-    json_object *names = pt2_json_array(graph, "inputs"), *outputs = pt2_json_array(graph, "outputs");
+    json_object *names = pt2_json_array(graph, "inputs"),
+                *outputs = pt2_json_array(graph, "outputs");
     size_t n_inputs = json_object_array_length(a->inputs);
     if (!tag || strcmp(tag, "as_graph") != 0 || !names || !outputs) {
         aten_fail(a, ST_PARSE, "argument %zu is not a graph", at);
@@ -449,7 +458,8 @@ static void run_nested(aten_t *a, size_t at, bool no_gradient, const char *why) 
         else
             set_status(a, ST_VEC_PUSH(&results, *item));
     }
-    /* back to the outer node, whose results are the inner slots: what aliases inside, aliases outside */
+    /* back to the outer node, whose results are the inner slots: what aliases inside, aliases
+     * outside */
     a->scope = outer.scope;
     a->node = outer.node, a->inputs = outer.inputs, a->op = outer.op;
     a->node_name = outer.node_name, a->target = outer.target;

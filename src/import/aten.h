@@ -1,19 +1,20 @@
 /* Interpreter of ATen graphs: each node becomes IR nodes through one row of a table.
  *
- * Values. Names map to slots. An ATen graph mutates (add_, relu_, batch norm's statistics), the IR does
- * not: a mutation gives the slot a new IR value, and slots of one storage remember which version of
- * it they have seen, so that
+ * Values. Names map to slots. An ATen graph mutates (add_, relu_, batch norm's statistics), the IR
+ * does not: a mutation gives the slot a new IR value, and slots of one storage remember which
+ * version of it they have seen, so that
  *
  *   x ──slot 0──┐              y = view(x)     slot 1, version 0
  *   y ──slot 1──┴─ storage 0   x.add_(1)       slot 0 has a new value, storage 0 version 1
- *                              use of y        slot 1 has seen version 0 only: an error, not a wrong number
+ *                              use of y        slot 1 has seen version 0 only: an error, not a
+ * wrong number
  *
  * A name that stands for the very same tensor (the result of add_, detach, a `to` that changes
  * nothing) shares the slot.
  *
  * Handlers read arguments with aten_int and its like and hand results to aten_return. The status is
- * sticky (a->b.status), as in ir/build.h: after a failure everything is a no-op. The dispatcher adds
- * node and op to messages and refuses arguments that no handler looked at. */
+ * sticky (a->b.status), as in ir/build.h: after a failure everything is a no-op. The dispatcher
+ * adds node and op to messages and refuses arguments that no handler looked at. */
 #ifndef STATOR_IMPORT_ATEN_H
 #define STATOR_IMPORT_ATEN_H
 
@@ -82,7 +83,7 @@ struct aten {
     aten_scope_t *scope;
     ST_VEC(aten_slot_t) slots;
     ST_VEC(aten_storage_t) storages;
-    ST_VEC(bool) depends; /* by IR value: on a parameter, differentiably */
+    ST_VEC(bool) depends;                /* by IR value: on a parameter, differentiably */
     ir_value_t random_seed, random_step; /* IR_NONE until a random op needs them */
     int64_t n_random;
     int depth; /* of nested graphs */
@@ -90,8 +91,8 @@ struct aten {
     json_object *node, *inputs;
     const char *node_name, *target;
     const aten_op_t *op;
-    uint32_t used; /* bit i: argument i was looked at */
-    bool fresh;    /* the handler made a copy although its row says alias */
+    uint32_t used;                /* bit i: argument i was looked at */
+    bool fresh;                   /* the handler made a copy although its row says alias */
     ST_VEC(aten_item_t) returned; /* tensors: .slot is the IR value here */
 };
 
@@ -107,7 +108,8 @@ void aten_run(aten_t *a, json_object *graph);
 void aten_bind_tensor(aten_t *a, const char *name, ir_value_t value);
 aten_item_t *aten_lookup(const aten_scope_t *scope, const char *name);
 void aten_bind(aten_t *a, const char *name, aten_item_t item);
-/* Current IR value of a slot; fails if a mutation of its storage through another slot made it stale. */
+/* Current IR value of a slot; fails if a mutation of its storage through another slot made it
+ * stale. */
 ir_value_t aten_slot_value(aten_t *a, uint32_t slot);
 /* The slot's tensor is overwritten by `value`, of its type. */
 void aten_mutate(aten_t *a, uint32_t slot, ir_value_t value);
@@ -154,7 +156,8 @@ void aten_return(aten_t *a, ir_value_t value);
 void aten_return_item(aten_t *a, aten_item_t item);
 
 /* ---- common steps (aten_promote.c) ---- */
-/* PyTorch's torch.promote_types; IR_DTYPE_NONE where it refuses or the result does not exist here. */
+/* PyTorch's torch.promote_types; IR_DTYPE_NONE where it refuses or the result does not exist here.
+ */
 ir_dtype_t aten_promote(ir_dtype_t x, ir_dtype_t y);
 /* PyTorch's torch.result_type over tensors and Python scalars. Fails where there is none. */
 ir_dtype_t aten_result_type(aten_t *a, uint32_t n, const aten_item_t *items);

@@ -1,5 +1,5 @@
-/* Arguments of ATen nodes. They come as tagged unions {"as_int": 3} with the schema's argument names, and
- * those at their default are left out, so each accessor takes the default. */
+/* Arguments of ATen nodes. They come as tagged unions {"as_int": 3} with the schema's argument
+ * names, and those at their default are left out, so each accessor takes the default. */
 #include <string.h>
 
 #include "import/aten.h"
@@ -17,7 +17,8 @@ static const char *find_arg(aten_t *a, const char *name, json_object **out_membe
         a->used |= 1u << i;
         const char *tag = pt2_json_tag(pt2_json_get(input, "arg"), out_member);
         if (!tag) aten_fail(a, ST_PARSE, "argument '%s' is malformed", name);
-        if (tag && strcmp(tag, "as_optional_tensor") == 0) tag = pt2_json_tag(*out_member, out_member);
+        if (tag && strcmp(tag, "as_optional_tensor") == 0)
+            tag = pt2_json_tag(*out_member, out_member);
         return tag && strcmp(tag, "as_none") != 0 ? tag : NULL;
     }
     return NULL;
@@ -45,7 +46,8 @@ static aten_item_t named_item(aten_t *a, const char *argument, const char *name)
 }
 
 /* A union as an item; a tensor comes back with its IR value in .slot. */
-static aten_item_t union_item(aten_t *a, const char *argument, const char *tag, json_object *member) {
+static aten_item_t union_item(aten_t *a, const char *argument, const char *tag,
+                              json_object *member) {
     aten_item_t item = {0};
     if (!tag || !aten_ok(a) || strcmp(tag, "as_none") == 0) return item;
     if (strcmp(tag, "as_tensor") == 0) {
@@ -135,7 +137,8 @@ uint32_t aten_tensors(aten_t *a, const char *name, ir_value_t **out) {
     size_t n = json_object_array_length(member);
     bool optional = strcmp(tag, "as_optional_tensors") == 0;
     if (n > 0 && !optional && strcmp(tag, "as_tensors") != 0) {
-        aten_fail(a, ST_PARSE, "argument '%s' must be a list of tensors, not of kind '%s'", name, tag);
+        aten_fail(a, ST_PARSE, "argument '%s' must be a list of tensors, not of kind '%s'", name,
+                  tag);
         return 0;
     }
     if (!(*out = st_arena_array(a->arena, n, sizeof **out))) {
@@ -211,8 +214,8 @@ ir_dtype_t aten_dtype(aten_t *a, const char *name, ir_dtype_t default_value) {
     ir_dtype_t dtype = pt2_dtype(code);
     if (dtype == IR_DTYPE_NONE)
         aten_fail(a, ST_UNSUPPORTED,
-                  "argument '%s' is element type %lld of PyTorch's schema, which is not supported", name,
-                  (long long)code);
+                  "argument '%s' is element type %lld of PyTorch's schema, which is not supported",
+                  name, (long long)code);
     return dtype;
 }
 

@@ -11,13 +11,15 @@ typedef struct window {
         dilations[MAX_SPATIAL];
 } window_t;
 
-static void check_range(aten_t *a, const char *what, int32_t n, const int64_t *values, int64_t least) {
+static void check_range(aten_t *a, const char *what, int32_t n, const int64_t *values,
+                        int64_t least) {
     for (int32_t i = 0; i < n && aten_ok(a); i++)
         if (values[i] < least || values[i] > INT32_MAX)
             aten_fail(a, ST_INVALID, "%s %lld of spatial dim %d", what, (long long)values[i], i);
 }
 
-/* Padding is a number, a list, or "valid" / "same" (strides 1; an odd remainder goes to the end). */
+/* Padding is a number, a list, or "valid" / "same" (strides 1; an odd remainder goes to the end).
+ */
 static void read_padding(aten_t *a, window_t *w, const char *text) {
     if (!text) {
         aten_ints_n(a, "padding", w->n, 0, w->pads);
@@ -58,21 +60,23 @@ static ir_value_t from_batch(aten_t *a, ir_value_t x, bool added) {
 static ir_value_t add_channels(aten_t *a, ir_value_t y, ir_value_t bias) {
     ir_type_t type = aten_type(a, y);
     int64_t dims[IR_MAX_RANK];
-    for (int32_t i = 0; i < type.rank; i++) dims[i] = i == 1 ? type.dims[1] : 1;
+    for (int32_t i = 0; i < type.rank; i++)
+        dims[i] = i == 1 ? type.dims[1] : 1;
     return ir_b_binary(&a->b, IR_OP_ADD, y, ir_b_reshape(&a->b, bias, type.rank, dims));
 }
 
-static ir_value_t conv(aten_t *a, ir_value_t x, ir_value_t weight, ir_value_t bias, const window_t *w,
-                       int64_t groups) {
+static ir_value_t conv(aten_t *a, ir_value_t x, ir_value_t weight, ir_value_t bias,
+                       const window_t *w, int64_t groups) {
     ir_value_t inputs[] = {x, weight, bias};
-    ir_arg_t args[] = {IR_ARG_INTS("strides", w->strides, w->n), IR_ARG_INTS("pads_low", w->pads, w->n),
+    ir_arg_t args[] = {IR_ARG_INTS("strides", w->strides, w->n),
+                       IR_ARG_INTS("pads_low", w->pads, w->n),
                        IR_ARG_INTS("pads_high", w->pads_high, w->n),
                        IR_ARG_INTS("dilations", w->dilations, w->n), IR_ARG_INT("groups", groups)};
     return ir_b_node(&a->b, IR_OP_CONV, bias == IR_NONE ? 2 : 3, inputs, 5, args);
 }
 
-/* A transposed convolution is the gradient of a convolution with respect to its input; the output's size
- * follows from strides, and output_padding settles what a stride leaves open. */
+/* A transposed convolution is the gradient of a convolution with respect to its input; the output's
+ * size follows from strides, and output_padding settles what a stride leaves open. */
 static ir_value_t conv_transpose(aten_t *a, ir_value_t x, ir_value_t weight, ir_value_t bias,
                                  const window_t *w, const int64_t *extra, int64_t groups) {
     ir_type_t type = aten_type(a, x);
@@ -86,9 +90,11 @@ static ir_value_t conv_transpose(aten_t *a, ir_value_t x, ir_value_t weight, ir_
             aten_fail(a, ST_INVALID, "output_padding %lld of spatial dim %d gives a size of %lld",
                       (long long)extra[i], i, (long long)spatial[i]);
     }
-    ir_arg_t args[] = {IR_ARG_INTS("strides", w->strides, w->n), IR_ARG_INTS("pads_low", w->pads, w->n),
+    ir_arg_t args[] = {IR_ARG_INTS("strides", w->strides, w->n),
+                       IR_ARG_INTS("pads_low", w->pads, w->n),
                        IR_ARG_INTS("pads_high", w->pads_high, w->n),
-                       IR_ARG_INTS("dilations", w->dilations, w->n), IR_ARG_INT("groups", groups),
+                       IR_ARG_INTS("dilations", w->dilations, w->n),
+                       IR_ARG_INT("groups", groups),
                        IR_ARG_INTS("spatial", spatial, w->n)};
     ir_value_t y = ir_b_node(&a->b, IR_OP_CONV_GRAD_INPUT, 2, (ir_value_t[]){x, weight}, 6, args);
     return bias == IR_NONE ? y : add_channels(a, y, bias);
@@ -158,16 +164,18 @@ static bool read_pool(aten_t *a, int32_t spatial, window_t *w) {
     return aten_ok(a);
 }
 
-/* arg: spatial dims. The index, PyTorch's flat position in the plane, comes second where asked for. */
+/* arg: spatial dims. The index, PyTorch's flat position in the plane, comes second where asked for.
+ */
 void aten_max_pool(aten_t *a) {
     ir_value_t x = aten_tensor(a, "self");
     bool ceil = aten_bool(a, "ceil_mode", false), added = false;
     window_t w;
     if (!read_pool(a, a->op->arg, &w)) return;
     x = to_batch(a, x, w.n, &added);
-    ir_arg_t args[] = {IR_ARG_INTS("kernel", w.kernel, w.n), IR_ARG_INTS("strides", w.strides, w.n),
-                       IR_ARG_INTS("pads_low", w.pads, w.n), IR_ARG_INTS("pads_high", w.pads, w.n),
-                       IR_ARG_INTS("dilations", w.dilations, w.n), IR_ARG_BOOL("ceil", ceil)};
+    ir_arg_t args[] = {
+        IR_ARG_INTS("kernel", w.kernel, w.n),       IR_ARG_INTS("strides", w.strides, w.n),
+        IR_ARG_INTS("pads_low", w.pads, w.n),       IR_ARG_INTS("pads_high", w.pads, w.n),
+        IR_ARG_INTS("dilations", w.dilations, w.n), IR_ARG_BOOL("ceil", ceil)};
     ir_value_t y = ir_b_node(&a->b, IR_OP_MAX_POOL, 1, &x, 6, args);
     aten_return(a, from_batch(a, y, added));
     if (aten_ok(a) && strstr(a->op->name, "with_indices"))
@@ -175,15 +183,19 @@ void aten_max_pool(aten_t *a) {
 }
 
 static ir_value_t avg_pool(aten_t *a, ir_value_t x, const window_t *w, bool ceil, bool count_pad) {
-    ir_arg_t args[] = {IR_ARG_INTS("kernel", w->kernel, w->n), IR_ARG_INTS("strides", w->strides, w->n),
-                       IR_ARG_INTS("pads_low", w->pads, w->n), IR_ARG_INTS("pads_high", w->pads, w->n),
-                       IR_ARG_BOOL("ceil", ceil), IR_ARG_BOOL("count_pad", count_pad)};
+    ir_arg_t args[] = {IR_ARG_INTS("kernel", w->kernel, w->n),
+                       IR_ARG_INTS("strides", w->strides, w->n),
+                       IR_ARG_INTS("pads_low", w->pads, w->n),
+                       IR_ARG_INTS("pads_high", w->pads, w->n),
+                       IR_ARG_BOOL("ceil", ceil),
+                       IR_ARG_BOOL("count_pad", count_pad)};
     return ir_b_node(&a->b, IR_OP_AVG_POOL, 1, &x, 6, args);
 }
 
 void aten_avg_pool(aten_t *a) {
     ir_value_t x = aten_tensor(a, "self");
-    bool ceil = aten_bool(a, "ceil_mode", false), count_pad = aten_bool(a, "count_include_pad", true);
+    bool ceil = aten_bool(a, "ceil_mode", false),
+         count_pad = aten_bool(a, "count_include_pad", true);
     bool added = false;
     window_t w;
     if (aten_has(a, "divisor_override"))

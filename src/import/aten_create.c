@@ -1,4 +1,5 @@
-/* ATen operators that make tensors from nothing, copy and convert them, and those that only check. */
+/* ATen operators that make tensors from nothing, copy and convert them, and those that only check.
+ */
 #include <string.h>
 
 #include "import/aten.h"
@@ -14,8 +15,8 @@ static ir_type_t shaped(aten_t *a, ir_dtype_t dtype, int32_t rank, const int64_t
     return type;
 }
 
-/* The fill value: argument 'fill_value', else the row's (0 for zeros and for empty, whose contents are
- * undefined; 1 for ones). */
+/* The fill value: argument 'fill_value', else the row's (0 for zeros and for empty, whose contents
+ * are undefined; 1 for ones). */
 static aten_item_t fill_value(aten_t *a) {
     if (a->op->arg >= 0) return (aten_item_t){.kind = ATEN_INT, .i = a->op->arg};
     return aten_item(a, "fill_value");
@@ -51,12 +52,15 @@ void aten_scalar_tensor(aten_t *a) {
 }
 
 static double number(aten_item_t item, double default_value) {
-    return item.kind == ATEN_NONE ? default_value : item.kind == ATEN_FLOAT ? item.f : (double)item.i;
+    return item.kind == ATEN_NONE    ? default_value
+           : item.kind == ATEN_FLOAT ? item.f
+                                     : (double)item.i;
 }
 
 /* arange(end), arange(start, end), arange(start, end, step): ceil((end - start) / step) items. */
 void aten_arange(aten_t *a) {
-    aten_item_t start = aten_item(a, "start"), end = aten_item(a, "end"), step = aten_item(a, "step");
+    aten_item_t start = aten_item(a, "start"), end = aten_item(a, "end"),
+                step = aten_item(a, "step");
     bool is_float = start.kind == ATEN_FLOAT || end.kind == ATEN_FLOAT || step.kind == ATEN_FLOAT;
     ir_dtype_t dtype = aten_dtype(a, "dtype", is_float ? IR_F32 : IR_I64);
     double first = number(start, 0), last = number(end, 0), by = number(step, 1);
@@ -82,7 +86,8 @@ void aten_to(aten_t *a) {
     aten_return(a, ir_b_cast(&a->b, x, dtype));
 }
 
-/* clone, contiguous, alias, lift_fresh_copy …: the row's flags say whether the storage is shared. */
+/* clone, contiguous, alias, lift_fresh_copy …: the row's flags say whether the storage is shared.
+ */
 void aten_same(aten_t *a) {
     ir_value_t x = aten_tensor(a, "self");
     aten_return(a, x);
@@ -154,7 +159,8 @@ void aten_assert_metadata(aten_t *a) {
     char got[IR_TYPE_TEXT_BYTES], expected[IR_TYPE_TEXT_BYTES];
     if (aten_ok(a) && !ir_type_equal(&type, &want))
         aten_fail(a, ST_INVALID, "asserts %s, the tensor is %s",
-                  ir_type_text(&want, expected, sizeof expected), ir_type_text(&type, got, sizeof got));
+                  ir_type_text(&want, expected, sizeof expected),
+                  ir_type_text(&type, got, sizeof got));
 }
 
 void aten_assert_scalar(aten_t *a) {
@@ -185,7 +191,8 @@ static int64_t floor_div_int(int64_t x, int64_t y) {
 /* Python's operators on sizes: arg is the operator's character. */
 void aten_operator(aten_t *a) {
     aten_item_t x = aten_item_at(a, 0), y = aten_item_at(a, 1);
-    bool ints = (x.kind == ATEN_INT || x.kind == ATEN_BOOL) && (y.kind == ATEN_INT || y.kind == ATEN_BOOL);
+    bool ints =
+        (x.kind == ATEN_INT || x.kind == ATEN_BOOL) && (y.kind == ATEN_INT || y.kind == ATEN_BOOL);
     if (aten_ok(a) && !ints) aten_fail(a, ST_UNSUPPORTED, "operands other than integers");
     aten_item_t out = {.kind = ATEN_INT};
     bool fits = true;
@@ -200,9 +207,14 @@ void aten_operator(aten_t *a) {
     }
     if (strchr("=!<>lg", op)) {
         out.kind = ATEN_BOOL;
-        out.i = op == '=' ? x.i == y.i : op == '!' ? x.i != y.i : op == '<' ? x.i < y.i
-                : op == '>' ? x.i > y.i : op == 'l' ? x.i <= y.i : x.i >= y.i;
+        out.i = op == '='   ? x.i == y.i
+                : op == '!' ? x.i != y.i
+                : op == '<' ? x.i < y.i
+                : op == '>' ? x.i > y.i
+                : op == 'l' ? x.i <= y.i
+                            : x.i >= y.i;
     }
-    if (aten_ok(a) && !fits) aten_fail(a, ST_INVALID, "%lld %c %lld", (long long)x.i, op, (long long)y.i);
+    if (aten_ok(a) && !fits)
+        aten_fail(a, ST_INVALID, "%lld %c %lld", (long long)x.i, op, (long long)y.i);
     aten_return_item(a, out);
 }

@@ -94,7 +94,8 @@ void aten_mul(aten_t *a) {
     aten_return(a, ir_b_binary(&a->b, dtype == IR_BOOL ? IR_OP_LOGICAL_AND : IR_OP_MUL, vx, vy));
 }
 
-/* Python's //: toward minus infinity. Integers go through the remainder, which has the divisor's sign. */
+/* Python's //: toward minus infinity. Integers go through the remainder, which has the divisor's
+ * sign. */
 static ir_value_t floor_divide(aten_t *a, ir_value_t x, ir_value_t y, ir_dtype_t dtype) {
     if (ir_dtype_is_float(dtype))
         return ir_b_unary(&a->b, IR_OP_FLOOR, ir_b_binary(&a->b, IR_OP_DIV, x, y));
@@ -144,7 +145,8 @@ static ir_value_t pow_constant(aten_t *a, ir_value_t x, double exponent, bool *d
     bool is_float = ir_dtype_is_float(aten_type(a, x).dtype);
     *done = true;
     if (exponent == 1) return x;
-    if (exponent == 2) return is_float ? ir_b_unary(b, IR_OP_SQUARE, x) : ir_b_binary(b, IR_OP_MUL, x, x);
+    if (exponent == 2)
+        return is_float ? ir_b_unary(b, IR_OP_SQUARE, x) : ir_b_binary(b, IR_OP_MUL, x, x);
     if (exponent == 3) return ir_b_binary(b, IR_OP_MUL, ir_b_binary(b, IR_OP_MUL, x, x), x);
     if (is_float && exponent == 0.5) return ir_b_unary(b, IR_OP_SQRT, x);
     if (is_float && exponent == -0.5) return ir_b_unary(b, IR_OP_RSQRT, x);
@@ -177,8 +179,8 @@ void aten_addcmul(aten_t *a) {
     aten_item_t x = aten_item(a, "self"), y = aten_item(a, "tensor1"), z = aten_item(a, "tensor2"),
                 value = aten_item(a, "value");
     ir_dtype_t dtype = aten_result_type(a, 3, (aten_item_t[]){x, y, z});
-    ir_value_t term = ir_b_binary(&a->b, a->op->arg ? IR_OP_DIV : IR_OP_MUL, aten_value(a, y, dtype),
-                                  aten_value(a, z, dtype));
+    ir_value_t term = ir_b_binary(&a->b, a->op->arg ? IR_OP_DIV : IR_OP_MUL,
+                                  aten_value(a, y, dtype), aten_value(a, z, dtype));
     if (!is_one(value)) term = ir_b_binary(&a->b, IR_OP_MUL, term, aten_value(a, value, dtype));
     aten_return(a, ir_b_binary(&a->b, IR_OP_ADD, aten_value(a, x, dtype), term));
 }
@@ -217,8 +219,9 @@ void aten_logical_not(aten_t *a) {
     aten_return(a, ir_b_unary(&a->b, IR_OP_LOGICAL_NOT, aten_to_bool(a, x)));
 }
 
-/* x where it is within the bound, else the bound. Built from select, since at the bound itself clamp's
- * gradient goes to x in full and hardtanh's vanishes (`strict`), while a tie of maximum is shared. */
+/* x where it is within the bound, else the bound. Built from select, since at the bound itself
+ * clamp's gradient goes to x in full and hardtanh's vanishes (`strict`), while a tie of maximum is
+ * shared. */
 static ir_value_t bounded(aten_t *a, ir_value_t x, ir_value_t bound, bool lower, bool strict) {
     static const ir_op_t outside[2][2] = {{IR_OP_GT, IR_OP_GE}, {IR_OP_LT, IR_OP_LE}};
     ir_value_t is_outside = ir_b_binary(&a->b, outside[lower][strict], x, bound);

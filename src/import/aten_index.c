@@ -9,9 +9,10 @@ static bool check_index(aten_t *a, const char *argument, ir_value_t index) {
     if (!aten_ok(a)) return false;
     if (dtype == IR_I64 || dtype == IR_I32) return true;
     if (dtype == IR_BOOL || dtype == IR_U8)
-        aten_fail(a, ST_UNSUPPORTED,
-                  "argument '%s' is a %s mask: the result's size would depend on data; use torch.where",
-                  argument, ir_dtype_text(dtype));
+        aten_fail(
+            a, ST_UNSUPPORTED,
+            "argument '%s' is a %s mask: the result's size would depend on data; use torch.where",
+            argument, ir_dtype_text(dtype));
     else
         aten_fail(a, ST_INVALID, "argument '%s' is %s, an integer index is needed", argument,
                   ir_dtype_text(dtype));
@@ -43,16 +44,18 @@ static ir_value_t without_padding(aten_t *a, ir_value_t weight, ir_value_t index
         aten_fail(a, ST_INVALID, "argument 'padding_idx' is %lld", (long long)padding);
     if (!aten_ok(a)) return IR_NONE;
     if (!row_is_zero(a, weight, padding)) {
-        aten_fail(a, ST_UNSUPPORTED,
-                  "argument 'padding_idx' is %lld, but that row of the weight is not zero: export with "
-                  "padding_idx=None, or with the row set to zero", (long long)padding);
+        aten_fail(
+            a, ST_UNSUPPORTED,
+            "argument 'padding_idx' is %lld, but that row of the weight is not zero: export with "
+            "padding_idx=None, or with the row set to zero",
+            (long long)padding);
         return IR_NONE;
     }
-    a->b.status = import_note(a->result, "%s: row %lld of '%s' (padding_idx) is taken to stay zero",
-                              a->node_name, (long long)padding,
-                              ir_value_producer(a->b.graph, weight)->name);
-    ir_value_t is_padding = ir_b_binary(&a->b, IR_OP_EQ, index,
-                                        ir_b_scalar(&a->b, index_type.dtype, (double)padding));
+    a->b.status =
+        import_note(a->result, "%s: row %lld of '%s' (padding_idx) is taken to stay zero",
+                    a->node_name, (long long)padding, ir_value_producer(a->b.graph, weight)->name);
+    ir_value_t is_padding =
+        ir_b_binary(&a->b, IR_OP_EQ, index, ir_b_scalar(&a->b, index_type.dtype, (double)padding));
     int64_t dims[IR_MAX_RANK];
     memcpy(dims, out.dims, sizeof dims);
     if (out.rank) dims[out.rank - 1] = 1;
@@ -152,20 +155,24 @@ static ir_value_t join_indices(aten_t *a, const choice_t *choice) {
     return ir_b_concat(&a->b, (uint32_t)choice->n, columns, shape.rank);
 }
 
-/* x[i, j, …]: several index tensors. The chosen dims move to the front, gather_nd takes there, and if
- * they stood side by side the index's dims go back to their place; else NumPy's rule leaves them first. */
+/* x[i, j, …]: several index tensors. The chosen dims move to the front, gather_nd takes there, and
+ * if they stood side by side the index's dims go back to their place; else NumPy's rule leaves them
+ * first. */
 static ir_value_t take_several(aten_t *a, ir_value_t x, const choice_t *choice) {
     ir_type_t type = aten_type(a, x);
     int64_t perm[IR_MAX_RANK], back[IR_MAX_RANK];
     int32_t at = 0;
-    for (int32_t k = 0; k < choice->n; k++) perm[at++] = choice->axes[k];
+    for (int32_t k = 0; k < choice->n; k++)
+        perm[at++] = choice->axes[k];
     for (int32_t i = 0; i < type.rank; i++) {
         bool chosen = false;
-        for (int32_t k = 0; k < choice->n; k++) chosen |= choice->axes[k] == i;
+        for (int32_t k = 0; k < choice->n; k++)
+            chosen |= choice->axes[k] == i;
         if (!chosen) perm[at++] = i;
     }
     bool moved = false;
-    for (int32_t i = 0; i < type.rank; i++) moved |= perm[i] != i;
+    for (int32_t i = 0; i < type.rank; i++)
+        moved |= perm[i] != i;
     if (moved) x = ir_b_transpose(&a->b, x, perm);
     ir_value_t index = join_indices(a, choice);
     int32_t index_rank = aten_type(a, index).rank - 1;

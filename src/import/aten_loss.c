@@ -48,7 +48,8 @@ static rows_t read_rows(aten_t *a) {
         fits = rows.label_type.dims[i] == type.dims[i == 0 ? 0 : i + 1];
     if (aten_ok(a) && !fits) {
         char tx[IR_TYPE_TEXT_BYTES], ty[IR_TYPE_TEXT_BYTES];
-        aten_fail(a, ST_INVALID, "input %s and target %s do not fit", ir_type_text(&type, tx, sizeof tx),
+        aten_fail(a, ST_INVALID, "input %s and target %s do not fit",
+                  ir_type_text(&type, tx, sizeof tx),
                   ir_type_text(&rows.label_type, ty, sizeof ty));
     }
     rows.labels = ir_b_reshape(&a->b, target, 1, &rows.n_rows);
@@ -71,15 +72,18 @@ static void return_reduced(aten_t *a, const rows_t *rows, ir_value_t loss, ir_va
         aten_return(a, ir_b_binary(&a->b, IR_OP_DIV, sum_all(a, loss), total));
     if (!with_weight) return;
     /* without reduction PyTorch's total weight is 0 */
-    aten_return(a, rows->reduction == REDUCE_NONE ? ir_b_scalar(&a->b, aten_type(a, weight).dtype, 0)
-                                                  : total);
+    aten_return(a, rows->reduction == REDUCE_NONE
+                       ? ir_b_scalar(&a->b, aten_type(a, weight).dtype, 0)
+                       : total);
 }
 
 /* Cross-entropy of logit rows, in the op that has it as a whole. */
-static void return_cross_entropy(aten_t *a, const rows_t *rows, double smoothing, bool with_weight) {
+static void return_cross_entropy(aten_t *a, const rows_t *rows, double smoothing,
+                                 bool with_weight) {
     ir_value_t inputs[] = {rows->logits, rows->labels, rows->weight};
     uint32_t n = rows->weight == IR_NONE ? 2 : 3;
-    ir_arg_t args[] = {IR_ARG_INT("ignore_index", rows->ignore), IR_ARG_FLOAT("smoothing", smoothing),
+    ir_arg_t args[] = {IR_ARG_INT("ignore_index", rows->ignore),
+                       IR_ARG_FLOAT("smoothing", smoothing),
                        IR_ARG_BOOL("mean", rows->reduction == REDUCE_MEAN)};
     if (rows->reduction == REDUCE_NONE) {
         ir_value_t loss = ir_b_node(&a->b, IR_OP_CROSS_ENTROPY_ROWS, n, inputs, 2, args);
@@ -91,8 +95,8 @@ static void return_cross_entropy(aten_t *a, const rows_t *rows, double smoothing
     if (with_weight && aten_ok(a)) aten_return(a, loss + 1);
 }
 
-/* Targets that are probabilities: -sum of weight * target * log softmax over the classes; the mean is over
- * rows. */
+/* Targets that are probabilities: -sum of weight * target * log softmax over the classes; the mean
+ * is over rows. */
 static void probabilities(aten_t *a, double smoothing) {
     ir_build_t *b = &a->b;
     int64_t n_rows, classes, target_rows, target_classes;
@@ -106,7 +110,8 @@ static void probabilities(aten_t *a, double smoothing) {
     x = class_rows(a, x, &n_rows, &classes);
     target = ir_b_cast(b, class_rows(a, target, &target_rows, &target_classes), type.dtype);
     if (smoothing > 0 && aten_ok(a))
-        target = ir_b_add_scalar(b, ir_b_scale(b, target, 1 - smoothing), smoothing / (double)classes);
+        target =
+            ir_b_add_scalar(b, ir_b_scale(b, target, 1 - smoothing), smoothing / (double)classes);
     ir_arg_t axis[] = {IR_ARG_INT("axis", 1)};
     x = ir_b_binary(b, IR_OP_MUL, ir_b_node(b, IR_OP_LOG_SOFTMAX, 1, &x, 1, axis), target);
     if (weight != IR_NONE) x = ir_b_binary(b, IR_OP_MUL, x, weight);
@@ -119,8 +124,9 @@ static void probabilities(aten_t *a, double smoothing) {
             if (i != (type.rank == 1 ? 0 : 1)) dims[rank++] = type.dims[i];
         aten_return(a, ir_b_reshape(b, x, rank, dims));
     } else {
-        aten_return(a, ir_b_reduce(b, reduction == REDUCE_MEAN ? IR_OP_REDUCE_MEAN : IR_OP_REDUCE_SUM, x, 0,
-                                   NULL, false));
+        aten_return(
+            a, ir_b_reduce(b, reduction == REDUCE_MEAN ? IR_OP_REDUCE_MEAN : IR_OP_REDUCE_SUM, x, 0,
+                           NULL, false));
     }
 }
 
@@ -145,16 +151,18 @@ static ir_value_t logits_of(aten_t *a, ir_value_t x) {
     return ir_attr_int(node, "axis") == (type.rank == 1 ? 0 : 1) ? node->inputs[0] : IR_NONE;
 }
 
-/* Negative log-likelihood from its definition: the picked entry, weighted; ignored rows count nothing. */
+/* Negative log-likelihood from its definition: the picked entry, weighted; ignored rows count
+ * nothing. */
 static void return_picked(aten_t *a, const rows_t *rows, bool with_weight) {
     ir_build_t *b = &a->b;
     ir_dtype_t dtype = aten_type(a, rows->logits).dtype, label = aten_type(a, rows->labels).dtype;
-    ir_value_t counts = ir_b_binary(b, IR_OP_NE, rows->labels,
-                                    ir_b_scalar(b, label, (double)rows->ignore));
+    ir_value_t counts =
+        ir_b_binary(b, IR_OP_NE, rows->labels, ir_b_scalar(b, label, (double)rows->ignore));
     ir_value_t safe = ir_b_select(b, counts, rows->labels, ir_b_scalar(b, label, 0));
     ir_value_t column = ir_b_reshape(b, safe, 2, (int64_t[]){rows->n_rows, 1});
     ir_arg_t args[] = {IR_ARG_INT("axis", 1)};
-    ir_value_t picked = ir_b_node(b, IR_OP_GATHER_ALONG, 2, (ir_value_t[]){rows->logits, column}, 1, args);
+    ir_value_t picked =
+        ir_b_node(b, IR_OP_GATHER_ALONG, 2, (ir_value_t[]){rows->logits, column}, 1, args);
     picked = ir_b_unary(b, IR_OP_NEG, ir_b_reshape(b, picked, 1, &rows->n_rows));
     ir_value_t weight = ir_b_cast(b, counts, dtype);
     if (rows->weight != IR_NONE)
@@ -164,8 +172,8 @@ static void return_picked(aten_t *a, const rows_t *rows, bool with_weight) {
     if (aten_ok(a)) return_reduced(a, rows, loss, weight, with_weight);
 }
 
-/* nll_loss, nll_loss_nd, nll_loss2d; with the total weight (arg 1) the _forward forms. Of a log-softmax it
- * is the cross-entropy of the logits, which is one op. */
+/* nll_loss, nll_loss_nd, nll_loss2d; with the total weight (arg 1) the _forward forms. Of a
+ * log-softmax it is the cross-entropy of the logits, which is one op. */
 void aten_nll(aten_t *a) {
     ir_value_t logits = logits_of(a, aten_tensor(a, "self"));
     rows_t rows = read_rows(a);
@@ -184,10 +192,11 @@ void aten_mse(aten_t *a) {
     aten_item_t x = aten_item(a, "self"), y = aten_item(a, "target");
     int64_t reduction = aten_int(a, "reduction", REDUCE_MEAN);
     ir_dtype_t dtype = aten_result_type(a, 2, (aten_item_t[]){x, y});
-    ir_value_t difference = ir_b_binary(b, IR_OP_SUB, aten_value(a, x, dtype), aten_value(a, y, dtype));
+    ir_value_t difference =
+        ir_b_binary(b, IR_OP_SUB, aten_value(a, x, dtype), aten_value(a, y, dtype));
     ir_value_t loss = ir_b_unary(b, a->op->arg ? IR_OP_ABS : IR_OP_SQUARE, difference);
     if (reduction != REDUCE_NONE && aten_type(a, loss).rank > 0)
-        loss = ir_b_reduce(b, reduction == REDUCE_MEAN ? IR_OP_REDUCE_MEAN : IR_OP_REDUCE_SUM, loss, 0,
-                           NULL, false);
+        loss = ir_b_reduce(b, reduction == REDUCE_MEAN ? IR_OP_REDUCE_MEAN : IR_OP_REDUCE_SUM, loss,
+                           0, NULL, false);
     aten_return(a, loss);
 }

@@ -13,12 +13,13 @@ static bool check_same_float(aten_t *a, ir_value_t x, ir_value_t y) {
     return aten_ok(a);
 }
 
-/* x[…, K] times a matrix y[K, N] (or its transpose): the leading dims of x are joined to rows, so that it
- * is one product, and so is the gradient of y. */
+/* x[…, K] times a matrix y[K, N] (or its transpose): the leading dims of x are joined to rows, so
+ * that it is one product, and so is the gradient of y. */
 static ir_value_t rows_product(aten_t *a, ir_value_t x, ir_value_t y, bool transpose_y) {
     ir_type_t type = aten_type(a, x);
     int64_t rows = 1, k = type.rank ? type.dims[type.rank - 1] : 0;
-    for (int32_t i = 0; i + 1 < type.rank; i++) rows *= type.dims[i];
+    for (int32_t i = 0; i + 1 < type.rank; i++)
+        rows *= type.dims[i];
     ir_value_t out = ir_b_reshape(&a->b, x, 2, (int64_t[]){rows, k});
     out = ir_b_matmul(&a->b, out, y, false, transpose_y);
     if (!aten_ok(a)) return IR_NONE;
@@ -42,7 +43,8 @@ void aten_linear(aten_t *a) {
     aten_return(a, y);
 }
 
-/* torch.matmul: vectors are rows on the left and columns on the right, and vanish from the result. */
+/* torch.matmul: vectors are rows on the left and columns on the right, and vanish from the result.
+ */
 static ir_value_t matmul(aten_t *a, ir_value_t x, ir_value_t y) {
     if (!check_same_float(a, x, y)) return IR_NONE;
     ir_type_t x_type = aten_type(a, x), y_type = aten_type(a, y);
@@ -107,27 +109,30 @@ typedef struct term {
 
 static void parse_term(aten_t *a, const char *text, size_t length, term_t *term) {
     term->rank = 0;
-    for (int i = 0; i < LETTERS; i++) term->at[i] = -1;
+    for (int i = 0; i < LETTERS; i++)
+        term->at[i] = -1;
     for (size_t i = 0; i < length && aten_ok(a); i++) {
         int letter = letter_of(text[i]);
         if (text[i] == ' ') continue;
         if (letter < 0 || term->rank == IR_MAX_RANK || term->at[letter] >= 0)
             aten_fail(a, ST_UNSUPPORTED,
-                      "einsum term '%.*s': up to %d different letters are supported", (int)length, text,
-                      IR_MAX_RANK);
+                      "einsum term '%.*s': up to %d different letters are supported", (int)length,
+                      text, IR_MAX_RANK);
         else
             term->at[letter] = term->rank, term->letters[term->rank++] = letter;
     }
 }
 
 /* x with its dims in the order of `order`, letters absent from it summed away. */
-static ir_value_t arrange(aten_t *a, ir_value_t x, const term_t *from, const int *order, int32_t n) {
+static ir_value_t arrange(aten_t *a, ir_value_t x, const term_t *from, const int *order,
+                          int32_t n) {
     int64_t sums[IR_MAX_RANK], perm[IR_MAX_RANK];
     int32_t n_sums = 0, place[IR_MAX_RANK], kept = 0;
     bool moved = false;
     for (int32_t i = 0; i < from->rank; i++) {
         bool wanted = false;
-        for (int32_t j = 0; j < n; j++) wanted |= order[j] == from->letters[i];
+        for (int32_t j = 0; j < n; j++)
+            wanted |= order[j] == from->letters[i];
         if (wanted)
             place[i] = kept++;
         else
@@ -141,9 +146,10 @@ static ir_value_t arrange(aten_t *a, ir_value_t x, const term_t *from, const int
     return moved ? ir_b_transpose(&a->b, x, perm) : x;
 }
 
-/* Two terms as one batched product: letters in both and in the result are the batch, in both and not in
- * the result are contracted, in one and in the result are its rows or columns. */
-static ir_value_t contract(aten_t *a, const ir_value_t *xs, const term_t *terms, const term_t *out) {
+/* Two terms as one batched product: letters in both and in the result are the batch, in both and
+ * not in the result are contracted, in one and in the result are its rows or columns. */
+static ir_value_t contract(aten_t *a, const ir_value_t *xs, const term_t *terms,
+                           const term_t *out) {
     int batch[IR_MAX_RANK], shared[IR_MAX_RANK], rows[IR_MAX_RANK], columns[IR_MAX_RANK];
     int32_t n_batch = 0, n_shared = 0, n_rows = 0, n_columns = 0;
     int64_t size[LETTERS], k = 1, m = 1, n = 1;
@@ -160,23 +166,32 @@ static ir_value_t contract(aten_t *a, const ir_value_t *xs, const term_t *terms,
     for (int32_t i = 0; i < out->rank; i++) { /* in the result's order, to spare transposes */
         int letter = out->letters[i];
         bool in_x = terms[0].at[letter] >= 0, in_y = terms[1].at[letter] >= 0;
-        if (in_x && in_y) batch[n_batch++] = letter;
-        else if (in_x) rows[n_rows++] = letter, m *= size[letter];
-        else if (in_y) columns[n_columns++] = letter, n *= size[letter];
-        else aten_fail(a, ST_INVALID, "an einsum letter of the result is in no term");
+        if (in_x && in_y)
+            batch[n_batch++] = letter;
+        else if (in_x)
+            rows[n_rows++] = letter, m *= size[letter];
+        else if (in_y)
+            columns[n_columns++] = letter, n *= size[letter];
+        else
+            aten_fail(a, ST_INVALID, "an einsum letter of the result is in no term");
     }
     if (!aten_ok(a) || n_batch + 2 > IR_MAX_RANK) return IR_NONE;
     int order[3 * IR_MAX_RANK];
     int64_t dims[IR_MAX_RANK];
     term_t made = {.rank = 0};
-    for (int32_t i = 0; i < n_batch; i++) order[i] = batch[i], dims[i] = size[batch[i]];
-    for (int32_t i = 0; i < n_rows; i++) order[n_batch + i] = rows[i];
-    for (int32_t i = 0; i < n_shared; i++) order[n_batch + n_rows + i] = shared[i];
+    for (int32_t i = 0; i < n_batch; i++)
+        order[i] = batch[i], dims[i] = size[batch[i]];
+    for (int32_t i = 0; i < n_rows; i++)
+        order[n_batch + i] = rows[i];
+    for (int32_t i = 0; i < n_shared; i++)
+        order[n_batch + n_rows + i] = shared[i];
     ir_value_t x = arrange(a, xs[0], &terms[0], order, n_batch + n_rows + n_shared);
     dims[n_batch] = m, dims[n_batch + 1] = k;
     x = ir_b_reshape(&a->b, x, n_batch + 2, dims);
-    for (int32_t i = 0; i < n_shared; i++) order[n_batch + i] = shared[i];
-    for (int32_t i = 0; i < n_columns; i++) order[n_batch + n_shared + i] = columns[i];
+    for (int32_t i = 0; i < n_shared; i++)
+        order[n_batch + i] = shared[i];
+    for (int32_t i = 0; i < n_columns; i++)
+        order[n_batch + n_shared + i] = columns[i];
     ir_value_t y = arrange(a, xs[1], &terms[1], order, n_batch + n_shared + n_columns);
     dims[n_batch] = k, dims[n_batch + 1] = n;
     y = ir_b_reshape(&a->b, y, n_batch + 2, dims);
@@ -193,7 +208,8 @@ static ir_value_t contract(aten_t *a, const ir_value_t *xs, const term_t *terms,
     return arrange(a, product, &made, out->letters, out->rank);
 }
 
-/* The result's letters: those after "->", else the letters that appear once, in alphabetical order. */
+/* The result's letters: those after "->", else the letters that appear once, in alphabetical order.
+ */
 static void parse_result(aten_t *a, const char *arrow, const term_t *terms, int n, term_t *out) {
     if (arrow) {
         parse_term(a, arrow + 2, strlen(arrow + 2), out);
@@ -204,7 +220,8 @@ static void parse_result(aten_t *a, const char *arrow, const term_t *terms, int 
     static const char alphabet[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
     for (int i = 0; i < LETTERS; i++) {
         int letter = letter_of(alphabet[i]), seen = 0;
-        for (int t = 0; t < n; t++) seen += terms[t].at[letter] >= 0;
+        for (int t = 0; t < n; t++)
+            seen += terms[t].at[letter] >= 0;
         if (seen == 1) text[length++] = alphabet[i];
     }
     parse_term(a, text, length, out);
@@ -226,8 +243,8 @@ void aten_einsum(aten_t *a) {
         const char *stop = t + 1 < n && comma ? comma : end;
         parse_term(a, at, (size_t)(stop - at), &terms[t]);
         if (aten_ok(a) && (terms[t].rank != aten_type(a, xs[t]).rank || (t + 1 < n && !comma)))
-            aten_fail(a, ST_INVALID, "equation '%s' does not fit operand %u of %d dims", equation, t,
-                      aten_type(a, xs[t]).rank);
+            aten_fail(a, ST_INVALID, "equation '%s' does not fit operand %u of %d dims", equation,
+                      t, aten_type(a, xs[t]).rank);
         at = stop < end ? stop + 1 : end;
     }
     if (aten_ok(a)) parse_result(a, arrow, terms, (int)n, &out);
@@ -269,28 +286,31 @@ static ir_value_t expand_batch(aten_t *a, ir_value_t x, int64_t batch) {
 static ir_value_t attention_mask(aten_t *a, ir_value_t mask, ir_dtype_t dtype) {
     ir_type_t type = aten_type(a, mask);
     if (aten_ok(a) && type.rank > 4) {
-        aten_fail(a, ST_UNSUPPORTED, "argument 'attn_mask' has %d dims, up to 4 are supported", type.rank);
+        aten_fail(a, ST_UNSUPPORTED, "argument 'attn_mask' has %d dims, up to 4 are supported",
+                  type.rank);
         return IR_NONE;
     }
     if (type.dtype != IR_BOOL) mask = ir_b_cast(&a->b, mask, dtype);
     return to_heads(a, mask);
 }
 
-/* Attention with dropout on its weights, step by step: between softmax and values no single op can reach.
- * Masked products are minus infinity. */
+/* Attention with dropout on its weights, step by step: between softmax and values no single op can
+ * reach. Masked products are minus infinity. */
 static ir_value_t attention_with_dropout(aten_t *a, ir_value_t q, ir_value_t k, ir_value_t v,
                                          ir_value_t mask, bool causal, double scale, double p) {
     ir_build_t *b = &a->b;
     ir_type_t tq = aten_type(a, q), tk = aten_type(a, k);
     if (aten_ok(a) && tk.dims[1] != tq.dims[1] && tk.dims[1] != 1)
-        aten_fail(a, ST_UNSUPPORTED, "argument 'dropout_p' is %g: not supported with grouped heads", p);
+        aten_fail(a, ST_UNSUPPORTED, "argument 'dropout_p' is %g: not supported with grouped heads",
+                  p);
     ir_value_t scores = ir_b_matmul(b, q, k, false, true);
     scores = ir_b_scale(b, scores, scale != 0 ? scale : 1 / sqrt((double)tq.dims[3]));
     ir_value_t hidden = ir_b_scalar(b, tq.dtype, -(double)INFINITY);
     if (causal) {
         ir_type_t rows = ir_type_make(IR_I64, 2, (int64_t[]){tq.dims[2], 1});
         ir_type_t columns = ir_type_make(IR_I64, 2, (int64_t[]){1, tk.dims[2]});
-        ir_value_t seen = ir_b_binary(b, IR_OP_LE, ir_b_iota(b, columns, 1, 0, 1), ir_b_iota(b, rows, 0, 0, 1));
+        ir_value_t seen =
+            ir_b_binary(b, IR_OP_LE, ir_b_iota(b, columns, 1, 0, 1), ir_b_iota(b, rows, 0, 0, 1));
         scores = ir_b_select(b, seen, scores, hidden);
     }
     if (mask != IR_NONE)
@@ -313,8 +333,8 @@ void aten_attention(aten_t *a) {
     if (aten_ok(a) && !(dropout >= 0 && dropout <= 1))
         aten_fail(a, ST_INVALID, "argument 'dropout_p' is %g", dropout);
     if (type.rank < 2 || aten_type(a, k).rank != type.rank || aten_type(a, v).rank != type.rank)
-        aten_fail(a, ST_INVALID, "query has %d dims, key %d, value %d", type.rank, aten_type(a, k).rank,
-                  aten_type(a, v).rank);
+        aten_fail(a, ST_INVALID, "query has %d dims, key %d, value %d", type.rank,
+                  aten_type(a, k).rank, aten_type(a, v).rank);
     if (causal && mask != IR_NONE)
         aten_fail(a, ST_INVALID, "'attn_mask' and 'is_causal' exclude each other");
     if (!aten_ok(a)) return;
@@ -327,9 +347,9 @@ void aten_attention(aten_t *a) {
     if (mask != IR_NONE) mask = attention_mask(a, mask, type.dtype);
     ir_value_t inputs[] = {q, k, v, mask};
     ir_arg_t args[] = {IR_ARG_BOOL("causal", causal), IR_ARG_FLOAT("scale", scale)};
-    ir_value_t out = dropout > 0
-                         ? attention_with_dropout(a, q, k, v, mask, causal, scale, dropout)
-                         : ir_b_node(&a->b, IR_OP_ATTENTION, mask == IR_NONE ? 3 : 4, inputs, 2, args);
+    ir_value_t out =
+        dropout > 0 ? attention_with_dropout(a, q, k, v, mask, causal, scale, dropout)
+                    : ir_b_node(&a->b, IR_OP_ATTENTION, mask == IR_NONE ? 3 : 4, inputs, 2, args);
     type.dims[type.rank - 1] = aten_type(a, v).dims[3];
     aten_return(a, ir_b_reshape(&a->b, out, type.rank, type.dims));
 }

@@ -9,18 +9,19 @@ static ir_value_t vector_or(aten_t *a, ir_value_t x, ir_dtype_t dtype, int64_t s
 
 /* How the forms of batch norm differ in what they return and change. */
 enum {
-    BN_PLAIN,         /* batch_norm: y; training changes the running statistics in place */
-    BN_NATIVE,        /* native_batch_norm, _native_batch_norm_legit: y, mean, invstd; in place */
-    BN_NO_STATS,      /* _native_batch_norm_legit.no_stats: the same without running statistics */
-    BN_NO_TRAINING,   /* _native_batch_norm_legit_no_training: y and two empty tensors */
-    BN_FUNCTIONAL,    /* _native_batch_norm_legit_functional: y, mean, invstd, new statistics */
+    BN_PLAIN,       /* batch_norm: y; training changes the running statistics in place */
+    BN_NATIVE,      /* native_batch_norm, _native_batch_norm_legit: y, mean, invstd; in place */
+    BN_NO_STATS,    /* _native_batch_norm_legit.no_stats: the same without running statistics */
+    BN_NO_TRAINING, /* _native_batch_norm_legit_no_training: y and two empty tensors */
+    BN_FUNCTIONAL,  /* _native_batch_norm_legit_functional: y, mean, invstd, new statistics */
 };
 
 /* momentum is PyTorch's: the weight of the new value. The running variance is the unbiased one. */
 void aten_batch_norm(aten_t *a) {
     ir_value_t x = aten_tensor(a, "input");
     ir_value_t weight = aten_tensor_or_none(a, "weight"), bias = aten_tensor_or_none(a, "bias");
-    ir_value_t mean = aten_tensor_or_none(a, "running_mean"), var = aten_tensor_or_none(a, "running_var");
+    ir_value_t mean = aten_tensor_or_none(a, "running_mean"),
+               var = aten_tensor_or_none(a, "running_var");
     bool train = a->op->arg != BN_NO_TRAINING && aten_bool(a, "training", false);
     double momentum = aten_float(a, "momentum", 0.1), eps = aten_float(a, "eps", 1e-5);
     ir_type_t type = aten_type(a, x);
@@ -54,7 +55,8 @@ void aten_batch_norm(aten_t *a) {
 }
 
 /* Product of normalized_shape, which must be the trailing dims of x; -1 after a failure. */
-static int32_t trailing(aten_t *a, const ir_type_t *type, int64_t dims[ATEN_MAX_LIST], int64_t *size) {
+static int32_t trailing(aten_t *a, const ir_type_t *type, int64_t dims[ATEN_MAX_LIST],
+                        int64_t *size) {
     int32_t n = aten_ints(a, "normalized_shape", dims);
     bool fits = n >= 1 && n <= type->rank;
     *size = 1;
@@ -70,8 +72,8 @@ static int32_t trailing(aten_t *a, const ir_type_t *type, int64_t dims[ATEN_MAX_
     return aten_ok(a) ? n : -1;
 }
 
-/* layer_norm; native_layer_norm (arg 1) also returns mean and 1/deviation with the normalized dims kept
- * as 1. */
+/* layer_norm; native_layer_norm (arg 1) also returns mean and 1/deviation with the normalized dims
+ * kept as 1. */
 void aten_layer_norm(aten_t *a) {
     ir_value_t x = aten_tensor(a, "input");
     ir_value_t weight = aten_tensor_or_none(a, "weight"), bias = aten_tensor_or_none(a, "bias");
@@ -88,14 +90,18 @@ void aten_layer_norm(aten_t *a) {
     ir_value_t y = ir_b_node(&a->b, IR_OP_LAYER_NORM, 3, inputs, 1, args);
     aten_return(a, y);
     if (!a->op->arg || !aten_ok(a)) return;
-    for (int32_t i = type.rank - n; i < type.rank; i++) type.dims[i] = 1;
+    for (int32_t i = type.rank - n; i < type.rank; i++)
+        type.dims[i] = 1;
     aten_return(a, ir_b_reshape(&a->b, y + 1, type.rank, type.dims));
     aten_return(a, ir_b_reshape(&a->b, y + 2, type.rank, type.dims));
 }
 
 /* Distance from 1 to the next number: PyTorch's default eps of rms_norm. */
 static double epsilon_of(ir_dtype_t dtype) {
-    return dtype == IR_F64 ? 0x1p-52 : dtype == IR_F16 ? 0x1p-10 : dtype == IR_BF16 ? 0x1p-7 : 0x1p-23;
+    return dtype == IR_F64    ? 0x1p-52
+           : dtype == IR_F16  ? 0x1p-10
+           : dtype == IR_BF16 ? 0x1p-7
+                              : 0x1p-23;
 }
 
 void aten_rms_norm(aten_t *a) {
@@ -123,11 +129,14 @@ void aten_group_norm(aten_t *a) {
     double eps = aten_float(a, "eps", 1e-5);
     ir_type_t type = aten_type(a, x);
     if (aten_ok(a) && (type.rank < 2 || groups < 1 || type.dims[1] % groups != 0))
-        aten_fail(a, ST_INVALID, "%lld groups of an input of %d dims", (long long)groups, type.rank);
+        aten_fail(a, ST_INVALID, "%lld groups of an input of %d dims", (long long)groups,
+                  type.rank);
     if (!aten_ok(a)) return;
     int64_t dims[3] = {type.dims[0], groups, type.dims[1] / groups}, channel[IR_MAX_RANK];
-    for (int32_t i = 0; i < type.rank; i++) channel[i] = i == 1 ? type.dims[1] : 1;
-    for (int32_t i = 2; i < type.rank; i++) dims[2] *= type.dims[i];
+    for (int32_t i = 0; i < type.rank; i++)
+        channel[i] = i == 1 ? type.dims[1] : 1;
+    for (int32_t i = 2; i < type.rank; i++)
+        dims[2] *= type.dims[i];
     ir_type_t affine = ir_type_make(type.dtype, 1, &dims[2]);
     ir_value_t inputs[] = {ir_b_reshape(&a->b, x, 3, dims), ir_b_splat(&a->b, affine, 1),
                            ir_b_splat(&a->b, affine, 0)};

@@ -1,16 +1,17 @@
 /* PyTorch's type promotion, written once.
  *
  * Operands fall in three classes: tensors with dims, tensors without, Python scalars. A lower class
- * changes the result only by its category (bool < integer < float): bf16[4] + f64[] is bf16, i64[4] + 0.5
- * is the default float type, and i64[4] + f64[] is f64. Within a class the table below decides. */
+ * changes the result only by its category (bool < integer < float): bf16[4] + f64[] is bf16, i64[4]
+ * + 0.5 is the default float type, and i64[4] + f64[] is f64. Within a class the table below
+ * decides. */
 #include <string.h>
 
 #include "import/aten.h"
 #include "ir/convert.h"
 
 #define NO IR_DTYPE_NONE
-/* By pairs of element types. u8 with i8 would be a 16-bit integer, which does not exist here; PyTorch
- * itself refuses to promote fp8. */
+/* By pairs of element types. u8 with i8 would be a 16-bit integer, which does not exist here;
+ * PyTorch itself refuses to promote fp8. */
 static const struct {
     ir_dtype_t dtype, with[9];
 } promotions[] = {
@@ -64,15 +65,15 @@ ir_dtype_t aten_result_type(aten_t *a, uint32_t n, const aten_item_t *items) {
         ir_dtype_t *held = &by_class[!tensor ? 2 : type.rank == 0 ? 1 : 0];
         ir_dtype_t joint = *held == IR_DTYPE_NONE ? dtype : aten_promote(*held, dtype);
         if (joint == IR_DTYPE_NONE) {
-            aten_fail(a, ST_UNSUPPORTED, "%s and %s have no common type here; cast one in the model",
+            aten_fail(a, ST_UNSUPPORTED,
+                      "%s and %s have no common type here; cast one in the model",
                       ir_dtype_text(*held), ir_dtype_text(dtype));
             return IR_F32;
         }
         *held = joint;
     }
     ir_dtype_t dtype = combine_classes(by_class[0], combine_classes(by_class[1], by_class[2]));
-    if (aten_ok(a) && dtype == IR_DTYPE_NONE)
-        aten_fail(a, ST_PARSE, "an operand is missing");
+    if (aten_ok(a) && dtype == IR_DTYPE_NONE) aten_fail(a, ST_PARSE, "an operand is missing");
     return aten_ok(a) ? dtype : IR_F32;
 }
 

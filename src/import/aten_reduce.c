@@ -78,20 +78,22 @@ static ir_value_t arg_extremum(aten_t *a, ir_value_t x, int32_t axis, bool keep,
     return ir_b_node(&a->b, IR_OP_ARGMAX, 1, &x, 2, args);
 }
 
-/* max(dim), min(dim): the value is taken at the position, so that its gradient goes to one place, as in
- * PyTorch, and not in shares to all ties. */
+/* max(dim), min(dim): the value is taken at the position, so that its gradient goes to one place,
+ * as in PyTorch, and not in shares to all ties. */
 void aten_extremum_with_index(aten_t *a) {
     ir_value_t x = aten_tensor(a, "self");
     ir_type_t type = aten_type(a, x);
     int32_t axis = aten_axis(a, "dim", type.rank, 0);
     bool keep = aten_bool(a, "keepdim", false);
-    if (aten_ok(a) && type.rank == 0) aten_fail(a, ST_UNSUPPORTED, "an extremum with index of a scalar");
+    if (aten_ok(a) && type.rank == 0)
+        aten_fail(a, ST_UNSUPPORTED, "an extremum with index of a scalar");
     if (!aten_ok(a)) return;
     ir_value_t index = arg_extremum(a, x, axis, true, a->op->arg == IR_OP_REDUCE_MIN);
     ir_arg_t args[] = {IR_ARG_INT("axis", axis)};
     ir_value_t value = ir_b_node(&a->b, IR_OP_GATHER_ALONG, 2, (ir_value_t[]){x, index}, 1, args);
     if (!keep) {
-        for (int32_t i = axis; i + 1 < type.rank; i++) type.dims[i] = type.dims[i + 1];
+        for (int32_t i = axis; i + 1 < type.rank; i++)
+            type.dims[i] = type.dims[i + 1];
         value = ir_b_reshape(&a->b, value, type.rank - 1, type.dims);
         index = ir_b_reshape(&a->b, index, type.rank - 1, type.dims);
     }
@@ -111,7 +113,8 @@ void aten_argmax(aten_t *a) {
     }
     ir_value_t index = arg_extremum(a, x, axis, keep && !all, a->op->arg != 0);
     if (all && keep) {
-        for (int32_t i = 0; i < type.rank; i++) type.dims[i] = 1;
+        for (int32_t i = 0; i < type.rank; i++)
+            type.dims[i] = 1;
         index = ir_b_reshape(&a->b, index, type.rank, type.dims);
     }
     aten_return(a, index);
@@ -131,8 +134,9 @@ void aten_variance(aten_t *a) {
     ir_value_t mean = reduce(a, IR_OP_REDUCE_MEAN, x, &axes, true);
     ir_value_t squares = ir_b_unary(b, IR_OP_SQUARE, ir_b_binary(b, IR_OP_SUB, x, mean));
     double items = (double)axes.count - correction;
-    ir_value_t variance = ir_b_binary(b, IR_OP_DIV, reduce(a, IR_OP_REDUCE_SUM, squares, &axes, keep),
-                                      ir_b_scalar(b, dtype, items > 0 ? items : 0));
+    ir_value_t variance =
+        ir_b_binary(b, IR_OP_DIV, reduce(a, IR_OP_REDUCE_SUM, squares, &axes, keep),
+                    ir_b_scalar(b, dtype, items > 0 ? items : 0));
     aten_return(a, a->op->arg == STD ? ir_b_unary(b, IR_OP_SQRT, variance) : variance);
     if (a->op->arg != VAR_MEAN) return;
     ir_type_t type = aten_type(a, variance);

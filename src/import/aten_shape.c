@@ -80,8 +80,10 @@ void aten_unflatten(aten_t *a) {
             continue;
         }
         for (int32_t j = 0; j < n; j++) {
-            if (sizes[j] == -1) open = rank;
-            else if (!st_mul_i64(known, sizes[j], &known)) known = 0;
+            if (sizes[j] == -1)
+                open = rank;
+            else if (!st_mul_i64(known, sizes[j], &known))
+                known = 0;
             dims[rank++] = sizes[j];
         }
         if (open >= 0 && known > 0) dims[open] = type.dims[i] / known;
@@ -95,8 +97,10 @@ void aten_squeeze(aten_t *a) {
     int64_t given[ATEN_MAX_LIST], dims[IR_MAX_RANK];
     int32_t n = aten_ints(a, "dim", given), rank = 0;
     bool drop[IR_MAX_RANK] = {0};
-    for (int32_t i = 0; n < 0 && i < type.rank; i++) drop[i] = true;
-    for (int32_t i = 0; i < n && type.rank > 0; i++) drop[aten_axis_of(a, given[i], type.rank)] = true;
+    for (int32_t i = 0; n < 0 && i < type.rank; i++)
+        drop[i] = true;
+    for (int32_t i = 0; i < n && type.rank > 0; i++)
+        drop[aten_axis_of(a, given[i], type.rank)] = true;
     for (int32_t i = 0; i < type.rank; i++)
         if (!drop[i] || type.dims[i] != 1) dims[rank++] = type.dims[i];
     aten_return(a, ir_b_reshape(&a->b, x, rank, dims));
@@ -108,7 +112,8 @@ static ir_value_t unsqueeze(aten_t *a, ir_value_t x, int32_t axis) {
     if (aten_ok(a) && type.rank == IR_MAX_RANK)
         aten_fail(a, ST_UNSUPPORTED, "more than %d dims", IR_MAX_RANK);
     if (!aten_ok(a)) return IR_NONE;
-    for (int32_t i = 0, from = 0; i <= type.rank; i++) dims[i] = i == axis ? 1 : type.dims[from++];
+    for (int32_t i = 0, from = 0; i <= type.rank; i++)
+        dims[i] = i == axis ? 1 : type.dims[from++];
     return ir_b_reshape(&a->b, x, type.rank + 1, dims);
 }
 
@@ -125,7 +130,8 @@ void aten_permute(aten_t *a) {
     int32_t n = aten_ints(a, "dims", given);
     if (aten_ok(a) && n != type.rank)
         aten_fail(a, ST_INVALID, "argument 'dims' has %d entries for %d dims", n, type.rank);
-    for (int32_t i = 0; i < n && aten_ok(a); i++) perm[i] = aten_axis_of(a, given[i], type.rank);
+    for (int32_t i = 0; i < n && aten_ok(a); i++)
+        perm[i] = aten_axis_of(a, given[i], type.rank);
     aten_return(a, ir_b_transpose(&a->b, x, perm));
 }
 
@@ -145,7 +151,8 @@ void aten_transpose_matrix(aten_t *a) {
     if (aten_ok(a) && ((a->op->arg == 0 && rank > 2) || (a->op->arg == 2 && rank < 2)))
         aten_fail(a, ST_INVALID, "a tensor of %d dims", rank);
     int64_t perm[IR_MAX_RANK];
-    for (int32_t i = 0; i < rank; i++) perm[i] = rank - 1 - i;
+    for (int32_t i = 0; i < rank; i++)
+        perm[i] = rank - 1 - i;
     if (a->op->arg == 2)
         aten_return(a, ir_b_swap(&a->b, x, rank - 2, rank - 1));
     else
@@ -169,8 +176,8 @@ void aten_expand(aten_t *a) {
 
 /* ---- repetition ---- */
 
-/* x with its dim `axis` written `n` times; `each` repeats single items (a a b b), else the whole (a b a
- * b). Through [before, n, size · after] or [before · size, n, after], so that any rank fits. */
+/* x with its dim `axis` written `n` times; `each` repeats single items (a a b b), else the whole (a
+ * b a b). Through [before, n, size · after] or [before · size, n, after], so that any rank fits. */
 static ir_value_t repeat_axis(aten_t *a, ir_value_t x, int32_t axis, int64_t n, bool each) {
     ir_type_t type = aten_type(a, x);
     int64_t before = 1, after = 1;
@@ -195,7 +202,8 @@ void aten_repeat(aten_t *a) {
     if (aten_ok(a) && (n < aten_type(a, x).rank || n > IR_MAX_RANK))
         aten_fail(a, ST_INVALID, "argument 'repeats' has %d entries for %d dims", n,
                   aten_type(a, x).rank);
-    while (aten_ok(a) && aten_type(a, x).rank < n) x = unsqueeze(a, x, 0);
+    while (aten_ok(a) && aten_type(a, x).rank < n)
+        x = unsqueeze(a, x, 0);
     for (int32_t i = 0; i < n && aten_ok(a); i++)
         if (times[i] != 1) x = repeat_axis(a, x, i, times[i], false);
     aten_return(a, x);
@@ -221,9 +229,11 @@ static ir_value_t join(aten_t *a, uint32_t n, ir_value_t *xs, int32_t axis) {
     aten_item_t *items = st_arena_array(a->arena, n, sizeof *items);
     if (!items && aten_ok(a)) a->b.status = st_no_memory(n * sizeof *items, "a list of tensors");
     if (!aten_ok(a)) return IR_NONE;
-    for (uint32_t i = 0; i < n; i++) items[i] = aten_item_tensor(xs[i]);
+    for (uint32_t i = 0; i < n; i++)
+        items[i] = aten_item_tensor(xs[i]);
     ir_dtype_t dtype = aten_result_type(a, n, items);
-    for (uint32_t i = 0; i < n; i++) xs[i] = ir_b_cast(&a->b, xs[i], dtype);
+    for (uint32_t i = 0; i < n; i++)
+        xs[i] = ir_b_cast(&a->b, xs[i], dtype);
     return n == 1 ? xs[0] : ir_b_concat(&a->b, n, xs, axis);
 }
 
@@ -249,7 +259,8 @@ void aten_stack(aten_t *a) {
     if (aten_ok(a) && n == 0) aten_fail(a, ST_INVALID, "there are no tensors to join");
     if (!aten_ok(a)) return;
     int32_t axis = aten_axis(a, "dim", aten_type(a, xs[0]).rank + 1, 0);
-    for (uint32_t i = 0; i < n; i++) xs[i] = unsqueeze(a, xs[i], axis);
+    for (uint32_t i = 0; i < n; i++)
+        xs[i] = unsqueeze(a, xs[i], axis);
     aten_return(a, join(a, n, xs, axis));
 }
 
@@ -259,8 +270,8 @@ static ir_value_t cut(aten_t *a, ir_value_t x, int32_t axis, int64_t begin, int6
     ir_type_t type = aten_type(a, x);
     if (aten_ok(a) && (type.rank == 0 || begin < 0 || begin > end || end > type.dims[axis])) {
         char text[IR_TYPE_TEXT_BYTES];
-        aten_fail(a, ST_INVALID, "%lld to %lld of dim %d of %s", (long long)begin, (long long)end, axis,
-                  ir_type_text(&type, text, sizeof text));
+        aten_fail(a, ST_INVALID, "%lld to %lld of dim %d of %s", (long long)begin, (long long)end,
+                  axis, ir_type_text(&type, text, sizeof text));
     }
     if (!aten_ok(a)) return IR_NONE;
     if (begin == 0 && end == type.dims[axis]) return x;
@@ -270,8 +281,10 @@ static ir_value_t cut(aten_t *a, ir_value_t x, int32_t axis, int64_t begin, int6
 static void return_pieces(aten_t *a, ir_value_t x, int32_t axis, int64_t piece) {
     ir_type_t type = aten_type(a, x);
     int64_t size = type.rank ? type.dims[axis] : 0;
-    if (aten_ok(a) && (piece < 0 || (piece == 0 && size > 0) || (piece > 0 && size / piece > 1 << 16)))
-        aten_fail(a, ST_INVALID, "pieces of %lld of a dim of %lld", (long long)piece, (long long)size);
+    if (aten_ok(a) &&
+        (piece < 0 || (piece == 0 && size > 0) || (piece > 0 && size / piece > 1 << 16)))
+        aten_fail(a, ST_INVALID, "pieces of %lld of a dim of %lld", (long long)piece,
+                  (long long)size);
     if (size == 0) aten_return(a, x);
     for (int64_t at = 0; at < size && aten_ok(a); at += piece)
         aten_return(a, cut(a, x, axis, at, size - at < piece ? size : at + piece));
@@ -301,14 +314,16 @@ void aten_chunk(aten_t *a) {
     int64_t n = aten_int_required(a, "chunks");
     ir_type_t type = aten_type(a, x);
     int32_t axis = aten_axis(a, "dim", type.rank, 0);
-    if (aten_ok(a) && (n < 1 || type.rank == 0)) aten_fail(a, ST_INVALID, "%lld chunks", (long long)n);
+    if (aten_ok(a) && (n < 1 || type.rank == 0))
+        aten_fail(a, ST_INVALID, "%lld chunks", (long long)n);
     if (aten_ok(a)) return_pieces(a, x, axis, type.dims[axis] / n + (type.dims[axis] % n != 0));
 }
 
 static ir_value_t select_one(aten_t *a, ir_value_t x, int32_t axis, int64_t index) {
     ir_type_t type = aten_type(a, x);
     x = cut(a, x, axis, index, index + 1);
-    for (int32_t i = axis; i + 1 < type.rank; i++) type.dims[i] = type.dims[i + 1];
+    for (int32_t i = axis; i + 1 < type.rank; i++)
+        type.dims[i] = type.dims[i + 1];
     return ir_b_reshape(&a->b, x, type.rank - 1, type.dims);
 }
 
@@ -329,8 +344,8 @@ void aten_select(aten_t *a) {
     int64_t index = aten_int_required(a, "index");
     if (!aten_ok(a)) return;
     if (type.rank == 0 || index >= type.dims[axis] || index < -type.dims[axis]) {
-        aten_fail(a, ST_INVALID, "argument 'index' is %lld, dim %d has %lld items", (long long)index,
-                  axis, (long long)type.dims[axis]);
+        aten_fail(a, ST_INVALID, "argument 'index' is %lld, dim %d has %lld items",
+                  (long long)index, axis, (long long)type.dims[axis]);
         return;
     }
     aten_return(a, select_one(a, x, axis, index < 0 ? index + type.dims[axis] : index));
@@ -358,9 +373,11 @@ void aten_slice(aten_t *a) {
         return;
     }
     int64_t begins[IR_MAX_RANK] = {0}, steps[IR_MAX_RANK];
-    for (int32_t i = 0; i < type.rank; i++) steps[i] = 1;
+    for (int32_t i = 0; i < type.rank; i++)
+        steps[i] = 1;
     begins[axis] = start, steps[axis] = step, type.dims[axis] = end;
-    ir_arg_t args[] = {IR_ARG_INTS("begin", begins, type.rank), IR_ARG_INTS("end", type.dims, type.rank),
+    ir_arg_t args[] = {IR_ARG_INTS("begin", begins, type.rank),
+                       IR_ARG_INTS("end", type.dims, type.rank),
                        IR_ARG_INTS("step", steps, type.rank)};
     aten_return(a, ir_b_node(&a->b, IR_OP_SLICE, 1, &x, 3, args));
 }
@@ -383,7 +400,8 @@ void aten_flip(aten_t *a) {
     int64_t given[ATEN_MAX_LIST], axes[IR_MAX_RANK];
     int32_t n = aten_ints(a, "dims", given);
     bool chosen[IR_MAX_RANK] = {0};
-    for (int32_t i = 0; i < n && aten_ok(a); i++) chosen[aten_axis_of(a, given[i], rank)] = true;
+    for (int32_t i = 0; i < n && aten_ok(a); i++)
+        chosen[aten_axis_of(a, given[i], rank)] = true;
     for (int32_t i = 0; i < rank; i++)
         if (chosen[i]) axes[n_axes++] = i;
     ir_arg_t args[] = {IR_ARG_INTS("axes", axes, n_axes)};
@@ -447,7 +465,8 @@ void aten_pad(aten_t *a) {
     aten_return(a, grows ? ir_b_node(&a->b, IR_OP_PAD, 1, &x, 3, args) : x);
 }
 
-/* n-th difference along dim, after joining prepend and append; on bools, inequality of neighbours. */
+/* n-th difference along dim, after joining prepend and append; on bools, inequality of neighbours.
+ */
 void aten_diff(aten_t *a) {
     ir_value_t x = aten_tensor(a, "self");
     int64_t n = aten_int(a, "n", 1);
@@ -458,7 +477,8 @@ void aten_diff(aten_t *a) {
     if (before != IR_NONE) parts[n_parts++] = before;
     parts[n_parts++] = x;
     if (after != IR_NONE) parts[n_parts++] = after;
-    if (aten_ok(a) && (n < 0 || n > 16)) aten_fail(a, ST_UNSUPPORTED, "a difference of order %lld", (long long)n);
+    if (aten_ok(a) && (n < 0 || n > 16))
+        aten_fail(a, ST_UNSUPPORTED, "a difference of order %lld", (long long)n);
     x = join(a, n_parts, parts, axis);
     ir_op_t op = aten_type(a, x).dtype == IR_BOOL ? IR_OP_NE : IR_OP_SUB;
     for (int64_t i = 0; i < n && aten_ok(a); i++) {
@@ -471,7 +491,8 @@ void aten_diff(aten_t *a) {
     aten_return(a, x);
 }
 
-/* tril (arg 0): zeros where column > row + diagonal; triu (arg 1): where column < row + diagonal. */
+/* tril (arg 0): zeros where column > row + diagonal; triu (arg 1): where column < row + diagonal.
+ */
 void aten_triangle(aten_t *a) {
     ir_value_t x = aten_tensor(a, "self");
     int64_t diagonal = aten_int(a, "diagonal", 0);
@@ -480,8 +501,8 @@ void aten_triangle(aten_t *a) {
         aten_fail(a, ST_INVALID, "a matrix is needed, and a diagonal within 32 bits");
     if (!aten_ok(a)) return;
     int64_t rows = type.dims[type.rank - 2], columns = type.dims[type.rank - 1];
-    ir_value_t row = ir_b_iota(&a->b, ir_type_make(IR_I64, 2, (int64_t[]){rows, 1}), 0,
-                               (double)diagonal, 1);
+    ir_value_t row =
+        ir_b_iota(&a->b, ir_type_make(IR_I64, 2, (int64_t[]){rows, 1}), 0, (double)diagonal, 1);
     ir_value_t column = ir_b_iota(&a->b, ir_type_make(IR_I64, 2, (int64_t[]){1, columns}), 1, 0, 1);
     ir_value_t kept = ir_b_binary(&a->b, a->op->arg ? IR_OP_GE : IR_OP_LE, column, row);
     aten_return(a, ir_b_select(&a->b, kept, x, ir_b_scalar(&a->b, type.dtype, 0)));

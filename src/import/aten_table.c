@@ -1,5 +1,5 @@
-/* The table of ATen operators. A row per overload; the variant in place ("add_.Tensor") has none of its
- * own: rows marked M serve it. Sorted by group, looked up by name. */
+/* The table of ATen operators. A row per overload; the variant in place ("add_.Tensor") has none of
+ * its own: rows marked M serve it. Sorted by group, looked up by name. */
 #include <string.h>
 
 #include "import/aten.h"

@@ -1,10 +1,10 @@
 /* torch.export archives: from zip to graph.
  *
  *   <root>/archive_format, byteorder                     checked
- *   <root>/models/<model>.json                           the graph, its signature, the schema's version
- *   <root>/data/weights/<model>_weights_config.json      name → file and layout of parameters, buffers
- *   <root>/data/constants/<model>_constants_config.json  the same for what is outside the state dict
- *   <root>/data/{weights,constants}/<path>               raw storage bytes
+ *   <root>/models/<model>.json                           the graph, its signature, the schema's
+ * version <root>/data/weights/<model>_weights_config.json      name → file and layout of
+ * parameters, buffers <root>/data/constants/<model>_constants_config.json  the same for what is
+ * outside the state dict <root>/data/{weights,constants}/<path>               raw storage bytes
  *
  * The graph's inputs come in the order of the signature, which says what each is. */
 #include "import/pt2.h"
@@ -61,8 +61,7 @@ bool pt2_probe(const void *data, size_t bytes) {
 static st_status_t read_json(reader_t *r, const char *name, bool required, json_object **out) {
     *out = NULL;
     const zip_entry_t *entry = zip_find(&r->zip, name);
-    if (!entry)
-        return required ? FAIL(ST_PARSE, "the archive has no '%s'", name) : ST_OK;
+    if (!entry) return required ? FAIL(ST_PARSE, "the archive has no '%s'", name) : ST_OK;
     const uint8_t *text;
     size_t bytes;
     TRY(zip_read(&r->zip, entry, &r->arena, &text, &bytes));
@@ -100,8 +99,9 @@ static st_status_t find_model(reader_t *r, char out[MAX_PATH]) {
     if (found > 1)
         return FAIL(ST_UNSUPPORTED, "the archive holds %zu models; one is expected", found);
     if (zip_find(&r->zip, "serialized_exported_program.json"))
-        return FAIL(ST_UNSUPPORTED, "the archive is of an older torch.export.save; export again with "
-                                    "PyTorch 2.8 or later");
+        return FAIL(ST_UNSUPPORTED,
+                    "the archive is of an older torch.export.save; export again with "
+                    "PyTorch 2.8 or later");
     return FAIL(ST_PARSE, "this zip file is no torch.export archive: it has no models/*.json");
 }
 
@@ -110,9 +110,10 @@ static st_status_t check_version(reader_t *r) {
     if (!pt2_json_int(pt2_json_get(pt2_json_get(r->model, "schema_version"), "major"), &major))
         return FAIL(ST_PARSE, "the model's JSON has no schema_version");
     if (major != SCHEMA_MAJOR)
-        return FAIL(ST_UNSUPPORTED, "the model's schema is version %lld, this reader knows %d; export "
-                                    "with another PyTorch (2.8 or later)", (long long)major,
-                    SCHEMA_MAJOR);
+        return FAIL(ST_UNSUPPORTED,
+                    "the model's schema is version %lld, this reader knows %d; export "
+                    "with another PyTorch (2.8 or later)",
+                    (long long)major, SCHEMA_MAJOR);
     json_object *module = pt2_json_get(r->model, "graph_module");
     r->graph = pt2_json_get(module, "graph");
     r->signature = pt2_json_get(module, "signature");
@@ -165,8 +166,8 @@ static bool is_row_major(const pt2_meta_t *meta) {
     return true;
 }
 
-/* Number of elements of the storage that the tensor reaches, 0 if it has none; false on overflow or a
- * negative stride. */
+/* Number of elements of the storage that the tensor reaches, 0 if it has none; false on overflow or
+ * a negative stride. */
 static bool storage_reach(const pt2_meta_t *meta, int64_t *out) {
     int64_t last = meta->offset;
     *out = 0;
@@ -240,10 +241,13 @@ static st_status_t check_tie(const stored_t *a, const stored_t *b) {
     TRY(pt2_meta_read(a->meta, a->name, &x));
     TRY(pt2_meta_read(b->meta, b->name, &y));
     bool same = ir_type_equal(&x.type, &y.type) && x.offset == y.offset;
-    for (int32_t i = 0; same && i < x.type.rank; i++) same = x.strides[i] == y.strides[i];
+    for (int32_t i = 0; same && i < x.type.rank; i++)
+        same = x.strides[i] == y.strides[i];
     if (same) return ST_OK;
-    return FAIL(ST_UNSUPPORTED, "'%s' and '%s' are different views of one storage: they would have to "
-                                "train as one", a->name, b->name);
+    return FAIL(ST_UNSUPPORTED,
+                "'%s' and '%s' are different views of one storage: they would have to "
+                "train as one",
+                a->name, b->name);
 }
 
 /* The earlier state that shares the file of `stored`, or NULL. */
@@ -300,7 +304,8 @@ static st_status_t add_state(reader_t *r, const char *name, const char *argument
         state.alias_of = tied->alias_of ? tied->alias_of : tied->name;
         state.name = name, state.argument = argument;
         TRY(ir_graph_add_alias(r->result->graph, name, state.alias_of));
-        TRY(bind_in(r, &r->scope, argument, (aten_item_t){.kind = ATEN_TENSOR, .slot = state.slot}));
+        TRY(bind_in(r, &r->scope, argument,
+                    (aten_item_t){.kind = ATEN_TENSOR, .slot = state.slot}));
         return ST_VEC_PUSH(&r->states, state);
     }
     pt2_meta_t meta;
@@ -311,8 +316,8 @@ static st_status_t add_state(reader_t *r, const char *name, const char *argument
     if (is_parameter && !state.is_parameter)
         TRY(import_note(r->result, "parameter '%s' needs no gradient: it becomes a buffer", name));
     ir_build_t *b = &r->aten.b;
-    state.value = state.is_parameter ? ir_b_parameter(b, name, meta.type)
-                                     : ir_b_buffer(b, name, meta.type);
+    state.value =
+        state.is_parameter ? ir_b_parameter(b, name, meta.type) : ir_b_buffer(b, name, meta.type);
     TRY(b->status);
     TRY(add_tensor(r, &state, &meta.type, data));
     aten_bind_tensor(&r->aten, argument, state.value);
@@ -339,9 +344,10 @@ static st_status_t add_user_input(reader_t *r, json_object *spec) {
     if (r->batch < 0 && meta.type.rank > 0) r->batch = meta.type.dims[0];
     bool has_batch = meta.type.rank > 0 && meta.type.dims[0] == r->batch;
     if (meta.type.rank > 0 && !has_batch)
-        TRY(import_note(r->result, "input '%s' has %lld items and not the batch's %lld: all ranks read "
-                                   "all of it", name, (long long)meta.type.dims[0],
-                        (long long)r->batch));
+        TRY(import_note(r->result,
+                        "input '%s' has %lld items and not the batch's %lld: all ranks read "
+                        "all of it",
+                        name, (long long)meta.type.dims[0], (long long)r->batch));
     ir_value_t value = ir_b_input(&r->aten.b, name, meta.type, has_batch ? 0 : -1);
     aten_bind_tensor(&r->aten, name, value);
     return r->aten.b.status;
@@ -349,8 +355,9 @@ static st_status_t add_user_input(reader_t *r, json_object *spec) {
 
 static st_status_t unique_name(reader_t *r, const char *name) {
     st_status_t status = bind_in(r, &r->names, name, (aten_item_t){.kind = ATEN_INT});
-    return status != ST_PARSE ? status
-                              : FAIL(ST_PARSE, "'%s' names two of the inputs, parameters and buffers", name);
+    return status != ST_PARSE
+               ? status
+               : FAIL(ST_PARSE, "'%s' names two of the inputs, parameters and buffers", name);
 }
 
 static st_status_t add_input(reader_t *r, json_object *spec) {
@@ -380,7 +387,8 @@ static st_status_t add_input(reader_t *r, json_object *spec) {
         return add_user_input(r, member);
     }
     if (strcmp(tag, "constant_input") == 0) return ST_OK;
-    return FAIL(ST_UNSUPPORTED, "the signature has an input of kind '%s', which is not supported", tag);
+    return FAIL(ST_UNSUPPORTED, "the signature has an input of kind '%s', which is not supported",
+                tag);
 }
 
 /* ---- outputs ---- */
@@ -425,7 +433,8 @@ static st_status_t add_outputs(reader_t *r, json_object *specs) {
             if (!user && !(tag && strcmp(tag, "loss_output") == 0)) continue;
             const char *kind = user ? pt2_json_tag(pt2_json_get(member, "arg"), &arg) : "as_tensor";
             if (!user) arg = pt2_json_get(member, "arg");
-            if (!kind || strcmp(kind, "as_tensor") != 0) continue; /* numbers and None carry nothing */
+            if (!kind || strcmp(kind, "as_tensor") != 0)
+                continue; /* numbers and None carry nothing */
             const char *name = pt2_json_string(arg, "name");
             ir_value_t value = IR_NONE;
             TRY(output_value(r, name, &value));
@@ -452,8 +461,10 @@ static st_status_t read_outputs(reader_t *r) {
             strcmp(tag, "user_input_mutation") == 0)
             continue;
         if (strcmp(tag, "buffer_mutation") != 0)
-            return FAIL(ST_UNSUPPORTED, "the signature has an output of kind '%s', which is not "
-                                        "supported", tag);
+            return FAIL(ST_UNSUPPORTED,
+                        "the signature has an output of kind '%s', which is not "
+                        "supported",
+                        tag);
         TRY(apply_mutation(r, member));
     }
     return add_outputs(r, specs);
@@ -483,8 +494,8 @@ static st_status_t add_updates(reader_t *r) {
 
 /* ---- buffers that are constants ---- */
 
-/* Buffers outside the state dict (rotary tables, masks) that nothing changes: no weights file has them,
- * so they become constants, which fold. */
+/* Buffers outside the state dict (rotary tables, masks) that nothing changes: no weights file has
+ * them, so they become constants, which fold. */
 static bool becomes_constant(const state_t *state) {
     return !state->is_parameter && !state->persistent && !state->written && !state->alias_of;
 }
@@ -500,7 +511,8 @@ static st_status_t freeze_buffers(reader_t *r) {
     ir_graph_t *from = r->result->graph, *to = NULL;
     ir_value_t *map = st_calloc(from->values.n, sizeof *map);
     bool *frozen = st_calloc(from->nodes.n, sizeof *frozen);
-    st_status_t status = map && frozen ? ST_OK : st_no_memory(from->values.n * sizeof *map, "a graph");
+    st_status_t status =
+        map && frozen ? ST_OK : st_no_memory(from->values.n * sizeof *map, "a graph");
     if (status == ST_OK) status = ir_graph_create_like(from, &to);
     for (size_t i = 0; i < r->states.n && status == ST_OK; i++)
         if (becomes_constant(&r->states.data[i]))
@@ -517,7 +529,8 @@ static st_status_t freeze_buffers(reader_t *r) {
         status = b.status;
     }
     for (size_t i = 0; i < from->outputs.n && status == ST_OK; i++)
-        status = ir_graph_add_output(to, from->outputs.data[i].name, map[from->outputs.data[i].value]);
+        status =
+            ir_graph_add_output(to, from->outputs.data[i].name, map[from->outputs.data[i].value]);
     st_free(map);
     st_free(frozen);
     if (status != ST_OK) {

@@ -1,5 +1,6 @@
-/* Archives of torch.export.save (PyTorch 2.8 and later): a zip with an ATen graph in JSON and the raw
- * bytes of the weights. Read without Python: nothing in the archive is executed or unpickled. */
+/* Archives of torch.export.save (PyTorch 2.8 and later): a zip with an ATen graph in JSON and the
+ * raw bytes of the weights. Read without Python: nothing in the archive is executed or unpickled.
+ */
 #ifndef STATOR_IMPORT_PT2_H
 #define STATOR_IMPORT_PT2_H
 

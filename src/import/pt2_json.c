@@ -39,7 +39,8 @@ st_status_t pt2_json_parse(const void *text, size_t bytes, const char *what, jso
     if (bytes == 0 || bytes > INT32_MAX)
         return FAIL(ST_PARSE, "%s: JSON text of %zu bytes", what, bytes);
     TRY(check_structure(text, bytes, what));
-    while (bytes > 1 && strchr(" \t\r\n", ((const char *)text)[bytes - 1])) bytes--;
+    while (bytes > 1 && strchr(" \t\r\n", ((const char *)text)[bytes - 1]))
+        bytes--;
     json_tokener *tokener = json_tokener_new_ex(MAX_DEPTH + 1);
     if (!tokener) return st_no_memory(bytes, what);
     json_tokener_set_flags(tokener, JSON_TOKENER_STRICT);
@@ -94,7 +95,7 @@ bool pt2_json_double(json_object *value, double *out) {
     }
     if (!json_object_is_type(value, json_type_string)) return false;
     const char *text = json_object_get_string(value);
-    *out = strcmp(text, "Infinity") == 0 ? (double)INFINITY
+    *out = strcmp(text, "Infinity") == 0    ? (double)INFINITY
            : strcmp(text, "-Infinity") == 0 ? (double)-INFINITY
                                             : (double)NAN;
     return isinf(*out) || strcmp(text, "NaN") == 0;
@@ -111,13 +112,13 @@ const char *pt2_json_tag(json_object *value, json_object **out_member) {
     return NULL;
 }
 
-/* PyTorch's ScalarType as its export schema numbers it. 16-bit integers, complex numbers and the fp8
- * types without infinities and negative zero (fnuz) have no counterpart. */
+/* PyTorch's ScalarType as its export schema numbers it. 16-bit integers, complex numbers and the
+ * fp8 types without infinities and negative zero (fnuz) have no counterpart. */
 ir_dtype_t pt2_dtype(int64_t code) {
     static const ir_dtype_t table[] = {
-        [1] = IR_U8,   [2] = IR_I8,   [4] = IR_I32,   [5] = IR_I64,     [6] = IR_F16,
-        [7] = IR_F32,  [8] = IR_F64,  [12] = IR_BOOL, [13] = IR_BF16,   [29] = IR_F8E4M3,
-        [30] = IR_F8E5M2,
+        [1] = IR_U8,    [2] = IR_I8,      [4] = IR_I32,     [5] = IR_I64,
+        [6] = IR_F16,   [7] = IR_F32,     [8] = IR_F64,     [12] = IR_BOOL,
+        [13] = IR_BF16, [29] = IR_F8E4M3, [30] = IR_F8E5M2,
     };
     return code >= 0 && code < (int64_t)(sizeof table / sizeof table[0]) ? table[code]
                                                                          : IR_DTYPE_NONE;
@@ -142,20 +143,22 @@ st_status_t pt2_meta_read(json_object *meta, const char *name, pt2_meta_t *out) 
         return FAIL(ST_PARSE, "tensor '%s' has no description", name);
     out->type.dtype = pt2_dtype(code);
     if (out->type.dtype == IR_DTYPE_NONE)
-        return FAIL(ST_UNSUPPORTED, "tensor '%s' has element type %lld of PyTorch's schema, which is not "
-                                    "supported", name, (long long)code);
+        return FAIL(ST_UNSUPPORTED,
+                    "tensor '%s' has element type %lld of PyTorch's schema, which is not "
+                    "supported",
+                    name, (long long)code);
     json_object *sizes = pt2_json_array(meta, "sizes"), *strides = pt2_json_array(meta, "strides");
     size_t rank = sizes ? json_object_array_length(sizes) : 0;
     if (!sizes || rank > IR_MAX_RANK)
-        return FAIL(sizes ? ST_UNSUPPORTED : ST_PARSE, "tensor '%s' has %zu dims, the limit is %d", name,
-                    rank, IR_MAX_RANK);
+        return FAIL(sizes ? ST_UNSUPPORTED : ST_PARSE, "tensor '%s' has %zu dims, the limit is %d",
+                    name, rank, IR_MAX_RANK);
     out->type.rank = (int32_t)rank;
     out->has_strides = strides && json_object_array_length(strides) == rank;
     for (size_t i = 0; i < rank; i++) {
         if (!read_size(json_object_array_get_idx(sizes, i), &out->type.dims[i], &out->symbolic) ||
             out->type.dims[i] < 0)
-            return FAIL(ST_UNSUPPORTED, "dim %zu of tensor '%s' has no size: export with static shapes",
-                        i, name);
+            return FAIL(ST_UNSUPPORTED,
+                        "dim %zu of tensor '%s' has no size: export with static shapes", i, name);
         if (out->has_strides &&
             !read_size(json_object_array_get_idx(strides, i), &out->strides[i], NULL))
             out->has_strides = false;

@@ -8,8 +8,8 @@
 
 /* Parses one JSON object. Nesting, and the number of objects and arrays (json-c takes up to a
  * kilobyte for each), are limited. The caller releases *out with json_object_put. */
-st_status_t pt2_json_parse(const void *text, size_t bytes, const char *what, json_object **out)
-    ST_WARN_UNUSED;
+st_status_t pt2_json_parse(const void *text, size_t bytes, const char *what,
+                           json_object **out) ST_WARN_UNUSED;
 
 /* Members; NULL (or false) if `object` is no object, lacks the key, or the type differs. */
 json_object *pt2_json_get(json_object *object, const char *key);
@@ -23,7 +23,8 @@ bool pt2_json_double(json_object *value, double *out);
 /* The one member of a tagged union {"as_int": 3}: its tag, NULL if it is not one. */
 const char *pt2_json_tag(json_object *value, json_object **out_member);
 
-/* Element type of a schema code (5 → i64, 7 → f32 …), IR_DTYPE_NONE for types that do not exist here. */
+/* Element type of a schema code (5 → i64, 7 → f32 …), IR_DTYPE_NONE for types that do not exist
+ * here. */
 ir_dtype_t pt2_dtype(int64_t code);
 
 /* A tensor's description ("tensor_meta"). A symbolic size takes its hint, which sets `symbolic`. */

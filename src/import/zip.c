@@ -5,8 +5,8 @@
  *   [zip64 end | zip64 locator]                     where a field below overflows
  *   [end of directory | comment]
  *
- * The directory is the authority; local headers only tell where the data begins, and must agree on the
- * name. */
+ * The directory is the authority; local headers only tell where the data begins, and must agree on
+ * the name. */
 #include "import/zip.h"
 
 #include <stdlib.h>
@@ -58,18 +58,20 @@ static bool inside(const zip_archive_t *archive, uint64_t offset, uint64_t bytes
 
 /* Offset of the end record: the last one whose comment reaches exactly to the end of the file. */
 static st_status_t find_end(const zip_archive_t *archive, size_t *out_at) {
-    size_t lowest = archive->bytes > END_BYTES + MAX_COMMENT
-                        ? archive->bytes - END_BYTES - MAX_COMMENT
-                        : 0;
-    for (size_t at = archive->bytes < END_BYTES ? 0 : archive->bytes - END_BYTES + 1; at > lowest;) {
+    size_t lowest =
+        archive->bytes > END_BYTES + MAX_COMMENT ? archive->bytes - END_BYTES - MAX_COMMENT : 0;
+    for (size_t at = archive->bytes < END_BYTES ? 0 : archive->bytes - END_BYTES + 1;
+         at > lowest;) {
         const uint8_t *p = archive->data + --at;
         if (u32(p) == END_SIGNATURE && at + END_BYTES + u16(p + 20) == archive->bytes) {
             *out_at = at;
             return ST_OK;
         }
     }
-    return FAIL(ST_PARSE, "%s: no zip directory at the end of %zu bytes: the file is truncated or not a "
-                          "zip archive", archive->what, archive->bytes);
+    return FAIL(ST_PARSE,
+                "%s: no zip directory at the end of %zu bytes: the file is truncated or not a "
+                "zip archive",
+                archive->what, archive->bytes);
 }
 
 static st_status_t read_end64(const zip_archive_t *archive, size_t end, directory_t *directory) {
@@ -78,9 +80,11 @@ static st_status_t read_end64(const zip_archive_t *archive, size_t end, director
     if (u32(locator) != LOCATOR64_SIGNATURE) return ST_OK;
     uint64_t at = u64(locator + 8);
     if (u32(locator + 16) > 1)
-        return FAIL(ST_UNSUPPORTED, "%s: the zip archive is split over several files", archive->what);
+        return FAIL(ST_UNSUPPORTED, "%s: the zip archive is split over several files",
+                    archive->what);
     if (!inside(archive, at, END64_BYTES) || u32(archive->data + at) != END64_SIGNATURE)
-        return FAIL(ST_PARSE, "%s: the zip64 directory record is not at byte %llu, where it should be",
+        return FAIL(ST_PARSE,
+                    "%s: the zip64 directory record is not at byte %llu, where it should be",
                     archive->what, (unsigned long long)at);
     const uint8_t *p = archive->data + at;
     directory->count = u64(p + 32);
@@ -94,13 +98,16 @@ static st_status_t read_end(const zip_archive_t *archive, directory_t *out) {
     TRY(find_end(archive, &end));
     const uint8_t *p = archive->data + end;
     if (u16(p + 4) != u16(p + 6) || u16(p + 8) != u16(p + 10))
-        return FAIL(ST_UNSUPPORTED, "%s: the zip archive is split over several files", archive->what);
+        return FAIL(ST_UNSUPPORTED, "%s: the zip archive is split over several files",
+                    archive->what);
     *out = (directory_t){.count = u16(p + 10), .bytes = u32(p + 12), .offset = u32(p + 16)};
     TRY(read_end64(archive, end, out));
     if (!inside(archive, out->offset, out->bytes) || out->offset + out->bytes > end)
-        return FAIL(ST_PARSE, "%s: the zip directory (%llu bytes at %llu) lies outside the file of %zu "
-                              "bytes", archive->what, (unsigned long long)out->bytes,
-                    (unsigned long long)out->offset, archive->bytes);
+        return FAIL(ST_PARSE,
+                    "%s: the zip directory (%llu bytes at %llu) lies outside the file of %zu "
+                    "bytes",
+                    archive->what, (unsigned long long)out->bytes, (unsigned long long)out->offset,
+                    archive->bytes);
     if (out->count > ZIP_MAX_ENTRIES || out->count > out->bytes / CENTRAL_BYTES)
         return FAIL(ST_PARSE, "%s: the zip directory of %llu bytes claims %llu entries (limit %d)",
                     archive->what, (unsigned long long)out->bytes, (unsigned long long)out->count,
@@ -147,11 +154,12 @@ static st_status_t read_central(zip_archive_t *archive, uint64_t end, uint64_t *
     size_t name_bytes = u16(p + 28), extra_bytes = u16(p + 30), comment_bytes = u16(p + 32);
     size_t total = CENTRAL_BYTES + name_bytes + extra_bytes + comment_bytes;
     if (total > end - *at)
-        return FAIL(ST_PARSE, "%s: the zip directory ends inside the entry at byte %llu", archive->what,
-                    (unsigned long long)*at);
+        return FAIL(ST_PARSE, "%s: the zip directory ends inside the entry at byte %llu",
+                    archive->what, (unsigned long long)*at);
     const uint8_t *name = p + CENTRAL_BYTES;
     if (name_bytes == 0 || name_bytes > ZIP_MAX_NAME || memchr(name, 0, name_bytes))
-        return FAIL(ST_PARSE, "%s: a zip entry has a malformed name of %zu bytes (directory byte %llu)",
+        return FAIL(ST_PARSE,
+                    "%s: a zip entry has a malformed name of %zu bytes (directory byte %llu)",
                     archive->what, name_bytes, (unsigned long long)*at);
     char *text = st_arena_alloc(&archive->arena, name_bytes + 1);
     if (!text) return st_no_memory(name_bytes + 1, "a zip entry");
@@ -165,8 +173,10 @@ static st_status_t read_central(zip_archive_t *archive, uint64_t end, uint64_t *
                            .flags = u16(p + 8)};
     TRY(read_extra64(archive, name + name_bytes, extra_bytes, entry));
     if (!inside(archive, entry->header, LOCAL_BYTES) || !inside(archive, 0, entry->packed_bytes))
-        return FAIL(ST_PARSE, "%s: zip entry '%s' (%llu bytes at %llu) lies outside the file of %zu "
-                              "bytes", archive->what, text, (unsigned long long)entry->packed_bytes,
+        return FAIL(ST_PARSE,
+                    "%s: zip entry '%s' (%llu bytes at %llu) lies outside the file of %zu "
+                    "bytes",
+                    archive->what, text, (unsigned long long)entry->packed_bytes,
                     (unsigned long long)entry->header, archive->bytes);
     *at += total;
     return ST_OK;
@@ -209,7 +219,8 @@ st_status_t zip_open(const void *data, size_t bytes, const char *what, zip_archi
     qsort(entries, archive.n_entries, sizeof *entries, compare_names);
     for (size_t i = 1; i < archive.n_entries; i++)
         if (strcmp(entries[i - 1].name, entries[i].name) == 0)
-            TRY_GOTO(FAIL(ST_PARSE, "%s: zip entry '%s' appears twice", what, entries[i].name), fail);
+            TRY_GOTO(FAIL(ST_PARSE, "%s: zip entry '%s' appears twice", what, entries[i].name),
+                     fail);
     TRY_GOTO(find_root(&archive), fail);
     *out_archive = archive;
     return ST_OK;
@@ -249,8 +260,8 @@ static st_status_t find_data(const zip_archive_t *archive, const zip_entry_t *en
               inside(archive, entry->header, skip + name_bytes) &&
               memcmp(p + skip, entry->name, name_bytes) == 0;
     if (!ok)
-        return FAIL(ST_PARSE, "%s: zip entry '%s' has no matching header at byte %llu", archive->what,
-                    entry->name, (unsigned long long)entry->header);
+        return FAIL(ST_PARSE, "%s: zip entry '%s' has no matching header at byte %llu",
+                    archive->what, entry->name, (unsigned long long)entry->header);
     skip += name_bytes + u16(p + 28);
     if (!inside(archive, entry->header + skip, entry->packed_bytes))
         return FAIL(ST_PARSE, "%s: zip entry '%s' of %llu bytes reaches past the end of the file",
@@ -314,19 +325,22 @@ st_status_t zip_read(const zip_archive_t *archive, const zip_entry_t *entry, st_
         *out_data = packed;
     } else if (entry->method == 8) {
         if (entry->bytes > FREE_RATIO_BYTES && entry->bytes / ZIP_MAX_RATIO > entry->packed_bytes)
-            return FAIL(ST_PARSE, "%s: zip entry '%s' claims to inflate %llu bytes to %llu, more than "
-                                  "%d : 1", archive->what, entry->name,
-                        (unsigned long long)entry->packed_bytes, (unsigned long long)entry->bytes,
-                        ZIP_MAX_RATIO);
+            return FAIL(ST_PARSE,
+                        "%s: zip entry '%s' claims to inflate %llu bytes to %llu, more than "
+                        "%d : 1",
+                        archive->what, entry->name, (unsigned long long)entry->packed_bytes,
+                        (unsigned long long)entry->bytes, ZIP_MAX_RATIO);
         uint8_t *out = st_arena_alloc(arena, (size_t)entry->bytes);
         if (!out) return st_no_memory((size_t)entry->bytes, entry->name);
         if (!inflate_all(packed, (size_t)entry->packed_bytes, out, (size_t)entry->bytes))
-            return FAIL(ST_PARSE, "%s: zip entry '%s' does not inflate to %llu bytes", archive->what,
-                        entry->name, (unsigned long long)entry->bytes);
+            return FAIL(ST_PARSE, "%s: zip entry '%s' does not inflate to %llu bytes",
+                        archive->what, entry->name, (unsigned long long)entry->bytes);
         *out_data = out;
     } else {
-        return FAIL(ST_UNSUPPORTED, "%s: zip entry '%s' uses compression method %d; stored and deflate "
-                                    "are read", archive->what, entry->name, entry->method);
+        return FAIL(ST_UNSUPPORTED,
+                    "%s: zip entry '%s' uses compression method %d; stored and deflate "
+                    "are read",
+                    archive->what, entry->name, entry->method);
     }
     TRY(check_crc(archive, entry, *out_data));
     *out_bytes = (size_t)entry->bytes;

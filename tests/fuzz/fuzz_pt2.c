@@ -1,5 +1,6 @@
-/* Fuzzer of torch.export archives. An input that does not begin like a zip file is taken as the model's
- * JSON and wrapped in an archive, so that the graph's reader is reached without inventing zip framing. */
+/* Fuzzer of torch.export archives. An input that does not begin like a zip file is taken as the
+ * model's JSON and wrapped in an archive, so that the graph's reader is reached without inventing
+ * zip framing. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,11 +13,12 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void put(uint8_t **at, uint64_t value, int bytes) {
-    for (int i = 0; i < bytes; i++) *(*at)++ = (uint8_t)(value >> (8 * i));
+    for (int i = 0; i < bytes; i++)
+        *(*at)++ = (uint8_t)(value >> (8 * i));
 }
 
-static void put_header(uint8_t **at, const char *name, const void *data, size_t bytes, size_t offset,
-                       int central) {
+static void put_header(uint8_t **at, const char *name, const void *data, size_t bytes,
+                       size_t offset, int central) {
     size_t length = strlen(name);
     put(at, central ? 0x02014b50 : 0x04034b50, 4);
     if (central) put(at, 20, 2);
@@ -39,8 +41,10 @@ static void put_header(uint8_t **at, const char *name, const void *data, size_t 
 /* models/model.json from the input; four floats as the weight "w" of shape [2, 2]. */
 static uint8_t *wrap(const uint8_t *json, size_t size, size_t *out_size) {
     static const char config[] =
-        "{\"config\":{\"w\":{\"path_name\":\"w\",\"is_param\":true,\"use_pickle\":false,\"tensor_meta\":{"
-        "\"dtype\":7,\"sizes\":[{\"as_int\":2},{\"as_int\":2}],\"requires_grad\":true,\"strides\":[{"
+        "{\"config\":{\"w\":{\"path_name\":\"w\",\"is_param\":true,\"use_pickle\":false,\"tensor_"
+        "meta\":{"
+        "\"dtype\":7,\"sizes\":[{\"as_int\":2},{\"as_int\":2}],\"requires_grad\":true,\"strides\":["
+        "{"
         "\"as_int\":2},{\"as_int\":1}],\"storage_offset\":{\"as_int\":0},\"layout\":7}}}}";
     static const float weight[4] = {1, 2, 3, 4};
     const struct {

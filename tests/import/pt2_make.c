@@ -143,8 +143,8 @@ static int dtype_code(ir_dtype_t dtype) {
     static const struct {
         ir_dtype_t dtype;
         int code;
-    } codes[] = {{IR_U8, 1},  {IR_I8, 2},  {IR_I32, 4},   {IR_I64, 5},
-                 {IR_F16, 6}, {IR_F32, 7}, {IR_F64, 8},   {IR_BOOL, 12},
+    } codes[] = {{IR_U8, 1},    {IR_I8, 2},      {IR_I32, 4},    {IR_I64, 5},
+                 {IR_F16, 6},   {IR_F32, 7},     {IR_F64, 8},    {IR_BOOL, 12},
                  {IR_BF16, 13}, {IR_F8E4M3, 29}, {IR_F8E5M2, 30}};
     for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++)
         if (codes[i].dtype == dtype) return codes[i].code;
@@ -172,7 +172,8 @@ static void add_meta(text_t *out, const ir_type_t *type, const int64_t *strides,
                      bool requires_grad) {
     text_add(out, "{\"dtype\":%d,\"sizes\":[", dtype_code(type->dtype));
     int64_t row_major[IR_MAX_RANK], step = 1;
-    for (int i = type->rank - 1; i >= 0; i--) row_major[i] = step, step *= type->dims[i];
+    for (int i = type->rank - 1; i >= 0; i--)
+        row_major[i] = step, step *= type->dims[i];
     for (int i = 0; i < type->rank; i++)
         text_add(out, "%s{\"as_int\":%lld}", i ? "," : "", (long long)type->dims[i]);
     text_add(out, "],\"strides\":[");
@@ -206,10 +207,12 @@ void pt2_state_as(pt2_maker_t *m, const char *kind, const char *name, const char
     for (char *c = argument; *c; c++)
         if (*c == '.') *c = '_';
     add_value(m, argument, &type);
-    text_add(&m->inputs, "%s{\"%s\":{\"arg\":{\"name\":\"%s\"},\"%s_name\":\"%s\",\"persistent\":%s}}",
+    text_add(&m->inputs,
+             "%s{\"%s\":{\"arg\":{\"name\":\"%s\"},\"%s_name\":\"%s\",\"persistent\":%s}}",
              m->inputs.n ? "," : "", spec, argument, spec, name, loose ? "false" : "true");
     text_t *config = loose || constant ? &m->constants : &m->config;
-    text_add(config, "%s\"%s\":{\"path_name\":\"%s\",\"is_param\":%s,\"use_pickle\":false,\"tensor_meta\":",
+    text_add(config,
+             "%s\"%s\":{\"path_name\":\"%s\",\"is_param\":%s,\"use_pickle\":false,\"tensor_meta\":",
              config->n ? "," : "", name, path, parameter || frozen ? "true" : "false");
     add_meta(config, &type, strides, offset, parameter);
     text_add(config, "}");
@@ -222,7 +225,8 @@ void pt2_state(pt2_maker_t *m, const char *kind, const char *name, const char *t
     bool outside = strcmp(kind, "loose_buffer") == 0 || strcmp(kind, "tensor_constant") == 0;
     size_t n = (size_t)ir_type_elements(&type);
     assert_true(ir_type_bytes(&type) <= sizeof bytes);
-    for (size_t i = 0; i < n; i++) ir_element_store(type.dtype, bytes, i, values[i]);
+    for (size_t i = 0; i < n; i++)
+        ir_element_store(type.dtype, bytes, i, values[i]);
     char path[64], file[128];
     snprintf(path, sizeof path, "weight_%d", m->n_files++);
     snprintf(file, sizeof file, "%sdata/%s/%s", m->root ? m->root : "model/",
@@ -249,8 +253,12 @@ static void add_union(text_t *out, const char *at, const char *end) {
     int n = (int)(end - at);
     bool is_float = memchr(at, '.', (size_t)n) || strncmp(at, "1e", 2) == 0;
     if (*at == '[') {
-        bool optional = memchr(at, 'N', (size_t)n) != NULL, tensors = memchr(at, '%', (size_t)n) != NULL;
-        text_add(out, "{\"%s\":[", optional ? "as_optional_tensors" : tensors ? "as_tensors" : "as_ints");
+        bool optional = memchr(at, 'N', (size_t)n) != NULL,
+             tensors = memchr(at, '%', (size_t)n) != NULL;
+        text_add(out, "{\"%s\":[",
+                 optional  ? "as_optional_tensors"
+                 : tensors ? "as_tensors"
+                           : "as_ints");
         for (at++; *at != ']';) {
             at = add_one(out, at, end, optional);
             if (*at == ',') text_add(out, ","), at++;
@@ -274,7 +282,8 @@ static void add_union(text_t *out, const char *at, const char *end) {
 }
 
 void pt2_node(pt2_maker_t *m, const char *target, const char *arguments, const char *results) {
-    bool whole = strchr(target, ':') == NULL && strncmp(target, "torch.", 6) != 0 && target[0] != '*';
+    bool whole =
+        strchr(target, ':') == NULL && strncmp(target, "torch.", 6) != 0 && target[0] != '*';
     text_add(&m->nodes, "%s{\"target\":\"%s%s\",\"inputs\":[", m->nodes.n ? "," : "",
              whole ? "torch.ops.aten." : "", target + (target[0] == '*'));
     for (const char *at = arguments; *at;) {
@@ -291,7 +300,8 @@ void pt2_node(pt2_maker_t *m, const char *target, const char *arguments, const c
     if (list) text_add(&m->nodes, "{\"as_tensors\":[");
     for (const char *at = results + list; *at && *at != ']';) {
         size_t n = strcspn(at, ",]");
-        text_add(&m->nodes, list ? "%s{\"name\":\"%.*s\"}" : "%s{\"as_tensor\":{\"name\":\"%.*s\"}}",
+        text_add(&m->nodes,
+                 list ? "%s{\"name\":\"%.*s\"}" : "%s{\"as_tensor\":{\"name\":\"%.*s\"}}",
                  at > results + list ? "," : "", (int)n, at);
         at += n;
         if (*at == ',') at++;
@@ -315,15 +325,16 @@ uint8_t *pt2_finish(pt2_maker_t *m, size_t *out_bytes) {
     text_t json = {0};
     char name[128];
     static const char *const parts[] = {
-        "{\"graph_module\":{\"graph\":{\"inputs\":[],\"outputs\":[],\"nodes\":[", "],\"tensor_values\":{",
-        "}},\"signature\":{\"input_specs\":[", "],\"output_specs\":["};
+        "{\"graph_module\":{\"graph\":{\"inputs\":[],\"outputs\":[],\"nodes\":[",
+        "],\"tensor_values\":{", "}},\"signature\":{\"input_specs\":[", "],\"output_specs\":["};
     const text_t *texts[] = {&m->nodes, &m->values, &m->inputs, &m->outputs};
     for (int i = 0; i < 4; i++) {
         text_add(&json, "%s", parts[i]);
         text_bytes(&json, contents(texts[i]), texts[i]->n);
     }
     if (m->extra_spec) text_add(&json, ",%s", m->extra_spec);
-    text_add(&json, "]}},\"schema_version\":{\"major\":8,\"minor\":17},\"torch_version\":\"2.11.0\"}");
+    text_add(&json,
+             "]}},\"schema_version\":{\"major\":8,\"minor\":17},\"torch_version\":\"2.11.0\"}");
     snprintf(name, sizeof name, "%smodels/model.json", root);
     zip_add(&m->files, name, json.data, json.n);
     const text_t *configs[] = {&m->config, &m->constants};
@@ -332,13 +343,14 @@ uint8_t *pt2_finish(pt2_maker_t *m, size_t *out_bytes) {
         text_add(&json, "{\"config\":{");
         text_bytes(&json, contents(configs[i]), configs[i]->n);
         text_add(&json, "}}");
-        snprintf(name, sizeof name, "%sdata/%s/model_%s_config.json", root, i ? "constants" : "weights",
-                 i ? "constants" : "weights");
+        snprintf(name, sizeof name, "%sdata/%s/model_%s_config.json", root,
+                 i ? "constants" : "weights", i ? "constants" : "weights");
         zip_add(&m->files, name, json.data, json.n);
     }
     free(json.data);
     text_t *all[] = {&m->nodes, &m->values, &m->inputs, &m->outputs, &m->config, &m->constants};
-    for (int i = 0; i < 6; i++) free(all[i]->data);
+    for (int i = 0; i < 6; i++)
+        free(all[i]->data);
     uint8_t *file = zip_finish(&m->files, out_bytes);
     *m = (pt2_maker_t){0};
     return file;
@@ -353,8 +365,8 @@ static const double *find_feed(const feed_t *feeds, size_t n, const char *name) 
     return NULL;
 }
 
-static void fill_source(const import_result_t *result, const ir_node_info_t *node, const ir_type_t *type,
-                        const feed_t *feeds, size_t n_feeds, void *out) {
+static void fill_source(const import_result_t *result, const ir_node_info_t *node,
+                        const ir_type_t *type, const feed_t *feeds, size_t n_feeds, void *out) {
     if (node->op != IR_OP_INPUT) {
         for (size_t i = 0; i < result->tensors.n; i++) {
             const import_tensor_t *tensor = &result->tensors.data[i];
@@ -383,7 +395,8 @@ static void run_node(const ir_graph_t *graph, const ir_node_info_t *node, void *
         out[k] = *ir_value_type(graph, node->first_output + k);
         out_data[k] = memory[node->first_output + k];
     }
-    kern_problem_t problem = {node->op, node->n_inputs, node->n_outputs, in, out, node->attrs, node->name};
+    kern_problem_t problem = {node->op, node->n_inputs, node->n_outputs, in,
+                              out,      node->attrs,    node->name};
     const kern_impl_t *impl = NULL;
     st_status_t status = kern_choose("cpu", &problem, true, &impl);
     if (status == ST_OK) status = kern_run_impl(impl, &problem, 1, in_data, out_data);
@@ -404,7 +417,8 @@ double *run_graph(const import_result_t *result, const feed_t *feeds, size_t n_f
         if (node->op == IR_OP_UPDATE) {
             if (strcmp(ir_value_producer(graph, node->inputs[0])->name, output) == 0)
                 wanted = node->inputs[1];
-        } else if (node->op == IR_OP_INPUT || node->op == IR_OP_PARAMETER || node->op == IR_OP_BUFFER) {
+        } else if (node->op == IR_OP_INPUT || node->op == IR_OP_PARAMETER ||
+                   node->op == IR_OP_BUFFER) {
             fill_source(result, node, ir_value_type(graph, node->first_output), feeds, n_feeds,
                         memory[node->first_output]);
         } else {
@@ -415,8 +429,10 @@ double *run_graph(const import_result_t *result, const feed_t *feeds, size_t n_f
     *out_type = *ir_value_type(graph, wanted);
     size_t n = (size_t)ir_type_elements(out_type);
     double *values = calloc(n + 1, sizeof *values);
-    for (size_t i = 0; i < n; i++) values[i] = ir_element_load(out_type->dtype, memory[wanted], i);
-    for (ir_value_t v = 0; v < graph->values.n; v++) free(memory[v]);
+    for (size_t i = 0; i < n; i++)
+        values[i] = ir_element_load(out_type->dtype, memory[wanted], i);
+    for (ir_value_t v = 0; v < graph->values.n; v++)
+        free(memory[v]);
     free(memory);
     ir_graph_destroy(graph);
     return values;

@@ -1,11 +1,11 @@
-/* Small archives made in memory: zip files entry by entry, and torch.export archives whose nodes are
- * written in short form:
+/* Small archives made in memory: zip files entry by entry, and torch.export archives whose nodes
+ * are written in short form:
  *
  *   pt2_node(&m, "add.Tensor", "self=%x other=2 alpha=0.5", "y");
  *
- * Arguments are name=value with %x a tensor, [%x,%y] tensors (None among them makes them optional), 2 an
- * integer, [2,3] integers, 0.5 a float, true a bool, 'none' a string, #f32 an element type, None. Results
- * are names with commas; in brackets they are one list. */
+ * Arguments are name=value with %x a tensor, [%x,%y] tensors (None among them makes them optional),
+ * 2 an integer, [2,3] integers, 0.5 a float, true a bool, 'none' a string, #f32 an element type,
+ * None. Results are names with commas; in brackets they are one list. */
 #ifndef STATOR_TESTS_PT2_MAKE_H
 #define STATOR_TESTS_PT2_MAKE_H
 
@@ -46,7 +46,8 @@ ir_type_t type_of(const char *text);
 void pt2_input(pt2_maker_t *m, const char *name, const char *type);
 void pt2_state(pt2_maker_t *m, const char *kind, const char *name, const char *type,
                const double *values);
-/* Same with the file and the layout of another state ("path", strides, offset); NULL strides: row-major. */
+/* Same with the file and the layout of another state ("path", strides, offset); NULL strides:
+ * row-major. */
 void pt2_state_as(pt2_maker_t *m, const char *kind, const char *name, const char *type,
                   const char *path, const int64_t *strides, int64_t offset);
 void pt2_node(pt2_maker_t *m, const char *target, const char *arguments, const char *results);
@@ -59,9 +60,9 @@ typedef struct feed {
     const char *name;
     const double *values;
 } feed_t;
-/* Runs the imported graph once with the reference kernels; state has the archive's values. Returns the
- * output's elements (caller frees) and its type. Updates are found under their buffer's name. Fails the
- * test on any error. */
+/* Runs the imported graph once with the reference kernels; state has the archive's values. Returns
+ * the output's elements (caller frees) and its type. Updates are found under their buffer's name.
+ * Fails the test on any error. */
 double *run_graph(const import_result_t *result, const feed_t *feeds, size_t n_feeds,
                   const char *output, ir_type_t *out_type);
 

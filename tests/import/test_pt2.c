@@ -37,7 +37,8 @@ static void expect_refused(pt2_maker_t *m, const char *text) {
     st_clear_error();
     free(file);
     file = pt2_finish(m, &bytes);
-    if (import_memory(file, bytes, "made", NULL, &result) == ST_OK) fail_msg("imported, not '%s'", text);
+    if (import_memory(file, bytes, "made", NULL, &result) == ST_OK)
+        fail_msg("imported, not '%s'", text);
     if (!strstr(st_last_error(), text)) fail_msg("'%s', expected '%s'", st_last_error(), text);
     assert_null(result);
 }
@@ -91,8 +92,10 @@ static void test_views(void **state) {
         pt2_node(&m, "neg.default", reads_base ? "self=%base" : "self=%changed", "z");
         pt2_output(&m, "z");
         if (reads_base) {
-            expect_refused(&m, "node 'z' (torch.ops.aten.neg.default): reads a view of 'base' that node "
-                               "'changed' has changed");
+            expect_refused(
+                &m,
+                "node 'z' (torch.ops.aten.neg.default): reads a view of 'base' that node "
+                "'changed' has changed");
         } else {
             import_result_t *result = import_made(&m);
             expect_values(result, (feed_t[]){{"x", D(1, 2, 3, 4)}}, 1, "z", 4, D(-2, -3, -4, -5));
@@ -117,13 +120,15 @@ static void test_batch_norm(void **state) {
     pt2_state(&m, "buffer", "var", "f32[1]", D(1));
     pt2_input(&m, "x", "f32[2,1]");
     pt2_node(&m, "batch_norm.default",
-             "input=%x weight=None bias=None running_mean=%mean running_var=%var training=true momentum=0.25 "
-             "eps=0.0 cudnn_enabled=false", "z");
+             "input=%x weight=None bias=None running_mean=%mean running_var=%var training=true "
+             "momentum=0.25 "
+             "eps=0.0 cudnn_enabled=false",
+             "z");
     pt2_output(&m, "z");
     import_result_t *result = import_made(&m);
     feed_t feeds[] = {{"x", D(1, 3)}};
     expect_values(result, feeds, 1, "z", 2, D(-1, 1));
-    expect_values(result, feeds, 1, "mean", 1, D(1.25));          /* 0.75 · 1 + 0.25 · 2 */
+    expect_values(result, feeds, 1, "mean", 1, D(1.25));           /* 0.75 · 1 + 0.25 · 2 */
     expect_values(result, feeds, 1, "var", 1, D(0.75 + 0.25 * 2)); /* unbiased: 2 */
     import_result_destroy(result);
 }
@@ -229,12 +234,15 @@ static void test_refuses(void **state) {
     pt2_node(&m, "relu.default", "self=%x", "b");
     pt2_node(&m, "lgamma_.default", "self=%x", "c");
     pt2_output(&m, "b");
-    expect_refused(&m, "2 nodes cannot be imported, for want of their operators: "
-                       "torch.ops.aten.bessel_j0.default (node 'a'), torch.ops.aten.lgamma_.default (node 'c')");
+    expect_refused(
+        &m,
+        "2 nodes cannot be imported, for want of their operators: "
+        "torch.ops.aten.bessel_j0.default (node 'a'), torch.ops.aten.lgamma_.default (node 'c')");
     pt2_input(&m, "x", "f32[2]");
     pt2_node(&m, "relu.default", "self=%nowhere", "z");
     pt2_output(&m, "z");
-    expect_refused(&m, "node 'z' (torch.ops.aten.relu.default): argument 'self' is value 'nowhere'");
+    expect_refused(&m,
+                   "node 'z' (torch.ops.aten.relu.default): argument 'self' is value 'nowhere'");
     pt2_input(&m, "x", "f32[2]");
     pt2_node(&m, "relu.default", "self=%x", "x");
     pt2_output(&m, "x");
@@ -290,7 +298,8 @@ static void test_damage(void **state) {
     }
     for (size_t bit = 0; bit < 8 * bytes; bit += 3) {
         sample[bit / 8] ^= (uint8_t)(1u << bit % 8);
-        if (import_memory(sample, bytes, "flipped", NULL, &result) == ST_OK) import_result_destroy(result);
+        if (import_memory(sample, bytes, "flipped", NULL, &result) == ST_OK)
+            import_result_destroy(result);
         sample[bit / 8] ^= (uint8_t)(1u << bit % 8);
     }
     free(sample);
@@ -353,7 +362,8 @@ static json_object *read_header(const char *path, uint8_t **out_data) {
     return object;
 }
 
-/* Every tensor of the weights file is in the archive under its name, with its shape and its bytes. */
+/* Every tensor of the weights file is in the archive under its name, with its shape and its bytes.
+ */
 static size_t compare_weights(const import_result_t *result, const char *path) {
     uint8_t *data;
     json_object *header = read_header(path, &data);
@@ -367,9 +377,11 @@ static size_t compare_weights(const import_result_t *result, const char *path) {
         json_object_object_get_ex(entry, "data_offsets", &offsets);
         assert_int_equal(json_object_array_length(shape), tensor->type.rank);
         for (int i = 0; i < tensor->type.rank; i++)
-            assert_int_equal(json_object_get_int64(json_object_array_get_idx(shape, i)), tensor->type.dims[i]);
+            assert_int_equal(json_object_get_int64(json_object_array_get_idx(shape, i)),
+                             tensor->type.dims[i]);
         int64_t at = json_object_get_int64(json_object_array_get_idx(offsets, 0));
-        assert_int_equal(json_object_get_int64(json_object_array_get_idx(offsets, 1)) - at, tensor->bytes);
+        assert_int_equal(json_object_get_int64(json_object_array_get_idx(offsets, 1)) - at,
+                         tensor->bytes);
         assert_memory_equal(data + at, tensor->data, tensor->bytes);
         assert_int_not_equal(ir_graph_find(result->graph, name), IR_NONE);
         n++;
@@ -381,7 +393,8 @@ static size_t compare_weights(const import_result_t *result, const char *path) {
 
 static size_t count_ops(const ir_graph_t *graph, ir_op_t op) {
     size_t n = 0;
-    for (size_t i = 0; i < graph->nodes.n; i++) n += graph->nodes.data[i].op == op;
+    for (size_t i = 0; i < graph->nodes.n; i++)
+        n += graph->nodes.data[i].op == op;
     return n;
 }
 

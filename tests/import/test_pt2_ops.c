@@ -1,5 +1,5 @@
-/* ATen operators: each imported from a small archive, run with the reference kernels, and compared with
- * numbers worked out from PyTorch's definition. */
+/* ATen operators: each imported from a small archive, run with the reference kernels, and compared
+ * with numbers worked out from PyTorch's definition. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -81,7 +81,10 @@ static void check_fails(const op_case_t *c, const char *text) {
     free(file);
 }
 
-#define X23 {"x:f32[2,3]"}, {D(1, 2, 3, 4, 5, 6)}
+#define X23                 \
+    {"x:f32[2,3]"}, {       \
+        D(1, 2, 3, 4, 5, 6) \
+    }
 #define CASE(...) check(&(op_case_t){__VA_ARGS__})
 #define REFUSED(text, ...) check_fails(&(op_case_t){__VA_ARGS__}, text)
 
@@ -97,7 +100,8 @@ static void test_promotion(void **state) {
     assert_int_equal(aten_promote(IR_U8, IR_I8), IR_DTYPE_NONE);
     for (ir_dtype_t x = 1; x < IR_DTYPE_END; x++) /* it commutes */
         for (ir_dtype_t y = 1; y < IR_DTYPE_END; y++)
-            if (ir_dtype_valid(x) && ir_dtype_valid(y)) assert_int_equal(aten_promote(x, y), aten_promote(y, x));
+            if (ir_dtype_valid(x) && ir_dtype_valid(y))
+                assert_int_equal(aten_promote(x, y), aten_promote(y, x));
     static const struct {
         const char *x, *y, *arguments, *type;
     } rows[] = {
@@ -116,23 +120,24 @@ static void test_promotion(void **state) {
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         bool scalar = strstr(rows[i].arguments, "other=2") != NULL;
         double other = scalar && strstr(rows[i].arguments, "2.5") ? 2.5 : scalar ? 2 : 1;
-        op_case_t c = {"add.Tensor", rows[i].arguments, "z", {rows[i].x, rows[i].y}, {D(1, 2), D(1, 1)},
-                       "z", rows[i].type, D(1 + other, 2 + other)};
+        op_case_t c = {"add.Tensor",           rows[i].arguments,      "z",
+                       {rows[i].x, rows[i].y}, {D(1, 2), D(1, 1)},     "z",
+                       rows[i].type,           D(1 + other, 2 + other)};
         check(&c);
     }
     /* 0.1 and -0.1 in bf16 cancel exactly */
-    CASE("add.Tensor", "self=%x other=%y", "z", {"x:bf16[1]", "y:f64[]"}, {D(0.1), D(-0.1)}, "z", "bf16[1]",
-         D(0));
+    CASE("add.Tensor", "self=%x other=%y", "z", {"x:bf16[1]", "y:f64[]"}, {D(0.1), D(-0.1)}, "z",
+         "bf16[1]", D(0));
     REFUSED("no common type", "add.Tensor", "self=%x other=%y", "z", {"x:u8[2]", "y:i8[2]"},
             {D(1, 2), D(1, 1)}, "z", NULL, NULL);
-    REFUSED("needs one type", "matmul.default", "self=%x other=%y", "z", {"x:f16[2,2]", "y:f32[2,2]"},
-            {D(1, 2, 3, 4), D(1, 2, 3, 4)}, "z", NULL, NULL);
+    REFUSED("needs one type", "matmul.default", "self=%x other=%y", "z",
+            {"x:f16[2,2]", "y:f32[2,2]"}, {D(1, 2, 3, 4), D(1, 2, 3, 4)}, "z", NULL, NULL);
 }
 
 static void test_arithmetic(void **state) {
     (void)state;
-    CASE("sub.Tensor", "self=%x other=%y alpha=2", "z", {"x:f32[2]", "y:f32[2]"}, {D(5, 7), D(1, 2)}, "z",
-         "f32[2]", D(3, 3));
+    CASE("sub.Tensor", "self=%x other=%y alpha=2", "z", {"x:f32[2]", "y:f32[2]"},
+         {D(5, 7), D(1, 2)}, "z", "f32[2]", D(3, 3));
     CASE("rsub.Scalar", "self=%x other=10", "z", {"x:f32[2]"}, {D(5, 7)}, "z", "f32[2]", D(5, 3));
     CASE("div.Tensor", "self=%x other=%y", "z", {"x:i64[2]", "y:i64[2]"}, {D(7, -7), D(2, 2)}, "z",
          "f32[2]", D(3.5, -3.5));
@@ -140,28 +145,32 @@ static void test_arithmetic(void **state) {
          {D(7, -7, 6), D(2, 2, -4)}, "z", "i64[3]", D(3, -4, -2));
     CASE("div.Tensor_mode", "self=%x other=%y rounding_mode='trunc'", "z", {"x:f32[2]", "y:f32[2]"},
          {D(7, -7), D(2, 2)}, "z", "f32[2]", D(3, -3));
-    CASE("pow.Tensor_Scalar", "self=%x exponent=3", "z", {"x:i64[2]"}, {D(2, -3)}, "z", "i64[2]", D(8, -27));
+    CASE("pow.Tensor_Scalar", "self=%x exponent=3", "z", {"x:i64[2]"}, {D(2, -3)}, "z", "i64[2]",
+         D(8, -27));
     CASE("pow.Tensor_Scalar", "self=%x exponent=-0.5", "z", {"x:f32[2]"}, {D(4, 16)}, "z", "f32[2]",
          D(0.5, 0.25));
-    CASE("pow.Scalar", "self=2 exponent=%x", "z", {"x:f32[2]"}, {D(3, -1)}, "z", "f32[2]", D(8, 0.5));
-    CASE("remainder.Scalar", "self=%x other=3", "z", {"x:i64[2]"}, {D(7, -7)}, "z", "i64[2]", D(1, 2));
-    CASE("clamp.default", "self=%x min=0 max=None", "z", {"x:f32[3]"}, {D(-1, 2, NAN)}, "z", "f32[3]",
-         D(0, 2, NAN));
-    CASE("clamp.default", "self=%x max=2.5", "z", {"x:i64[2]"}, {D(1, 4)}, "z", "f32[2]", D(1, 2.5));
+    CASE("pow.Scalar", "self=2 exponent=%x", "z", {"x:f32[2]"}, {D(3, -1)}, "z", "f32[2]",
+         D(8, 0.5));
+    CASE("remainder.Scalar", "self=%x other=3", "z", {"x:i64[2]"}, {D(7, -7)}, "z", "i64[2]",
+         D(1, 2));
+    CASE("clamp.default", "self=%x min=0 max=None", "z", {"x:f32[3]"}, {D(-1, 2, NAN)}, "z",
+         "f32[3]", D(0, 2, NAN));
+    CASE("clamp.default", "self=%x max=2.5", "z", {"x:i64[2]"}, {D(1, 4)}, "z", "f32[2]",
+         D(1, 2.5));
     CASE("exp.default", "self=%x", "z", {"x:i64[2]"}, {D(0, 1)}, "z", "f32[2]", D(1, 2.718281828));
     CASE("mul.Tensor", "self=%x other=%y", "z", {"x:bool[2]", "y:bool[2]"}, {D(1, 1), D(1, 0)}, "z",
          "bool[2]", D(1, 0));
-    CASE("__and__.Tensor", "self=%x other=%y", "z", {"x:bool[2]", "y:bool[2]"}, {D(1, 1), D(1, 0)}, "z",
-         "bool[2]", D(1, 0));
+    CASE("__and__.Tensor", "self=%x other=%y", "z", {"x:bool[2]", "y:bool[2]"}, {D(1, 1), D(1, 0)},
+         "z", "bool[2]", D(1, 0));
     CASE("ne.Scalar", "self=%x other=1.5", "z", {"x:i64[2]"}, {D(1, 2)}, "z", "bool[2]", D(1, 1));
     CASE("where.ScalarOther", "condition=%c self=%x other=0.5", "z", {"c:bool[2]", "x:f32[2]"},
          {D(1, 0), D(7, 8)}, "z", "f32[2]", D(7, 0.5));
     CASE("masked_fill.Scalar", "self=%x mask=%m value=-1", "z", {"x:f32[2,2]", "m:bool[2]"},
          {D(1, 2, 3, 4), D(0, 1)}, "z", "f32[2,2]", D(1, -1, 3, -1));
-    REFUSED("bitwise", "bitwise_and.Tensor", "self=%x other=%x", "z", {"x:i64[2]"}, {D(1, 2)}, "z", NULL,
-            NULL);
-    REFUSED("argument 'surprise' is not supported", "relu.default", "self=%x surprise=1", "z", {"x:f32[2]"},
-            {D(1, 2)}, "z", NULL, NULL);
+    REFUSED("bitwise", "bitwise_and.Tensor", "self=%x other=%x", "z", {"x:i64[2]"}, {D(1, 2)}, "z",
+            NULL, NULL);
+    REFUSED("argument 'surprise' is not supported", "relu.default", "self=%x surprise=1", "z",
+            {"x:f32[2]"}, {D(1, 2)}, "z", NULL, NULL);
 }
 
 static void test_creation(void **state) {
@@ -171,10 +180,12 @@ static void test_creation(void **state) {
     CASE("new_ones.default", "self=%x size=[2] dtype=#bool", "z", X23, "z", "bool[2]", D(1, 1));
     CASE("full.default", "size=[2] fill_value=3", "z", X23, "z", "i64[2]", D(3, 3));
     CASE("arange.default", "end=3", "z", X23, "z", "i64[3]", D(0, 1, 2));
-    CASE("arange.start_step", "start=1 end=2.0 step=0.25", "z", X23, "z", "f32[4]", D(1, 1.25, 1.5, 1.75));
+    CASE("arange.start_step", "start=1 end=2.0 step=0.25", "z", X23, "z", "f32[4]",
+         D(1, 1.25, 1.5, 1.75));
     CASE("arange.start_step", "start=5 end=0 step=-2", "z", X23, "z", "i64[3]", D(5, 3, 1));
     CASE("scalar_tensor.default", "s=3 dtype=#i64", "z", X23, "z", "i64[]", D(3));
-    CASE("to.dtype", "self=%x dtype=#i64", "z", {"x:f32[2]"}, {D(1.7, -1.7)}, "z", "i64[2]", D(1, -1));
+    CASE("to.dtype", "self=%x dtype=#i64", "z", {"x:f32[2]"}, {D(1.7, -1.7)}, "z", "i64[2]",
+         D(1, -1));
 }
 
 static void test_shapes(void **state) {
@@ -183,36 +194,41 @@ static void test_shapes(void **state) {
     CASE("flatten.using_ints", "self=%x", "z", X23, "z", "f32[6]", D(1, 2, 3, 4, 5, 6));
     CASE("permute.default", "self=%x dims=[1,0]", "z", X23, "z", "f32[3,2]", D(1, 4, 2, 5, 3, 6));
     CASE("t.default", "self=%x", "z", X23, "z", "f32[3,2]", D(1, 4, 2, 5, 3, 6));
-    CASE("expand.default", "self=%x size=[2,-1,2]", "z", {"x:f32[2,1]"}, {D(1, 2)}, "z", "f32[2,2,2]",
-         D(1, 1, 2, 2, 1, 1, 2, 2));
+    CASE("expand.default", "self=%x size=[2,-1,2]", "z", {"x:f32[2,1]"}, {D(1, 2)}, "z",
+         "f32[2,2,2]", D(1, 1, 2, 2, 1, 1, 2, 2));
     CASE("repeat.default", "self=%x repeats=[2,2]", "z", {"x:f32[2]"}, {D(1, 2)}, "z", "f32[2,4]",
          D(1, 2, 1, 2, 1, 2, 1, 2));
-    CASE("repeat_interleave.self_int", "self=%x repeats=2 dim=0", "z", {"x:f32[2]"}, {D(1, 2)}, "z", "f32[4]",
-         D(1, 1, 2, 2));
+    CASE("repeat_interleave.self_int", "self=%x repeats=2 dim=0", "z", {"x:f32[2]"}, {D(1, 2)}, "z",
+         "f32[4]", D(1, 1, 2, 2));
     CASE("cat.default", "tensors=[%x,%y] dim=-1", "z", {"x:f32[2,1]", "y:i64[2,2]"},
          {D(1, 2), D(3, 4, 5, 6)}, "z", "f32[2,3]", D(1, 3, 4, 2, 5, 6));
     CASE("stack.default", "tensors=[%x,%x] dim=1", "z", {"x:f32[2]"}, {D(1, 2)}, "z", "f32[2,2]",
          D(1, 1, 2, 2));
     CASE("split.Tensor", "self=%x split_size=2 dim=1", "[a,z]", X23, "z", "f32[2,1]", D(3, 6));
-    CASE("split_with_sizes.default", "self=%x split_sizes=[1,2] dim=1", "[a,z]", X23, "z", "f32[2,2]",
-         D(2, 3, 5, 6));
+    CASE("split_with_sizes.default", "self=%x split_sizes=[1,2] dim=1", "[a,z]", X23, "z",
+         "f32[2,2]", D(2, 3, 5, 6));
     CASE("chunk.default", "self=%x chunks=2 dim=1", "[z,b]", X23, "z", "f32[2,2]", D(1, 2, 4, 5));
     CASE("unbind.int", "self=%x", "[a,z]", X23, "z", "f32[3]", D(4, 5, 6));
     CASE("select.int", "self=%x dim=1 index=-1", "z", X23, "z", "f32[2]", D(3, 6));
-    CASE("slice.Tensor", "self=%x dim=1 start=-2 end=9223372036854775807", "z", X23, "z", "f32[2,2]",
-         D(2, 3, 5, 6));
-    CASE("slice.Tensor", "self=%x dim=1 start=0 end=9 step=2", "z", X23, "z", "f32[2,2]", D(1, 3, 4, 6));
+    CASE("slice.Tensor", "self=%x dim=1 start=-2 end=9223372036854775807", "z", X23, "z",
+         "f32[2,2]", D(2, 3, 5, 6));
+    CASE("slice.Tensor", "self=%x dim=1 start=0 end=9 step=2", "z", X23, "z", "f32[2,2]",
+         D(1, 3, 4, 6));
     CASE("flip.default", "self=%x dims=[-1]", "z", X23, "z", "f32[2,3]", D(3, 2, 1, 6, 5, 4));
-    CASE("roll.default", "self=%x shifts=[1] dims=[1]", "z", X23, "z", "f32[2,3]", D(3, 1, 2, 6, 4, 5));
+    CASE("roll.default", "self=%x shifts=[1] dims=[1]", "z", X23, "z", "f32[2,3]",
+         D(3, 1, 2, 6, 4, 5));
     CASE("constant_pad_nd.default", "self=%x pad=[1,-1] value=9", "z", X23, "z", "f32[2,3]",
          D(9, 1, 2, 9, 4, 5));
-    CASE("diff.default", "self=%x dim=-1", "z", {"x:i64[4]"}, {D(1, 4, 9, 16)}, "z", "i64[3]", D(3, 5, 7));
+    CASE("diff.default", "self=%x dim=-1", "z", {"x:i64[4]"}, {D(1, 4, 9, 16)}, "z", "i64[3]",
+         D(3, 5, 7));
     CASE("diff.default", "self=%x n=1 dim=-1 prepend=%y", "z", {"x:i64[3]", "y:i64[1]"},
          {D(1, 4, 9), D(0)}, "z", "i64[3]", D(1, 3, 5));
     CASE("tril.default", "self=%x", "z", X23, "z", "f32[2,3]", D(1, 0, 0, 4, 5, 0));
     CASE("triu.default", "self=%x diagonal=1", "z", X23, "z", "f32[2,3]", D(0, 2, 3, 0, 0, 6));
-    CASE("squeeze.dims", "self=%x dim=[0,2]", "z", {"x:f32[1,2,1,1]"}, {D(1, 2)}, "z", "f32[2,1]", D(1, 2));
-    REFUSED("argument 'index' is 3", "select.int", "self=%x dim=1 index=3", "z", X23, "z", NULL, NULL);
+    CASE("squeeze.dims", "self=%x dim=[0,2]", "z", {"x:f32[1,2,1,1]"}, {D(1, 2)}, "z", "f32[2,1]",
+         D(1, 2));
+    REFUSED("argument 'index' is 3", "select.int", "self=%x dim=1 index=3", "z", X23, "z", NULL,
+            NULL);
     REFUSED("do not divide", "view.default", "self=%x size=[4,-1]", "z", X23, "z", NULL, NULL);
 }
 
@@ -223,9 +239,11 @@ static void test_indices(void **state) {
     CASE("index.Tensor", "self=%x indices=[%i,%j]", "z", {"x:f32[2,3]", "i:i64[2,1]", "j:i64[2]"},
          {D(1, 2, 3, 4, 5, 6), D(0, 1), D(0, 2)}, "z", "f32[2,2]", D(1, 3, 4, 6));
     /* adjacent indices behind a whole dim keep their place; apart, they come first */
-    CASE("index.Tensor", "self=%x indices=[None,%i,%j]", "z", {"x:f32[2,2,2]", "i:i64[3]", "j:i64[3]"},
+    CASE("index.Tensor", "self=%x indices=[None,%i,%j]", "z",
+         {"x:f32[2,2,2]", "i:i64[3]", "j:i64[3]"},
          {D(0, 1, 2, 3, 4, 5, 6, 7), D(0, 1, 1), D(1, 0, 1)}, "z", "f32[2,3]", D(1, 2, 3, 5, 6, 7));
-    CASE("index.Tensor", "self=%x indices=[%i,None,%j]", "z", {"x:f32[2,2,2]", "i:i64[3]", "j:i64[3]"},
+    CASE("index.Tensor", "self=%x indices=[%i,None,%j]", "z",
+         {"x:f32[2,2,2]", "i:i64[3]", "j:i64[3]"},
          {D(0, 1, 2, 3, 4, 5, 6, 7), D(0, 1, 1), D(1, 0, 1)}, "z", "f32[3,2]", D(1, 3, 4, 6, 5, 7));
     CASE("gather.default", "self=%x dim=1 index=%i", "z", {"x:f32[2,3]", "i:i64[1,2]"},
          {D(1, 2, 3, 4, 5, 6), D(2, 0)}, "z", "f32[1,2]", D(3, 1));
@@ -242,40 +260,51 @@ static void test_reductions(void **state) {
     CASE("sum.dim_IntList", "self=%x dim=[-1] keepdim=true", "z", X23, "z", "f32[2,1]", D(6, 15));
     CASE("sum.default", "self=%x", "z", {"x:bool[3]"}, {D(1, 0, 1)}, "z", "i64[]", D(2));
     CASE("mean.dim", "self=%x dim=[0]", "z", X23, "z", "f32[3]", D(2.5, 3.5, 4.5));
-    CASE("max.dim", "self=%x dim=1", "z,i", {"x:f32[2,3]"}, {D(1, 3, 3, 6, 5, 4)}, "z", "f32[2]", D(3, 6));
-    CASE("max.dim", "self=%x dim=1", "v,z", {"x:f32[2,3]"}, {D(1, 3, 3, 6, 5, 4)}, "z", "i64[2]", D(1, 0));
-    CASE("argmax.default", "self=%x", "z", {"x:f32[2,3]"}, {D(1, 3, 2, 6, 5, 4)}, "z", "i64[]", D(3));
-    CASE("argmin.default", "self=%x dim=1", "z", {"x:f32[2,3]"}, {D(1, 3, 2, 6, 5, 4)}, "z", "i64[2]",
-         D(0, 2));
+    CASE("max.dim", "self=%x dim=1", "z,i", {"x:f32[2,3]"}, {D(1, 3, 3, 6, 5, 4)}, "z", "f32[2]",
+         D(3, 6));
+    CASE("max.dim", "self=%x dim=1", "v,z", {"x:f32[2,3]"}, {D(1, 3, 3, 6, 5, 4)}, "z", "i64[2]",
+         D(1, 0));
+    CASE("argmax.default", "self=%x", "z", {"x:f32[2,3]"}, {D(1, 3, 2, 6, 5, 4)}, "z", "i64[]",
+         D(3));
+    CASE("argmin.default", "self=%x dim=1", "z", {"x:f32[2,3]"}, {D(1, 3, 2, 6, 5, 4)}, "z",
+         "i64[2]", D(0, 2));
     CASE("var.correction", "self=%x dim=[1]", "z", X23, "z", "f32[2]", D(1, 1));
-    CASE("var.correction", "self=%x dim=[1] correction=0", "z", X23, "z", "f32[2]", D(2. / 3, 2. / 3));
-    CASE("std.dim", "self=%x dim=[1] unbiased=false", "z", X23, "z", "f32[2]", D(sqrt(2. / 3), sqrt(2. / 3)));
-    CASE("any.dim", "self=%x dim=1", "z", {"x:bool[2,2]"}, {D(0, 0, 0, 1)}, "z", "bool[2]", D(0, 1));
-    CASE("all.dim", "self=%x dim=1", "z", {"x:bool[2,2]"}, {D(1, 1, 0, 1)}, "z", "bool[2]", D(1, 0));
-    CASE("cumsum.default", "self=%x dim=-1", "z", {"x:bool[3]"}, {D(1, 0, 1)}, "z", "i64[3]", D(1, 1, 2));
-    CASE("logsumexp.default", "self=%x dim=[1]", "z", {"x:f32[1,2]"}, {D(1000, 1000)}, "z", "f32[1]",
-         D(1000 + log(2)));
-    CASE("_softmax.default", "self=%x dim=-1 half_to_float=false", "z", {"x:f32[2]"}, {D(0, log(3))}, "z",
-         "f32[2]", D(0.25, 0.75));
-    REFUSED("mean of i64", "mean.default", "self=%x", "z", {"x:i64[2]"}, {D(1, 2)}, "z", NULL, NULL);
+    CASE("var.correction", "self=%x dim=[1] correction=0", "z", X23, "z", "f32[2]",
+         D(2. / 3, 2. / 3));
+    CASE("std.dim", "self=%x dim=[1] unbiased=false", "z", X23, "z", "f32[2]",
+         D(sqrt(2. / 3), sqrt(2. / 3)));
+    CASE("any.dim", "self=%x dim=1", "z", {"x:bool[2,2]"}, {D(0, 0, 0, 1)}, "z", "bool[2]",
+         D(0, 1));
+    CASE("all.dim", "self=%x dim=1", "z", {"x:bool[2,2]"}, {D(1, 1, 0, 1)}, "z", "bool[2]",
+         D(1, 0));
+    CASE("cumsum.default", "self=%x dim=-1", "z", {"x:bool[3]"}, {D(1, 0, 1)}, "z", "i64[3]",
+         D(1, 1, 2));
+    CASE("logsumexp.default", "self=%x dim=[1]", "z", {"x:f32[1,2]"}, {D(1000, 1000)}, "z",
+         "f32[1]", D(1000 + log(2)));
+    CASE("_softmax.default", "self=%x dim=-1 half_to_float=false", "z", {"x:f32[2]"},
+         {D(0, log(3))}, "z", "f32[2]", D(0.25, 0.75));
+    REFUSED("mean of i64", "mean.default", "self=%x", "z", {"x:i64[2]"}, {D(1, 2)}, "z", NULL,
+            NULL);
 }
 
 static void test_products(void **state) {
     (void)state;
-    CASE("linear.default", "input=%x weight=%w bias=%b", "z", {"x:f32[1,2,2]", "w:f32[1,2]", "b:f32[1]"},
-         {D(1, 2, 3, 4), D(10, 1), D(5)}, "z", "f32[1,2,1]", D(17, 39));
-    CASE("matmul.default", "self=%x other=%y", "z", {"x:f32[2]", "y:f32[2]"}, {D(1, 2), D(3, 4)}, "z",
-         "f32[]", D(11));
-    CASE("matmul.default", "self=%x other=%y", "z", {"x:f32[2]", "y:f32[2,2]"}, {D(1, 2), D(3, 4, 5, 6)},
-         "z", "f32[2]", D(13, 16));
-    CASE("matmul.default", "self=%x other=%y", "z", {"x:f32[2,1,2]", "y:f32[2]"}, {D(1, 2, 3, 4), D(5, 6)},
-         "z", "f32[2,1]", D(17, 39));
+    CASE("linear.default", "input=%x weight=%w bias=%b", "z",
+         {"x:f32[1,2,2]", "w:f32[1,2]", "b:f32[1]"}, {D(1, 2, 3, 4), D(10, 1), D(5)}, "z",
+         "f32[1,2,1]", D(17, 39));
+    CASE("matmul.default", "self=%x other=%y", "z", {"x:f32[2]", "y:f32[2]"}, {D(1, 2), D(3, 4)},
+         "z", "f32[]", D(11));
+    CASE("matmul.default", "self=%x other=%y", "z", {"x:f32[2]", "y:f32[2,2]"},
+         {D(1, 2), D(3, 4, 5, 6)}, "z", "f32[2]", D(13, 16));
+    CASE("matmul.default", "self=%x other=%y", "z", {"x:f32[2,1,2]", "y:f32[2]"},
+         {D(1, 2, 3, 4), D(5, 6)}, "z", "f32[2,1]", D(17, 39));
     CASE("addmm.default", "self=%b mat1=%x mat2=%y beta=2 alpha=0.5", "z",
-         {"b:f32[2]", "x:f32[1,2]", "y:f32[2,2]"}, {D(1, 2), D(1, 2), D(3, 4, 5, 6)}, "z", "f32[1,2]",
-         D(8.5, 12));
-    CASE("einsum.default", "equation='bhd,bkd->bhk' tensors=[%x,%y]", "z", {"x:f32[1,2,2]", "y:f32[1,1,2]"},
-         {D(1, 2, 3, 4), D(5, 6)}, "z", "f32[1,2,1]", D(17, 39));
-    CASE("einsum.default", "equation='ij->ji' tensors=[%x]", "z", X23, "z", "f32[3,2]", D(1, 4, 2, 5, 3, 6));
+         {"b:f32[2]", "x:f32[1,2]", "y:f32[2,2]"}, {D(1, 2), D(1, 2), D(3, 4, 5, 6)}, "z",
+         "f32[1,2]", D(8.5, 12));
+    CASE("einsum.default", "equation='bhd,bkd->bhk' tensors=[%x,%y]", "z",
+         {"x:f32[1,2,2]", "y:f32[1,1,2]"}, {D(1, 2, 3, 4), D(5, 6)}, "z", "f32[1,2,1]", D(17, 39));
+    CASE("einsum.default", "equation='ij->ji' tensors=[%x]", "z", X23, "z", "f32[3,2]",
+         D(1, 4, 2, 5, 3, 6));
     CASE("einsum.default", "equation='i,j' tensors=[%x,%y]", "z", {"x:f32[2]", "y:f32[2]"},
          {D(1, 2), D(3, 4)}, "z", "f32[2,2]", D(3, 4, 6, 8));
     CASE("einsum.default", "equation='ij,jk->k' tensors=[%x,%y]", "z", {"x:f32[2,2]", "y:f32[2,1]"},
@@ -285,44 +314,48 @@ static void test_products(void **state) {
          {"q:f32[1,1,1,1]", "k:f32[1,1,2,1]", "v:f32[1,1,2,1]"}, {D(1), D(0, log(3)), D(4, 8)}, "z",
          "f32[1,1,1,1]", D(7));
     CASE("scaled_dot_product_attention.default", "query=%q key=%k value=%v is_causal=true", "z",
-         {"q:f32[2,1]", "k:f32[2,1]", "v:f32[2,1]"}, {D(1, 1), D(0, log(3)), D(4, 8)}, "z", "f32[2,1]",
-         D(4, 7));
+         {"q:f32[2,1]", "k:f32[2,1]", "v:f32[2,1]"}, {D(1, 1), D(0, log(3)), D(4, 8)}, "z",
+         "f32[2,1]", D(4, 7));
     CASE("scaled_dot_product_attention.default", "query=%q key=%k value=%v attn_mask=%m", "z",
-         {"q:f32[1,1,1]", "k:f32[1,2,1]", "v:f32[1,2,1]", "m:bool[1,2]"}, {D(1), D(0, 5), D(4, 8), D(1, 0)},
-         "z", "f32[1,1,1]", D(4));
+         {"q:f32[1,1,1]", "k:f32[1,2,1]", "v:f32[1,2,1]", "m:bool[1,2]"},
+         {D(1), D(0, 5), D(4, 8), D(1, 0)}, "z", "f32[1,1,1]", D(4));
     /* a dropout that keeps nothing */
-    CASE("scaled_dot_product_attention.default", "query=%q key=%q value=%q dropout_p=1.0 is_causal=true", "z",
-         {"q:f32[1,1,2,1]"}, {D(1, 2)}, "z", "f32[1,1,2,1]", D(0, 0));
-    REFUSED("dropout_p", "scaled_dot_product_attention.default", "query=%q key=%q value=%q dropout_p=1.5", "z",
-            {"q:f32[1,1,1,1]"}, {D(1)}, "z", NULL, NULL);
+    CASE("scaled_dot_product_attention.default",
+         "query=%q key=%q value=%q dropout_p=1.0 is_causal=true", "z", {"q:f32[1,1,2,1]"},
+         {D(1, 2)}, "z", "f32[1,1,2,1]", D(0, 0));
+    REFUSED("dropout_p", "scaled_dot_product_attention.default",
+            "query=%q key=%q value=%q dropout_p=1.5", "z", {"q:f32[1,1,1,1]"}, {D(1)}, "z", NULL,
+            NULL);
 }
 
 static void test_windows(void **state) {
     (void)state;
-    CASE("conv1d.default", "input=%x weight=%w stride=[1] padding=[1]", "z", {"x:f32[1,1,3]", "w:f32[1,1,2]"},
-         {D(1, 2, 3), D(1, 10)}, "z", "f32[1,1,4]", D(10, 21, 32, 3));
-    CASE("conv1d.padding", "input=%x weight=%w padding='same'", "z", {"x:f32[1,1,3]", "w:f32[1,1,2]"},
-         {D(1, 2, 3), D(1, 10)}, "z", "f32[1,1,3]", D(21, 32, 3));
+    CASE("conv1d.default", "input=%x weight=%w stride=[1] padding=[1]", "z",
+         {"x:f32[1,1,3]", "w:f32[1,1,2]"}, {D(1, 2, 3), D(1, 10)}, "z", "f32[1,1,4]",
+         D(10, 21, 32, 3));
+    CASE("conv1d.padding", "input=%x weight=%w padding='same'", "z",
+         {"x:f32[1,1,3]", "w:f32[1,1,2]"}, {D(1, 2, 3), D(1, 10)}, "z", "f32[1,1,3]", D(21, 32, 3));
     CASE("conv_transpose1d.default", "input=%x weight=%w stride=[2] output_padding=[1]", "z",
-         {"x:f32[1,1,2]", "w:f32[1,1,2]"}, {D(1, 2), D(1, 10)}, "z", "f32[1,1,5]", D(1, 10, 2, 20, 0));
+         {"x:f32[1,1,2]", "w:f32[1,1,2]"}, {D(1, 2), D(1, 10)}, "z", "f32[1,1,5]",
+         D(1, 10, 2, 20, 0));
     CASE("max_pool2d_with_indices.default", "self=%x kernel_size=[2,2]", "y,z", {"x:f32[1,2,2]"},
          {D(1, 3, 2, 0)}, "z", "i64[1,1,1]", D(1));
-    CASE("avg_pool1d.default", "self=%x kernel_size=[2] stride=[] padding=[1]", "z", {"x:f32[1,1,2]"},
-         {D(2, 4)}, "z", "f32[1,1,2]", D(1, 2));
+    CASE("avg_pool1d.default", "self=%x kernel_size=[2] stride=[] padding=[1]", "z",
+         {"x:f32[1,1,2]"}, {D(2, 4)}, "z", "f32[1,1,2]", D(1, 2));
     CASE("adaptive_avg_pool2d.default", "self=%x output_size=[1,2]", "z", {"x:f32[1,2,4]"},
          {D(1, 2, 3, 4, 5, 6, 7, 8)}, "z", "f32[1,1,2]", D(3.5, 5.5));
-    REFUSED("multiple of the output", "adaptive_avg_pool2d.default", "self=%x output_size=[1,3]", "z",
-            {"x:f32[1,2,4]"}, {D(1, 2, 3, 4, 5, 6, 7, 8)}, "z", NULL, NULL);
+    REFUSED("multiple of the output", "adaptive_avg_pool2d.default", "self=%x output_size=[1,3]",
+            "z", {"x:f32[1,2,4]"}, {D(1, 2, 3, 4, 5, 6, 7, 8)}, "z", NULL, NULL);
 }
 
 static void test_norms(void **state) {
     (void)state;
     CASE("layer_norm.default", "input=%x normalized_shape=[2] eps=0.0", "z", {"x:f32[2,2]"},
          {D(1, 3, 2, 6)}, "z", "f32[2,2]", D(-1, 1, -1, 1));
-    CASE("native_layer_norm.default", "input=%x normalized_shape=[2] weight=None bias=None eps=0.0", "y,z,r",
-         {"x:f32[2,2]"}, {D(1, 3, 2, 6)}, "z", "f32[2,1]", D(2, 4));
-    CASE("rms_norm.default", "input=%x normalized_shape=[4] weight=None eps=1e-6", "z", {"x:f32[1,4]"},
-         {D(1e-3, 1e-3, 1e-3, 1e-3)}, "z", "f32[1,4]",
+    CASE("native_layer_norm.default", "input=%x normalized_shape=[2] weight=None bias=None eps=0.0",
+         "y,z,r", {"x:f32[2,2]"}, {D(1, 3, 2, 6)}, "z", "f32[2,1]", D(2, 4));
+    CASE("rms_norm.default", "input=%x normalized_shape=[4] weight=None eps=1e-6", "z",
+         {"x:f32[1,4]"}, {D(1e-3, 1e-3, 1e-3, 1e-3)}, "z", "f32[1,4]",
          D(0.70710678, 0.70710678, 0.70710678, 0.70710678));
     CASE("rms_norm.default", "input=%x normalized_shape=[4]", "z", {"x:f32[1,4]"},
          {D(1e-3, 1e-3, 1e-3, 1e-3)}, "z", "f32[1,4]", D(0.945245, 0.945245, 0.945245, 0.945245));
@@ -339,37 +372,40 @@ static void test_losses(void **state) {
     double a = log(4), b = log(4. / 3);
     CASE("cross_entropy_loss.default", "self=%x target=%y", "z", {LOGITS, "y:i64[2]"},
          {LOGIT_VALUES, D(0, 1)}, "z", "f32[]", D((a + b) / 2));
-    CASE("cross_entropy_loss.default", "self=%x target=%y weight=None reduction=2", "z", {LOGITS, "y:i64[2]"},
-         {LOGIT_VALUES, D(0, -100)}, "z", "f32[]", D(a));
+    CASE("cross_entropy_loss.default", "self=%x target=%y weight=None reduction=2", "z",
+         {LOGITS, "y:i64[2]"}, {LOGIT_VALUES, D(0, -100)}, "z", "f32[]", D(a));
     CASE("cross_entropy_loss.default", "self=%x target=%y weight=%w reduction=1", "z",
-         {LOGITS, "y:i64[2]", "w:f32[2]"}, {LOGIT_VALUES, D(0, 1), D(1, 3)}, "z", "f32[]", D((a + 3 * b) / 4));
-    CASE("cross_entropy_loss.default", "self=%x target=%y weight=None reduction=0", "z", {LOGITS, "y:i64[2]"},
-         {LOGIT_VALUES, D(0, 1)}, "z", "f32[2]", D(a, b));
+         {LOGITS, "y:i64[2]", "w:f32[2]"}, {LOGIT_VALUES, D(0, 1), D(1, 3)}, "z", "f32[]",
+         D((a + 3 * b) / 4));
+    CASE("cross_entropy_loss.default", "self=%x target=%y weight=None reduction=0", "z",
+         {LOGITS, "y:i64[2]"}, {LOGIT_VALUES, D(0, 1)}, "z", "f32[2]", D(a, b));
     CASE("cross_entropy_loss.default",
          "self=%x target=%y weight=None reduction=1 ignore_index=-100 label_smoothing=0.5", "z",
          {LOGITS, "y:i64[2]"}, {LOGIT_VALUES, D(0, 0)}, "z", "f32[]", D(0.5 * a + 0.25 * (a + b)));
     /* classes in dim 1 of [1, 2, 2]: columns are the rows */
     CASE("cross_entropy_loss.default", "self=%x target=%y weight=None reduction=0", "z",
-         {"x:f32[1,2,2]", "y:i64[1,2]"}, {D(0, 0, log(3), log(3)), D(0, 1)}, "z", "f32[1,2]", D(a, b));
+         {"x:f32[1,2,2]", "y:i64[1,2]"}, {D(0, 0, log(3), log(3)), D(0, 1)}, "z", "f32[1,2]",
+         D(a, b));
     CASE("cross_entropy_loss.default", "self=%x target=%y", "z", {LOGITS, "y:f32[2,2]"},
          {LOGIT_VALUES, D(1, 0, 0.5, 0.5)}, "z", "f32[]", D((a + (a + b) / 2) / 2));
-    CASE("nll_loss_forward.default", "self=%x target=%y weight=None reduction=1 ignore_index=-100", "z,w",
-         {LOGITS, "y:i64[2]"}, {D(-1, -2, -3, -4), D(1, 0)}, "z", "f32[]", D(2.5));
+    CASE("nll_loss_forward.default", "self=%x target=%y weight=None reduction=1 ignore_index=-100",
+         "z,w", {LOGITS, "y:i64[2]"}, {D(-1, -2, -3, -4), D(1, 0)}, "z", "f32[]", D(2.5));
     CASE("nll_loss_nd.default", "self=%x target=%y weight=%w reduction=1 ignore_index=1", "z",
-         {LOGITS, "y:i64[2]", "w:f32[2]"}, {D(-1, -2, -3, -4), D(1, 0), D(5, 7)}, "z", "f32[]", D(3));
-    CASE("mse_loss.default", "self=%x target=%y", "z", {"x:f32[2]", "y:f32[2]"}, {D(1, 2), D(2, 4)}, "z",
-         "f32[]", D(2.5));
-    REFUSED("do not fit", "cross_entropy_loss.default", "self=%x target=%y", "z", {LOGITS, "y:i64[3]"},
-            {LOGIT_VALUES, D(0, 1, 1)}, "z", NULL, NULL);
+         {LOGITS, "y:i64[2]", "w:f32[2]"}, {D(-1, -2, -3, -4), D(1, 0), D(5, 7)}, "z", "f32[]",
+         D(3));
+    CASE("mse_loss.default", "self=%x target=%y", "z", {"x:f32[2]", "y:f32[2]"}, {D(1, 2), D(2, 4)},
+         "z", "f32[]", D(2.5));
+    REFUSED("do not fit", "cross_entropy_loss.default", "self=%x target=%y", "z",
+            {LOGITS, "y:i64[3]"}, {LOGIT_VALUES, D(0, 1, 1)}, "z", NULL, NULL);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_promotion),  cmocka_unit_test(test_arithmetic),
-        cmocka_unit_test(test_creation),   cmocka_unit_test(test_shapes),
-        cmocka_unit_test(test_indices),    cmocka_unit_test(test_reductions),
-        cmocka_unit_test(test_products),   cmocka_unit_test(test_windows),
-        cmocka_unit_test(test_norms),      cmocka_unit_test(test_losses),
+        cmocka_unit_test(test_promotion), cmocka_unit_test(test_arithmetic),
+        cmocka_unit_test(test_creation),  cmocka_unit_test(test_shapes),
+        cmocka_unit_test(test_indices),   cmocka_unit_test(test_reductions),
+        cmocka_unit_test(test_products),  cmocka_unit_test(test_windows),
+        cmocka_unit_test(test_norms),     cmocka_unit_test(test_losses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
