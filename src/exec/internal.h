@@ -30,6 +30,7 @@ typedef struct exec_step {
     uint32_t n_buffers;
     void **buffers; /* all-gather: {in, out} */
     int64_t outer;
+    exec_profile_row_t *profile; /* NULL unless profiling: the row of this kind of step */
     /* tests: memory that is dead after this step */
     uint32_t n_dead;
     plan_place_t *dead;
@@ -57,6 +58,8 @@ typedef struct exec_rank {
     uint32_t n_steps;
     exec_step_t *steps;
     exec_part_t *inputs, *outputs; /* by port */
+    uint32_t n_profile;
+    exec_profile_row_t *profile, *sorted; /* rank 0 with exec_options_t.profile */
     double step_us, wait_us;
     pthread_t thread;
     bool has_thread;
@@ -88,6 +91,10 @@ st_status_t exec_rank_prepare(exec_rank_t *rank) ST_WARN_UNUSED;
 void exec_rank_release(exec_rank_t *rank);
 /* One step: feeds in, the program, outputs out. */
 st_status_t exec_rank_step(exec_rank_t *rank) ST_WARN_UNUSED;
+
+/* Gives every step of the rank its row (profile.c). */
+st_status_t exec_profile_prepare(exec_rank_t *rank) ST_WARN_UNUSED;
+void exec_profile_print(exec_session_t *session);
 
 static inline void *exec_address(const exec_rank_t *rank, const plan_place_t *place) {
     return place->region == PLAN_NOWHERE ? NULL

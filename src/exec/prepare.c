@@ -318,6 +318,7 @@ st_status_t exec_rank_prepare(exec_rank_t *rank) {
     TRY(prepare_steps(rank));
     TRY(prepare_ports(rank));
     if (session->options.poison) TRY(prepare_poison(rank));
+    if (session->options.profile && rank->index == 0) TRY(exec_profile_prepare(rank));
     return rank->device->synchronize(rank->stream);
 }
 

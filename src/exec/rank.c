@@ -33,7 +33,7 @@ static st_status_t run_wait(exec_rank_t *rank, const exec_step_t *step) {
     return status;
 }
 
-static st_status_t run_step(exec_rank_t *rank, const exec_step_t *step) {
+static st_status_t run_kind(exec_rank_t *rank, const exec_step_t *step) {
     switch (step->kind) {
         case PLAN_STEP_KERNEL:
             return step->impl->launch(&step->call);
@@ -47,6 +47,15 @@ static st_status_t run_step(exec_rank_t *rank, const exec_step_t *step) {
             break;
     }
     return ST_OK;
+}
+
+static st_status_t run_step(exec_rank_t *rank, const exec_step_t *step) {
+    if (!step->profile) return run_kind(rank, step);
+    double begin = now_us();
+    st_status_t status = run_kind(rank, step);
+    step->profile->us += now_us() - begin;
+    step->profile->n_calls++;
+    return status;
 }
 
 /* All bits set: a NaN in every float type. */

@@ -162,6 +162,7 @@ static void free_session(exec_session_t *session) {
 
 void exec_session_destroy(exec_session_t *session) {
     if (!session) return;
+    if (session->options.profile && session->failed == ST_OK) exec_profile_print(session);
     stop_ranks(session);
     pthread_cond_destroy(&session->changed);
     pthread_mutex_destroy(&session->mutex);
@@ -198,11 +199,18 @@ st_status_t exec_session_create_with(const plan_t *plan, exec_session_t *share,
     return ST_OK;
 }
 
+static bool switched_on(const char *variable) {
+    const char *text = st_environment(variable);
+    return text && strcmp(text, "0") != 0;
+}
+
 st_status_t exec_session_create(const plan_t *plan, exec_session_t *share,
                                 exec_session_t **out_session) {
-    const char *poison = st_environment("STATOR_POISON");
-    exec_options_t options = {.timeout_ms = (int64_t)plan->timeout_ms,
-                              .poison = poison && strcmp(poison, "0") != 0};
+    exec_options_t options = {
+        .timeout_ms = (int64_t)plan->timeout_ms,
+        .poison = switched_on("STATOR_POISON"),
+        .profile = switched_on("STATOR_PROFILE"),
+    };
     return exec_session_create_with(plan, share, &options, out_session);
 }
 

@@ -21,9 +21,10 @@ void exec_session_destroy(exec_session_t *session); /* NULL is fine */
 typedef struct exec_options {
     int64_t timeout_ms; /* longest wait for another rank; 0: 60 s */
     bool poison;        /* tests: work memory is overwritten with NaN as soon as it is dead */
+    bool profile; /* time every step of rank 0; the totals go to stderr when the session ends */
 } exec_options_t;
-/* Same with options; exec_session_create takes the timeout from the plan and the poison switch from
- * STATOR_POISON. */
+/* Same with options; exec_session_create takes the timeout from the plan and the switches from the
+ * environment: STATOR_POISON=1, STATOR_PROFILE=1. */
 st_status_t exec_session_create_with(const plan_t *plan, exec_session_t *share,
                                      const exec_options_t *options,
                                      exec_session_t **out_session) ST_WARN_UNUSED;
@@ -59,5 +60,14 @@ uint64_t exec_region_bytes(const exec_session_t *session, uint32_t rank, plan_re
 /* Time of the last step on rank 0, and the part of it spent waiting for collectives. */
 double exec_last_step_us(const exec_session_t *session);
 double exec_last_wait_us(const exec_session_t *session);
+
+/* With exec_options_t.profile: where rank 0's time went since the session was made, largest first.
+ */
+typedef struct exec_profile_row {
+    const char *what; /* kernel name, or "copy", "start", "wait" */
+    uint64_t n_calls;
+    double us;
+} exec_profile_row_t;
+size_t exec_profile(exec_session_t *session, const exec_profile_row_t **out_rows);
 
 #endif

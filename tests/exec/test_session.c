@@ -227,6 +227,30 @@ static void later_steps_allocate_nothing(void **state) {
     plan_destroy(plan);
 }
 
+static void a_profile_counts_what_ran(void **state) {
+    (void)state;
+    plan_t *plan = plan_of(counter, 2);
+    exec_session_t *session = NULL;
+    exec_options_t options = {.profile = true};
+    assert_int_equal(exec_session_create_with(plan, NULL, &options, &session), ST_OK);
+    float x[4] = {1, 2, 3, 4};
+    exec_feed_t feed = {"x", f32_4, x};
+    for (int step = 0; step < 7; step++)
+        assert_int_equal(exec_session_step(session, 1, &feed, 0, NULL), ST_OK);
+    const exec_profile_row_t *rows;
+    size_t n = exec_profile(session, &rows);
+    bool seen_wait = false, seen_sum = false;
+    for (size_t i = 0; i < n; i++) {
+        assert_int_equal(rows[i].n_calls, 7); /* each op occurs once in this graph */
+        assert_true(i == 0 || rows[i].us <= rows[i - 1].us);
+        seen_wait |= strcmp(rows[i].what, "wait") == 0;
+        seen_sum |= strcmp(rows[i].what, "cpu.reduce_sum.reference") == 0;
+    }
+    assert_true(seen_wait && seen_sum);
+    exec_session_destroy(session);
+    plan_destroy(plan);
+}
+
 /* ---- training and evaluation over one state ---- */
 
 static double loss_of(exec_session_t *session, const plan_t *plan) {
@@ -315,6 +339,7 @@ int main(void) {
         cmocka_unit_test(a_plan_for_another_build_is_refused),
         cmocka_unit_test(regions_are_those_of_the_plan),
         cmocka_unit_test(later_steps_allocate_nothing),
+        cmocka_unit_test(a_profile_counts_what_ran),
         cmocka_unit_test(evaluation_sees_the_trained_state),
         cmocka_unit_test(allocation_failures_are_reported),
     };
