@@ -11,7 +11,9 @@ typedef ST_VEC(ir_value_t) values_t;
 typedef struct bucket {
     ir_node_t last_start; /* where the merged start stands */
     uint64_t bytes;
-    bool open;
+    ir_dtype_t dtype; /* of all members; NONE: a start of several types, which stays alone */
+    ir_node_t first_wait;
+    uint32_t phase;       /* starts before first_wait */
     ir_value_t in_flight; /* merged start's first output, once it is emitted */
     bool waited;
     values_t inputs,
@@ -20,7 +22,9 @@ typedef struct bucket {
 
 typedef struct buckets {
     const ir_graph_t *graph;
-    uint32_t *of_node; /* [nodes] */
+    uint32_t *of_node;  /* [nodes] */
+    ir_node_t *wait;    /* [nodes]: of a start, its wait */
+    uint32_t *n_starts; /* [nodes]: starts before it */
     ST_VEC(bucket_t) list;
 } buckets_t;
 
@@ -31,6 +35,8 @@ static void buckets_free(buckets_t *buckets) {
     }
     ST_VEC_FREE(&buckets->list);
     st_free(buckets->of_node);
+    st_free(buckets->wait);
+    st_free(buckets->n_starts);
 }
 
 static uint64_t start_bytes(const ir_graph_t *graph, const ir_node_info_t *start) {
@@ -46,34 +52,52 @@ static bool one_dtype(const ir_graph_t *graph, const ir_node_info_t *start, ir_d
     return true;
 }
 
-/* Puts a start into the open bucket of its element type, or into a new one. */
-static st_status_t place_start(buckets_t *buckets, uint32_t *open, ir_node_t n, uint64_t limit) {
+/* The newest bucket that the start could join but for its size: no wait passed, and no other start
+ * between its wait and the bucket's. NULL: none. */
+static bucket_t *find_bucket(const buckets_t *buckets, ir_node_t n, ir_dtype_t dtype) {
+    for (size_t i = buckets->list.n; i-- > 0;) {
+        bucket_t *bucket = &buckets->list.data[i];
+        if (bucket->dtype == dtype && bucket->first_wait > n &&
+            bucket->phase == buckets->n_starts[buckets->wait[n]])
+            return bucket;
+    }
+    return NULL;
+}
+
+static st_status_t place_start(buckets_t *buckets, ir_node_t n, uint64_t limit) {
     const ir_node_info_t *start = ir_node(buckets->graph, n);
     ir_dtype_t dtype = ir_value_type(buckets->graph, start->inputs[0])->dtype;
     uint64_t bytes = start_bytes(buckets->graph, start);
     bool uniform = one_dtype(buckets->graph, start, dtype);
-    bucket_t *bucket = open[dtype] != IR_NONE ? &buckets->list.data[open[dtype]] : NULL;
-    if (!uniform || !bucket || !bucket->open || bucket->bytes + bytes > limit) {
-        TRY(ST_VEC_PUSH(&buckets->list, ((bucket_t){.in_flight = IR_NONE, .open = uniform})));
-        if (uniform) open[dtype] = (uint32_t)buckets->list.n - 1;
+    ir_node_t wait = buckets->wait[n];
+    bucket_t *bucket = uniform ? find_bucket(buckets, n, dtype) : NULL;
+    if (!bucket || bucket->bytes + bytes > limit) {
+        TRY(ST_VEC_PUSH(&buckets->list, ((bucket_t){.in_flight = IR_NONE,
+                                                    .dtype = uniform ? dtype : IR_DTYPE_NONE,
+                                                    .first_wait = wait,
+                                                    .phase = buckets->n_starts[wait]})));
         bucket = &buckets->list.data[buckets->list.n - 1];
     }
-    buckets->of_node[n] = (uint32_t)(bucket - buckets->list.data);
+    buckets->of_node[n] = buckets->of_node[wait] = (uint32_t)(bucket - buckets->list.data);
     bucket->last_start = n;
     bucket->bytes += bytes;
+    if (wait < bucket->first_wait) bucket->first_wait = wait;
     for (uint32_t j = 0; j < start->n_inputs; j++)
         TRY(ST_VEC_PUSH(&bucket->inputs, start->inputs[j]));
     return ST_OK;
 }
 
-static st_status_t place_wait(buckets_t *buckets, ir_node_t n) {
+static void link_waits(buckets_t *buckets) {
     const ir_graph_t *graph = buckets->graph;
-    const ir_node_info_t *wait = ir_node(graph, n);
-    ir_node_t start = graph->values.data[wait->inputs[0]].producer;
-    bucket_t *bucket = &buckets->list.data[buckets->of_node[start]];
-    buckets->of_node[n] = buckets->of_node[start];
-    bucket->open = false;
-    return ST_OK;
+    uint32_t n_starts = 0;
+    for (ir_node_t n = 0; n < graph->nodes.n; n++) {
+        const ir_node_info_t *node = ir_node(graph, n);
+        buckets->of_node[n] = IR_NONE;
+        buckets->n_starts[n] = n_starts;
+        n_starts += node->op == IR_OP_ALL_REDUCE_START;
+        if (node->op == IR_OP_ALL_REDUCE_WAIT)
+            buckets->wait[graph->values.data[node->inputs[0]].producer] = n;
+    }
 }
 
 /* Old wait outputs in the order of the merged start's inputs. */
@@ -153,22 +177,17 @@ st_status_t fuse_buckets(const ir_graph_t *graph, uint64_t bucket_bytes, ir_grap
     buckets_t buckets = {.graph = graph};
     ir_graph_t *to = NULL;
     ir_value_t *map = NULL;
-    uint32_t open[IR_DTYPE_END];
     st_status_t status = ST_OK;
-    for (int i = 0; i < IR_DTYPE_END; i++)
-        open[i] = IR_NONE;
     buckets.of_node = st_calloc(graph->nodes.n, sizeof *buckets.of_node);
+    buckets.wait = st_calloc(graph->nodes.n, sizeof *buckets.wait);
+    buckets.n_starts = st_calloc(graph->nodes.n, sizeof *buckets.n_starts);
     map = st_calloc(graph->values.n, sizeof *map);
-    if (!buckets.of_node || !map)
+    if (!buckets.of_node || !buckets.wait || !buckets.n_starts || !map)
         TRY_GOTO(st_no_memory(graph->values.n * sizeof *map, "the buckets"), done);
+    link_waits(&buckets);
     for (ir_node_t n = 0; n < graph->nodes.n; n++)
-        buckets.of_node[n] = IR_NONE;
-    for (ir_node_t n = 0; n < graph->nodes.n; n++) {
         if (ir_node(graph, n)->op == IR_OP_ALL_REDUCE_START)
-            TRY_GOTO(place_start(&buckets, open, n, bucket_bytes), done);
-        else if (ir_node(graph, n)->op == IR_OP_ALL_REDUCE_WAIT)
-            TRY_GOTO(place_wait(&buckets, n), done);
-    }
+            TRY_GOTO(place_start(&buckets, n, bucket_bytes), done);
     TRY_GOTO(collect_outputs(&buckets), done);
     TRY_GOTO(ir_graph_create_like(graph, &to), done);
     TRY_GOTO(emit(&buckets, to, map), done);

@@ -6,12 +6,13 @@
  *
  *   s0 · s1 · · s2 · · w1 · w0 · w2      →      · · · s012 · · w012 · ·
  *
- * Algorithm: starts are taken in order; one joins the open bucket of its element type while the sum
- * of bytes stays within the limit and no wait of the bucket has been passed. The merged start
- * stands where the bucket's last start stood, the merged wait where its first wait stood: nothing
- * is waited for earlier than before, and all of a bucket is on its way before the first of it is
- * needed. What is merged depends on positions and on the sizes of whole values only, hence is the
- * same on every rank. Linear. */
+ * Algorithm: starts are taken in order. One joins the newest bucket of its element type that has
+ * room, of which no wait has been passed, and whose wait no other start separates from its own: so
+ * sums that are needed at once (a batch norm's in the middle of the backward pass) neither pull
+ * gradients along nor wait for them. The merged start stands where the bucket's last start stood,
+ * the merged wait where its first wait stood. What is merged depends on positions and on the sizes
+ * of whole values only, hence is the same on every rank. Linear in the graph; starts times buckets.
+ */
 #ifndef STATOR_FUSION_BUCKETS_H
 #define STATOR_FUSION_BUCKETS_H
 

@@ -110,10 +110,43 @@ static void waits_and_types_close_a_bucket(void **state) {
     expect(1 << 20, text, text);
 }
 
+/* A sum that is needed at once, in the middle of the others, is left alone. */
+static void what_is_needed_at_once_stays_alone(void **state) {
+    (void)state;
+    expect(1 << 20,
+           "graph \"g\" {\n"
+           "  %0 x = input {dtype=f32, shape=[4]}\n"
+           "  %1 = exp(%0)\n"
+           "  %2 = all_reduce_start(%1)\n"
+           "  %3 = tanh(%0)\n"
+           "  %4 = all_reduce_start(%3)\n"
+           "  %5 = all_reduce_wait(%4)\n"
+           "  %6 = sin(%5)\n"
+           "  %7 = all_reduce_start(%6)\n"
+           "  %8 = all_reduce_wait(%2)\n"
+           "  %9 = all_reduce_wait(%7)\n"
+           "  output \"a\" = %8\n"
+           "  output \"b\" = %9\n"
+           "}\n",
+           "graph \"g\" {\n"
+           "  %0 x = input {dtype=f32, shape=[4]}\n"
+           "  %1 = exp(%0)\n"
+           "  %2 = tanh(%0)\n"
+           "  %3 = all_reduce_start(%2)\n"
+           "  %4 = all_reduce_wait(%3)\n"
+           "  %5 = sin(%4)\n"
+           "  %6, %7 = all_reduce_start(%1, %5)\n"
+           "  %8, %9 = all_reduce_wait(%6, %7)\n"
+           "  output \"a\" = %8\n"
+           "  output \"b\" = %9\n"
+           "}\n");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_fit_into_one),
         cmocka_unit_test(the_limit_closes_a_bucket),
+        cmocka_unit_test(what_is_needed_at_once_stays_alone),
         cmocka_unit_test(waits_and_types_close_a_bucket),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
