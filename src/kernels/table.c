@@ -19,11 +19,12 @@ typedef const kern_impl_t *const kern_array_t[];
 #define REFERENCE_FILES(X) \
     X(elementwise)         \
     X(shape) X(index) X(reduce) X(contract) X(pool) X(attention) X(norm) X(loss) X(source) X(state)
-#define CPU_FILES(X)                                                                     \
-    X(unary)                                                                             \
-    X(binary)                                                                            \
-    X(copy) X(index) X(reduce) X(matmul) X(conv) X(pool) X(attention) X(softmax) X(norm) \
-        X(batch_norm) X(optimizer)
+#define CPU_FILES(X)                                                                           \
+    X(unary)                                                                                   \
+    X(binary)                                                                                  \
+    X(copy)                                                                                    \
+    X(index) X(reduce) X(matmul) X(conv) X(pool) X(attention) X(softmax) X(norm) X(batch_norm) \
+        X(optimizer)
 
 #define DECLARE(file) extern kern_array_t kern_reference_##file;
 REFERENCE_FILES(DECLARE)

@@ -89,10 +89,12 @@ static const char *parse_input(conf_built_t *built, uint32_t j, const char *at, 
     built->in_data[j] = n ? aligned_alloc(64, (ir_type_bytes(type) + 127) & ~(size_t)63) : NULL;
     built->in_values[j] = malloc((size_t)(n + 1) * sizeof(double));
     for (int64_t i = 0; i < n; i++) {
-        ir_element_store(type->dtype, built->in_data[j], (size_t)i, element(fill, number, type->dtype));
+        ir_element_store(type->dtype, built->in_data[j], (size_t)i,
+                         element(fill, number, type->dtype));
         built->in_values[j][i] = ir_element_load(type->dtype, built->in_data[j], (size_t)i);
     }
-    while (*at == ' ') at++;
+    while (*at == ' ')
+        at++;
     return at;
 }
 
@@ -168,7 +170,8 @@ static void parse_attrs(conf_built_t *built, const ir_op_def_t *def, const char 
         if (a == n) fail_msg("%s: the op has no attribute '%.*s'", built->name, (int)length, text);
         parse_attr(built, a, text + length + 1, dtype);
         text += strcspn(text, " ");
-        while (*text == ' ') text++;
+        while (*text == ' ')
+            text++;
     }
 }
 
@@ -179,7 +182,8 @@ void conf_build(const conf_case_t *row, ir_dtype_t dtype, conf_built_t *built) {
              row->inputs, row->attrs);
     random_state = 88172645463325252u + (uint64_t)row->op;
     uint32_t n_in = 0;
-    for (const char *at = row->inputs; *at;) at = parse_input(built, n_in++, at, dtype);
+    for (const char *at = row->inputs; *at;)
+        at = parse_input(built, n_in++, at, dtype);
     parse_attrs(built, def, row->attrs, dtype);
     uint32_t n_out = def->n_outputs == IR_VARIADIC ? n_in : (uint32_t)def->n_outputs;
     ir_op_ctx_t ctx = {row->op, n_in, n_out, built->in, built->attrs, built->name};
@@ -199,28 +203,28 @@ void conf_release(conf_built_t *built) {
 /* ---- the table ---- */
 
 /* Shapes that elementwise ops see: nothing, scalar, one, odd, past a chunk, rank 6. */
-#define UNARY_CASES(op, types, fill, attrs)                                                     \
-    {op, types, "T" fill ":0", attrs}, {op, types, "T" fill ":", attrs},                        \
-        {op, types, "T" fill ":3,0,2", attrs}, {op, types, "T" fill ":1,1", attrs},             \
-        {op, types, "T" fill ":7,13", attrs}, {op, types, "T" fill ":2,1,3,2,5,2", attrs},      \
+#define UNARY_CASES(op, types, fill, attrs)                                                \
+    {op, types, "T" fill ":0", attrs}, {op, types, "T" fill ":", attrs},                   \
+        {op, types, "T" fill ":3,0,2", attrs}, {op, types, "T" fill ":1,1", attrs},        \
+        {op, types, "T" fill ":7,13", attrs}, {op, types, "T" fill ":2,1,3,2,5,2", attrs}, \
         {op, types, "T" fill ":16387", attrs},
-#define BINARY_CASES(op, types, a, b)                                                           \
-    {op, types, "T" a ":3,4 T" b ":3,4", ""}, {op, types, "T" a ":5,37 T" b ":37", ""},         \
-        {op, types, "T" a ": T" b ":4", ""}, {op, types, "T" a ":6 T" b ":", ""},               \
-        {op, types, "T" a ":2,3,35 T" b ":3,1", ""}, {op, types, "T" a ":4,1 T" b ":1,5", ""},  \
-        {op, types, "T" a ":1 T" b ":0", ""}, {op, types, "T" a ":0,3 T" b ":1,3", ""},         \
-        {op, types, "T" a ":2,1,3,1,2 T" b ":1,4,1,5,2", ""},                                   \
+#define BINARY_CASES(op, types, a, b)                                                          \
+    {op, types, "T" a ":3,4 T" b ":3,4", ""}, {op, types, "T" a ":5,37 T" b ":37", ""},        \
+        {op, types, "T" a ": T" b ":4", ""}, {op, types, "T" a ":6 T" b ":", ""},              \
+        {op, types, "T" a ":2,3,35 T" b ":3,1", ""}, {op, types, "T" a ":4,1 T" b ":1,5", ""}, \
+        {op, types, "T" a ":1 T" b ":0", ""}, {op, types, "T" a ":0,3 T" b ":1,3", ""},        \
+        {op, types, "T" a ":2,1,3,1,2 T" b ":1,4,1,5,2", ""},                                  \
         {op, types, "T" a ":129,131 T" b ":129,131", ""}, {op, types, "T" a ": T" b ":", ""},
-#define GRAD_CASES(op, attrs)                                                                   \
-    {op, "f", "T:5,7 T:5,7", attrs}, {op, "f", "T:0 T:0", attrs}, {op, "f", "T: T:", attrs},    \
+#define GRAD_CASES(op, attrs)                                                                \
+    {op, "f", "T:5,7 T:5,7", attrs}, {op, "f", "T:0 T:0", attrs}, {op, "f", "T: T:", attrs}, \
         {op, "f", "T:33,517 T:33,517", attrs},
-#define REDUCE_CASES(op, types, fill)                                                           \
-    {op, types, "T" fill ":4,5", "axes=1"}, {op, types, "T" fill ":4,5", "axes=0"},             \
-        {op, types, "T" fill ":4,5", "axes=0,1 keep=1"},                                        \
-        {op, types, "T" fill ":2,3,5,7", "axes=0,2,3"},                                         \
-        {op, types, "T" fill ":2,3,5,7", "axes=1,3 keep=1"},                                    \
-        {op, types, "T" fill ":2,3,2,3,2", "axes=0,2,4"},                                       \
-        {op, types, "T" fill ":2,1,9,4", "axes=2"}, {op, types, "T" fill ":0,3", "axes=1"},     \
+#define REDUCE_CASES(op, types, fill)                                                       \
+    {op, types, "T" fill ":4,5", "axes=1"}, {op, types, "T" fill ":4,5", "axes=0"},         \
+        {op, types, "T" fill ":4,5", "axes=0,1 keep=1"},                                    \
+        {op, types, "T" fill ":2,3,5,7", "axes=0,2,3"},                                     \
+        {op, types, "T" fill ":2,3,5,7", "axes=1,3 keep=1"},                                \
+        {op, types, "T" fill ":2,3,2,3,2", "axes=0,2,4"},                                   \
+        {op, types, "T" fill ":2,1,9,4", "axes=2"}, {op, types, "T" fill ":0,3", "axes=1"}, \
         {op, types, "T" fill ":1,1", "axes=0"}, {op, types, "T" fill ":3,70", "axes=0"},
 
 const conf_case_t conf_cases[] = {
@@ -239,59 +243,42 @@ const conf_case_t conf_cases[] = {
     {IR_OP_RANDOM_UNIFORM, "f", "l=-1: l=0:", "dtype=T shape=40001 id=9"},
     {IR_OP_RANDOM_UNIFORM, "f", "l=1: l=1:", "dtype=T shape=0,3 id=0"},
     /* unary */
-    UNARY_CASES(IR_OP_NEG, "fi", "", "")
-    UNARY_CASES(IR_OP_ABS, "fi", "", "")
-    UNARY_CASES(IR_OP_EXP, "f", "", "")
-    UNARY_CASES(IR_OP_LOG, "f", "+", "")
-    UNARY_CASES(IR_OP_SQRT, "f", "+", "")
-    UNARY_CASES(IR_OP_RSQRT, "f", "+", "")
-    UNARY_CASES(IR_OP_RECIPROCAL, "f", "+", "")
-    UNARY_CASES(IR_OP_SIN, "f", "", "")
-    UNARY_CASES(IR_OP_COS, "f", "", "")
-    UNARY_CASES(IR_OP_TANH, "f", "", "")
-    UNARY_CASES(IR_OP_SIGMOID, "f", "", "")
-    UNARY_CASES(IR_OP_ERF, "f", "", "")
-    UNARY_CASES(IR_OP_RELU, "f", "", "")
-    UNARY_CASES(IR_OP_GELU, "f", "", "")
-    UNARY_CASES(IR_OP_GELU, "f", "", "tanh=1")
-    UNARY_CASES(IR_OP_SILU, "f", "", "")
-    UNARY_CASES(IR_OP_SIGN, "fi", "", "")
-    UNARY_CASES(IR_OP_FLOOR, "f", "", "")
-    UNARY_CASES(IR_OP_CEIL, "f", "", "")
-    UNARY_CASES(IR_OP_LOGICAL_NOT, "b", "", "")
-    UNARY_CASES(IR_OP_SQUARE, "f", "", "")
-    UNARY_CASES(IR_OP_ROUND, "f", "", "")
-    UNARY_CASES(IR_OP_CAST, "fib", "", "dtype=f32")
-    UNARY_CASES(IR_OP_CAST, "fib", "", "dtype=f64")
-    UNARY_CASES(IR_OP_CAST, "fib", "", "dtype=bf16")
-    UNARY_CASES(IR_OP_CAST, "fib", "", "dtype=i32")
-    UNARY_CASES(IR_OP_CAST, "fib", "", "dtype=i64")
-    UNARY_CASES(IR_OP_CAST, "fib", "", "dtype=bool")
-    GRAD_CASES(IR_OP_RELU_GRAD, "")
-    GRAD_CASES(IR_OP_GELU_GRAD, "")
-    GRAD_CASES(IR_OP_GELU_GRAD, "tanh=1")
-    GRAD_CASES(IR_OP_SILU_GRAD, "")
+    UNARY_CASES(IR_OP_NEG, "fi", "", "") UNARY_CASES(IR_OP_ABS, "fi", "", "") UNARY_CASES(
+        IR_OP_EXP, "f", "", "") UNARY_CASES(IR_OP_LOG, "f", "+", "")
+        UNARY_CASES(IR_OP_SQRT, "f", "+", "") UNARY_CASES(IR_OP_RSQRT, "f", "+", "") UNARY_CASES(
+            IR_OP_RECIPROCAL, "f", "+", "") UNARY_CASES(IR_OP_SIN, "f", "", "")
+            UNARY_CASES(IR_OP_COS, "f", "", "") UNARY_CASES(IR_OP_TANH, "f", "", "") UNARY_CASES(
+                IR_OP_SIGMOID, "f", "", "") UNARY_CASES(IR_OP_ERF, "f", "", "")
+                UNARY_CASES(IR_OP_RELU, "f", "", "") UNARY_CASES(IR_OP_GELU, "f", "", "")
+                    UNARY_CASES(IR_OP_GELU, "f", "", "tanh=1") UNARY_CASES(IR_OP_SILU, "f", "", "")
+                        UNARY_CASES(IR_OP_SIGN, "fi", "", "") UNARY_CASES(IR_OP_FLOOR, "f", "", "")
+                            UNARY_CASES(IR_OP_CEIL, "f", "", "")
+                                UNARY_CASES(IR_OP_LOGICAL_NOT, "b", "", "") UNARY_CASES(
+                                    IR_OP_SQUARE, "f", "", "") UNARY_CASES(IR_OP_ROUND, "f", "", "")
+                                    UNARY_CASES(IR_OP_CAST, "fib", "", "dtype=f32")
+                                        UNARY_CASES(IR_OP_CAST, "fib", "", "dtype=f64") UNARY_CASES(
+                                            IR_OP_CAST, "fib", "", "dtype=bf16")
+                                            UNARY_CASES(IR_OP_CAST, "fib", "", "dtype=i32")
+                                                UNARY_CASES(IR_OP_CAST, "fib", "", "dtype=i64")
+                                                    UNARY_CASES(IR_OP_CAST, "fib", "", "dtype=bool")
+                                                        GRAD_CASES(IR_OP_RELU_GRAD, "") GRAD_CASES(
+                                                            IR_OP_GELU_GRAD, "")
+                                                            GRAD_CASES(IR_OP_GELU_GRAD, "tanh=1")
+                                                                GRAD_CASES(IR_OP_SILU_GRAD, "")
     /* binary */
-    BINARY_CASES(IR_OP_ADD, "fi", "", "")
-    BINARY_CASES(IR_OP_SUB, "fi", "", "")
-    BINARY_CASES(IR_OP_MUL, "fi", "", "")
-    BINARY_CASES(IR_OP_DIV, "f", "", "+")
-    BINARY_CASES(IR_OP_DIV, "i", "", "")
-    BINARY_CASES(IR_OP_POW, "f", "+", "")
-    BINARY_CASES(IR_OP_POW, "i", "", "")
-    BINARY_CASES(IR_OP_MAXIMUM, "fi", "", "")
-    BINARY_CASES(IR_OP_MINIMUM, "fi", "", "")
-    BINARY_CASES(IR_OP_MOD, "f", "", "+")
-    BINARY_CASES(IR_OP_MOD, "i", "", "")
-    BINARY_CASES(IR_OP_EQ, "fib", "^3", "^3")
-    BINARY_CASES(IR_OP_NE, "fib", "^3", "^3")
-    BINARY_CASES(IR_OP_LT, "fib", "^3", "^3")
-    BINARY_CASES(IR_OP_LE, "fib", "^3", "^3")
-    BINARY_CASES(IR_OP_GT, "fib", "^3", "^3")
-    BINARY_CASES(IR_OP_GE, "fib", "^3", "^3")
-    BINARY_CASES(IR_OP_LOGICAL_AND, "b", "", "")
-    BINARY_CASES(IR_OP_LOGICAL_OR, "b", "", "")
-    {IR_OP_SELECT, "fib", "b:3,4 T:3,4 T:3,4", ""},
+    BINARY_CASES(IR_OP_ADD, "fi", "", "") BINARY_CASES(IR_OP_SUB, "fi", "", "")
+        BINARY_CASES(IR_OP_MUL, "fi", "", "") BINARY_CASES(IR_OP_DIV, "f", "", "+")
+            BINARY_CASES(IR_OP_DIV, "i", "", "") BINARY_CASES(IR_OP_POW, "f", "+", "") BINARY_CASES(
+                IR_OP_POW, "i", "", "") BINARY_CASES(IR_OP_MAXIMUM, "fi", "", "")
+                BINARY_CASES(IR_OP_MINIMUM, "fi", "", "") BINARY_CASES(IR_OP_MOD, "f", "", "+")
+                    BINARY_CASES(IR_OP_MOD, "i", "", "") BINARY_CASES(IR_OP_EQ, "fib", "^3", "^3")
+                        BINARY_CASES(IR_OP_NE, "fib", "^3", "^3") BINARY_CASES(
+                            IR_OP_LT, "fib", "^3", "^3") BINARY_CASES(IR_OP_LE, "fib", "^3", "^3")
+                            BINARY_CASES(IR_OP_GT, "fib", "^3", "^3")
+                                BINARY_CASES(IR_OP_GE, "fib", "^3", "^3")
+                                    BINARY_CASES(IR_OP_LOGICAL_AND, "b", "", "")
+                                        BINARY_CASES(IR_OP_LOGICAL_OR, "b", "", ""){
+                                            IR_OP_SELECT, "fib", "b:3,4 T:3,4 T:3,4", ""},
     {IR_OP_SELECT, "fib", "b:4,1 T:5 T:", ""},
     {IR_OP_SELECT, "fib", "b: T:2,3 T:3", ""},
     {IR_OP_SELECT, "fib", "b:2,37 T: T:", ""},
@@ -353,18 +340,14 @@ const conf_case_t conf_cases[] = {
     {IR_OP_FLIP, "fib", "T:2,3,5,130", "axes=0,2"},
     {IR_OP_FLIP, "fib", "T:0,4", "axes=0"},
     /* reductions */
-    REDUCE_CASES(IR_OP_REDUCE_SUM, "fi", "")
-    {IR_OP_REDUCE_SUM, "f", "T:0,3", "axes=0"},
+    REDUCE_CASES(IR_OP_REDUCE_SUM, "fi", ""){IR_OP_REDUCE_SUM, "f", "T:0,3", "axes=0"},
     {IR_OP_REDUCE_SUM, "f", "T:70001", "axes=0"},
     {IR_OP_REDUCE_SUM, "f", "T:300,131", "axes=0"},
     {IR_OP_REDUCE_SUM, "f", "T:2,40007", "axes=1"},
     {IR_OP_REDUCE_SUM, "f", "T:", "axes="},
-    REDUCE_CASES(IR_OP_REDUCE_MEAN, "f", "")
-    {IR_OP_REDUCE_MEAN, "f", "T:70001", "axes=0"},
-    REDUCE_CASES(IR_OP_REDUCE_MAX, "fi", "")
-    {IR_OP_REDUCE_MAX, "f", "T:70001", "axes=0"},
-    REDUCE_CASES(IR_OP_REDUCE_MIN, "fi", "")
-    {IR_OP_REDUCE_MIN, "f", "T:70001", "axes=0"},
+    REDUCE_CASES(IR_OP_REDUCE_MEAN, "f", ""){IR_OP_REDUCE_MEAN, "f", "T:70001", "axes=0"},
+    REDUCE_CASES(IR_OP_REDUCE_MAX, "fi", ""){IR_OP_REDUCE_MAX, "f", "T:70001", "axes=0"},
+    REDUCE_CASES(IR_OP_REDUCE_MIN, "fi", ""){IR_OP_REDUCE_MIN, "f", "T:70001", "axes=0"},
     {IR_OP_REDUCE_PROD, "f", "T+:4,5", "axes=1"},
     {IR_OP_REDUCE_PROD, "fi", "T:3,4", "axes=0"},
     {IR_OP_REDUCE_PROD, "fi", "T:2,3,2", "axes=0,2 keep=1"},
@@ -397,14 +380,20 @@ const conf_case_t conf_cases[] = {
     {IR_OP_CONV, "f", "T:2,3,7 T:4,3,3 T:4", "strides=2 pads_low=1 pads_high=0 dilations=2"},
     {IR_OP_CONV, "f", "T:2,4,6,5 T:6,2,3,3 T:6",
      "strides=1,2 pads_low=1,1 pads_high=1,1 dilations=1,1 groups=2"},
-    {IR_OP_CONV, "f", "T:2,3,8,9 T:5,3,3,2", "strides=2,3 pads_low=1,0 pads_high=2,1 dilations=1,2"},
-    {IR_OP_CONV, "f", "T:1,4,5,5 T:4,1,3,3", "strides=1,1 pads_low=1,1 pads_high=1,1 dilations=1,1 groups=4"},
+    {IR_OP_CONV, "f", "T:2,3,8,9 T:5,3,3,2",
+     "strides=2,3 pads_low=1,0 pads_high=2,1 dilations=1,2"},
+    {IR_OP_CONV, "f", "T:1,4,5,5 T:4,1,3,3",
+     "strides=1,1 pads_low=1,1 pads_high=1,1 dilations=1,1 groups=4"},
     {IR_OP_CONV, "f", "T:2,2,4,5,6 T:3,2,2,3,2",
      "strides=1,2,1 pads_low=0,1,1 pads_high=1,1,0 dilations=1,1,2"},
-    {IR_OP_CONV, "f", "T:2,3,4,4 T:5,3,1,1", "strides=1,1 pads_low=0,0 pads_high=0,0 dilations=1,1"},
-    {IR_OP_CONV, "f", "T:0,3,4,4 T:5,3,1,1", "strides=1,1 pads_low=0,0 pads_high=0,0 dilations=1,1"},
-    {IR_OP_CONV, "f", "T:3,8,9,20 T:17,8,3,3", "strides=1,1 pads_low=1,1 pads_high=1,1 dilations=1,1"},
-    {IR_OP_CONV, "f", "T:2,2,6,6 T:2,2,2,2", "strides=2,2 pads_low=2,2 pads_high=2,2 dilations=1,1"},
+    {IR_OP_CONV, "f", "T:2,3,4,4 T:5,3,1,1",
+     "strides=1,1 pads_low=0,0 pads_high=0,0 dilations=1,1"},
+    {IR_OP_CONV, "f", "T:0,3,4,4 T:5,3,1,1",
+     "strides=1,1 pads_low=0,0 pads_high=0,0 dilations=1,1"},
+    {IR_OP_CONV, "f", "T:3,8,9,20 T:17,8,3,3",
+     "strides=1,1 pads_low=1,1 pads_high=1,1 dilations=1,1"},
+    {IR_OP_CONV, "f", "T:2,2,6,6 T:2,2,2,2",
+     "strides=2,2 pads_low=2,2 pads_high=2,2 dilations=1,1"},
     {IR_OP_CONV_GRAD_INPUT, "f", "T:2,4,5 T:4,3,3",
      "strides=1 pads_low=0 pads_high=0 dilations=1 spatial=7"},
     {IR_OP_CONV_GRAD_INPUT, "f", "T:2,6,6,3 T:6,2,3,3",
@@ -426,19 +415,26 @@ const conf_case_t conf_cases[] = {
     {IR_OP_CONV_GRAD_WEIGHT, "f", "T:19,3,8,8 T:19,5,8,8",
      "strides=1,1 pads_low=1,1 pads_high=1,1 dilations=1,1 kernel=3,3"},
     {IR_OP_MAX_POOL, "f", "T:2,3,9", "kernel=3 strides=2 pads_low=1 pads_high=1 dilations=1"},
-    {IR_OP_MAX_POOL, "f", "T:2,3,7,10", "kernel=3,2 strides=2,2 pads_low=1,0 pads_high=1,1 dilations=1,2 ceil=1"},
-    {IR_OP_MAX_POOL, "f", "T:1,2,4,5,6", "kernel=2,2,2 strides=1,2,2 pads_low=0,0,1 pads_high=0,1,0 dilations=1,1,1"},
-    {IR_OP_MAX_POOL, "f", "T:0,2,4,4", "kernel=2,2 strides=2,2 pads_low=0,0 pads_high=0,0 dilations=1,1"},
+    {IR_OP_MAX_POOL, "f", "T:2,3,7,10",
+     "kernel=3,2 strides=2,2 pads_low=1,0 pads_high=1,1 dilations=1,2 ceil=1"},
+    {IR_OP_MAX_POOL, "f", "T:1,2,4,5,6",
+     "kernel=2,2,2 strides=1,2,2 pads_low=0,0,1 pads_high=0,1,0 dilations=1,1,1"},
+    {IR_OP_MAX_POOL, "f", "T:0,2,4,4",
+     "kernel=2,2 strides=2,2 pads_low=0,0 pads_high=0,0 dilations=1,1"},
     {IR_OP_MAX_POOL_GRAD, "f", "T:2,3,5 i^9:2,3,5", "spatial=9"},
     {IR_OP_MAX_POOL_GRAD, "f", "T:2,3,4,5 i^70:2,3,4,5", "spatial=7,10"},
     {IR_OP_AVG_POOL, "f", "T:2,3,9", "kernel=3 strides=2 pads_low=1 pads_high=1"},
-    {IR_OP_AVG_POOL, "f", "T:2,3,9", "kernel=4 strides=4 pads_low=2 pads_high=2 ceil=1 count_pad=1"},
-    {IR_OP_AVG_POOL, "f", "T:2,3,7,10", "kernel=3,2 strides=2,2 pads_low=1,0 pads_high=1,1 count_pad=1"},
+    {IR_OP_AVG_POOL, "f", "T:2,3,9",
+     "kernel=4 strides=4 pads_low=2 pads_high=2 ceil=1 count_pad=1"},
+    {IR_OP_AVG_POOL, "f", "T:2,3,7,10",
+     "kernel=3,2 strides=2,2 pads_low=1,0 pads_high=1,1 count_pad=1"},
     {IR_OP_AVG_POOL, "f", "T:2,3,7,10", "kernel=3,2 strides=2,3 pads_low=1,0 pads_high=1,1 ceil=1"},
     {IR_OP_AVG_POOL, "f", "T:2,5,8,8", "kernel=8,8 strides=1,1 pads_low=0,0 pads_high=0,0"},
     {IR_OP_AVG_POOL_GRAD, "f", "T:2,3,5", "kernel=3 strides=2 pads_low=1 pads_high=1 spatial=9"},
-    {IR_OP_AVG_POOL_GRAD, "f", "T:2,3,3", "kernel=4 strides=4 pads_low=2 pads_high=2 ceil=1 count_pad=1 spatial=9"},
-    {IR_OP_AVG_POOL_GRAD, "f", "T:2,3,4,5", "kernel=3,2 strides=2,2 pads_low=1,0 pads_high=1,1 count_pad=1 spatial=7,10"},
+    {IR_OP_AVG_POOL_GRAD, "f", "T:2,3,3",
+     "kernel=4 strides=4 pads_low=2 pads_high=2 ceil=1 count_pad=1 spatial=9"},
+    {IR_OP_AVG_POOL_GRAD, "f", "T:2,3,4,5",
+     "kernel=3,2 strides=2,2 pads_low=1,0 pads_high=1,1 count_pad=1 spatial=7,10"},
     {IR_OP_ATTENTION, "f", "T:2,4,5,3 T:2,2,7,3 T:2,2,7,6", ""},
     {IR_OP_ATTENTION, "f", "T:1,2,6,4 T:1,1,6,4 T:1,1,6,4", "causal=1"},
     {IR_OP_ATTENTION, "f", "T:1,2,6,4 T:1,2,6,4 T:1,2,6,4", "causal=1 window=3"},
@@ -449,10 +445,14 @@ const conf_case_t conf_cases[] = {
     {IR_OP_ATTENTION, "f", "T:1,2,101,16 T:1,1,101,16 T:1,1,101,8", "causal=1"},
     {IR_OP_ATTENTION, "f", "T:0,2,3,4 T:0,2,3,4 T:0,2,3,4", ""},
     {IR_OP_ATTENTION_GRAD, "f", "T:1,2,4,3 T:1,2,4,5 T:1,1,6,5 T:1,1,6,3 T:1,2,4,3 T+:1,2,4", ""},
-    {IR_OP_ATTENTION_GRAD, "f", "T:2,4,6,4 T:2,4,6,4 T:2,2,6,4 T:2,2,6,4 T:2,4,6,4 T+:2,4,6", "causal=1 window=4"},
-    {IR_OP_ATTENTION_GRAD, "f", "T:1,2,4,3 T:1,2,4,3 T:1,2,5,3 T:1,2,5,3 T:1,2,4,3 T+:1,2,4 b:4,5", ""},
-    {IR_OP_ATTENTION_GRAD, "f", "T:1,2,4,3 T:1,2,4,3 T:1,2,5,3 T:1,2,5,3 T:1,2,4,3 T+:1,2,4 t:1,2,1,5", "scale=0.25"},
-    {IR_OP_ATTENTION_GRAD, "f", "T:1,2,100,8 T:1,2,100,16 T:1,1,100,16 T:1,1,100,8 T:1,2,100,8 T+:1,2,100", "causal=1"},
+    {IR_OP_ATTENTION_GRAD, "f", "T:2,4,6,4 T:2,4,6,4 T:2,2,6,4 T:2,2,6,4 T:2,4,6,4 T+:2,4,6",
+     "causal=1 window=4"},
+    {IR_OP_ATTENTION_GRAD, "f", "T:1,2,4,3 T:1,2,4,3 T:1,2,5,3 T:1,2,5,3 T:1,2,4,3 T+:1,2,4 b:4,5",
+     ""},
+    {IR_OP_ATTENTION_GRAD, "f",
+     "T:1,2,4,3 T:1,2,4,3 T:1,2,5,3 T:1,2,5,3 T:1,2,4,3 T+:1,2,4 t:1,2,1,5", "scale=0.25"},
+    {IR_OP_ATTENTION_GRAD, "f",
+     "T:1,2,100,8 T:1,2,100,16 T:1,1,100,16 T:1,1,100,8 T:1,2,100,8 T+:1,2,100", "causal=1"},
     /* softmax and loss */
     {IR_OP_SOFTMAX, "f", "T:3,5", "axis=1"},
     {IR_OP_SOFTMAX, "f", "T:3,5,2", "axis=1"},
@@ -493,7 +493,8 @@ const conf_case_t conf_cases[] = {
     {IR_OP_BATCH_NORM_GRAD_SUMS, "f", "T:4,3,5 T:4,3,5 T:3 T+:3", ""},
     {IR_OP_BATCH_NORM_GRAD_SUMS, "f", "T:3,17,40,5 T:3,17,40,5 T:17 T+:17", ""},
     {IR_OP_BATCH_NORM_GRAD_APPLY, "f", "T:4,3,5 T:4,3,5 T:3 T+:3 T:3 T:3 T:3", "count=20"},
-    {IR_OP_BATCH_NORM_GRAD_APPLY, "f", "T:3,17,40,5 T:3,17,40,5 T:17 T+:17 T:17 T:17 T:17", "count=600"},
+    {IR_OP_BATCH_NORM_GRAD_APPLY, "f", "T:3,17,40,5 T:3,17,40,5 T:17 T+:17 T:17 T:17 T:17",
+     "count=600"},
     {IR_OP_LAYER_NORM, "f", "T:4,7 T:7 T:7", ""},
     {IR_OP_LAYER_NORM, "f", "T:2,3,4 T:3,4 T:3,4", "eps=0.1"},
     {IR_OP_LAYER_NORM, "f", "T:131,200 T:200 T:200", ""},
@@ -521,11 +522,13 @@ const conf_case_t conf_cases[] = {
     /* optimizer */
     {IR_OP_SGD, "f", "T:5,7 T:5,7 d=0.1: T=0.5:", "weight_decay=0.01"},
     {IR_OP_SGD, "f", "T:17003 T:17003 d=0.1: T=1: T:17003", "momentum=0.9"},
-    {IR_OP_SGD, "f", "T:5 T:5 d=0.1: T=1: T:5", "momentum=0.9 dampening=0.1 nesterov=0 weight_decay=0.1"},
+    {IR_OP_SGD, "f", "T:5 T:5 d=0.1: T=1: T:5",
+     "momentum=0.9 dampening=0.1 nesterov=0 weight_decay=0.1"},
     {IR_OP_SGD, "f", "T:5 T:5 d=0.1: T=1: T:5", "momentum=0.9 nesterov=1"},
     {IR_OP_ADAMW, "f", "T:5,7 T:5,7 T:5,7 T+:5,7 d=0.1: l=3: T=0.5:", ""},
     {IR_OP_ADAMW, "f", "T:17003 T:17003 T:17003 T+:17003 d=0.01: l=1: T=1:", "weight_decay=0.1"},
-    {IR_OP_ADAMW, "f", "T:5 T:5 T:5 T+:5 d=0.1: l=1000: T=1:", "decoupled=0 weight_decay=0.1 beta1=0.8 beta2=0.95"},
+    {IR_OP_ADAMW, "f",
+     "T:5 T:5 T:5 T+:5 d=0.1: l=1000: T=1:", "decoupled=0 weight_decay=0.1 beta1=0.8 beta2=0.95"},
     {IR_OP_ADAMW, "f", "T:0 T:0 T:0 T:0 d=0.1: l=3: T=0.5:", ""},
     {IR_OP_LR_SCHEDULE, "-", "l=3:", "base=0.1"},
     {IR_OP_LR_SCHEDULE, "-", "l=3:", "base=0.1 warmup=10 total=100 kind=linear min=0.01"},

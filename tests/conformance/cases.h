@@ -1,5 +1,5 @@
-/* Conformance cases: one row an op, shapes and attributes; a problem is built from a row and an element
- * type. Shared by the forward, gradient and thread tests. */
+/* Conformance cases: one row an op, shapes and attributes; a problem is built from a row and an
+ * element type. Shared by the forward, gradient and thread tests. */
 #ifndef STATOR_TESTS_CONFORMANCE_CASES_H
 #define STATOR_TESTS_CONFORMANCE_CASES_H
 
@@ -7,12 +7,13 @@
 
 /* Inputs, separated by spaces: kind[fill]:dims, dims separated by commas, none for a scalar.
  *   kind  T the case's type; i i32; l i64; b bool; d f64; t the case's type, not differentiated
- *   fill  nothing: about [-2, 2]; +: [0.5, 2]; <n: integers in [-n, n); ^n: integers in [0, n); =v: v
- * Attributes: key=value, lists with commas; booleans 0 or 1; dtype by name. What is left out takes its
- * default. */
+ *   fill  nothing: about [-2, 2]; +: [0.5, 2]; <n: integers in [-n, n); ^n: integers in [0, n); =v:
+ * v Attributes: key=value, lists with commas; booleans 0 or 1; dtype by name. What is left out
+ * takes its default. */
 typedef struct conf_case {
     ir_op_t op;
-    const char *types; /* f: f32 f64 f16 bf16; i: i32 i64 u8 i8; b: bool; -: once, type in the attributes */
+    const char *
+        types; /* f: f32 f64 f16 bf16; i: i32 i64 u8 i8; b: bool; -: once, type in the attributes */
     const char *inputs, *attrs;
 } conf_case_t;
 
@@ -40,7 +41,8 @@ const ir_dtype_t *conf_types(const conf_case_t *row, int *out_n);
 void conf_build(const conf_case_t *row, ir_dtype_t dtype, conf_built_t *built);
 void conf_release(conf_built_t *built);
 
-/* Expected outputs from the definition of the op, in double. False: the oracle does not know the op. */
+/* Expected outputs from the definition of the op, in double. False: the oracle does not know the
+ * op. */
 bool conf_oracle(const conf_built_t *built, double *const *out);
 
 #endif

@@ -1,5 +1,5 @@
-/* The oracle: each op from its definition, over coordinates, in double. Shares no code with the kernels:
- * it sees attributes and input values only. */
+/* The oracle: each op from its definition, over coordinates, in double. Shares no code with the
+ * kernels: it sees attributes and input values only. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,7 +43,8 @@ static void unravel(const ir_type_t *type, int64_t i, int64_t at[D]) {
 }
 static int64_t ravel(const ir_type_t *type, const int64_t at[D]) {
     int64_t i = 0;
-    for (int32_t d = 0; d < type->rank; d++) i = i * type->dims[d] + at[d];
+    for (int32_t d = 0; d < type->rank; d++)
+        i = i * type->dims[d] + at[d];
     return i;
 }
 /* Element of an operand that broadcasts to coordinates `at` of a tensor of `rank`. */
@@ -74,41 +75,88 @@ static double gelu_tanh(double x) {
 
 static bool unary(const o_call_t *c, double x, double *y) {
     switch (c->p->op) {
-        case IR_OP_NEG: *y = -x; return true;
-        case IR_OP_ABS: *y = x < 0 ? -x : x; return true;
-        case IR_OP_EXP: *y = exp(x); return true;
-        case IR_OP_LOG: *y = log(x); return true;
-        case IR_OP_SQRT: *y = sqrt(x); return true;
-        case IR_OP_RSQRT: *y = pow(x, -0.5); return true;
-        case IR_OP_RECIPROCAL: *y = 1 / x; return true;
-        case IR_OP_SIN: *y = sin(x); return true;
-        case IR_OP_COS: *y = cos(x); return true;
-        case IR_OP_TANH: *y = tanh(x); return true;
-        case IR_OP_SIGMOID: *y = sigmoid(x); return true;
-        case IR_OP_ERF: *y = erf(x); return true;
-        case IR_OP_RELU: *y = x > 0 ? x : 0; return true;
-        case IR_OP_GELU: *y = attr_int(c, "tanh") ? gelu_tanh(x) : x * normal_cdf(x); return true;
-        case IR_OP_SILU: *y = x * sigmoid(x); return true;
-        case IR_OP_SIGN: *y = x > 0 ? 1 : x < 0 ? -1 : 0; return true;
-        case IR_OP_FLOOR: *y = floor(x); return true;
-        case IR_OP_CEIL: *y = ceil(x); return true;
-        case IR_OP_LOGICAL_NOT: *y = x == 0; return true;
-        case IR_OP_SQUARE: *y = x * x; return true;
-        case IR_OP_ROUND: *y = nearbyint(x); return true;
-        case IR_OP_CAST:
-            *y = c->p->out[0].dtype == IR_BOOL                ? x != 0
-                 : !ir_dtype_is_float(c->p->out[0].dtype)     ? trunc(x)
-                                                              : x;
+        case IR_OP_NEG:
+            *y = -x;
             return true;
-        default: return false;
+        case IR_OP_ABS:
+            *y = x < 0 ? -x : x;
+            return true;
+        case IR_OP_EXP:
+            *y = exp(x);
+            return true;
+        case IR_OP_LOG:
+            *y = log(x);
+            return true;
+        case IR_OP_SQRT:
+            *y = sqrt(x);
+            return true;
+        case IR_OP_RSQRT:
+            *y = pow(x, -0.5);
+            return true;
+        case IR_OP_RECIPROCAL:
+            *y = 1 / x;
+            return true;
+        case IR_OP_SIN:
+            *y = sin(x);
+            return true;
+        case IR_OP_COS:
+            *y = cos(x);
+            return true;
+        case IR_OP_TANH:
+            *y = tanh(x);
+            return true;
+        case IR_OP_SIGMOID:
+            *y = sigmoid(x);
+            return true;
+        case IR_OP_ERF:
+            *y = erf(x);
+            return true;
+        case IR_OP_RELU:
+            *y = x > 0 ? x : 0;
+            return true;
+        case IR_OP_GELU:
+            *y = attr_int(c, "tanh") ? gelu_tanh(x) : x * normal_cdf(x);
+            return true;
+        case IR_OP_SILU:
+            *y = x * sigmoid(x);
+            return true;
+        case IR_OP_SIGN:
+            *y = x > 0 ? 1 : x < 0 ? -1 : 0;
+            return true;
+        case IR_OP_FLOOR:
+            *y = floor(x);
+            return true;
+        case IR_OP_CEIL:
+            *y = ceil(x);
+            return true;
+        case IR_OP_LOGICAL_NOT:
+            *y = x == 0;
+            return true;
+        case IR_OP_SQUARE:
+            *y = x * x;
+            return true;
+        case IR_OP_ROUND:
+            *y = nearbyint(x);
+            return true;
+        case IR_OP_CAST:
+            *y = c->p->out[0].dtype == IR_BOOL            ? x != 0
+                 : !ir_dtype_is_float(c->p->out[0].dtype) ? trunc(x)
+                                                          : x;
+            return true;
+        default:
+            return false;
     }
 }
 
 /* Slope of an activation by its definition; relu's from y. */
 static bool slope(const o_call_t *c, double x, double *y) {
     switch (c->p->op) {
-        case IR_OP_RELU_GRAD: *y = x > 0; return true;
-        case IR_OP_SILU_GRAD: *y = sigmoid(x) + x * sigmoid(x) * sigmoid(-x); return true;
+        case IR_OP_RELU_GRAD:
+            *y = x > 0;
+            return true;
+        case IR_OP_SILU_GRAD:
+            *y = sigmoid(x) + x * sigmoid(x) * sigmoid(-x);
+            return true;
         case IR_OP_GELU_GRAD:
             if (!attr_int(c, "tanh")) {
                 *y = normal_cdf(x) + x * exp(-x * x / 2) / sqrt(2 * M_PI);
@@ -118,30 +166,64 @@ static bool slope(const o_call_t *c, double x, double *y) {
                 *y = sigmoid(2 * u) + 2 * du * x * sigmoid(2 * u) * sigmoid(-2 * u);
             }
             return true;
-        default: return false;
+        default:
+            return false;
     }
 }
 
 static bool binary(const o_call_t *c, double a, double b, double *y) {
     bool real = ir_dtype_is_float(c->p->in[0].dtype);
     switch (c->p->op) {
-        case IR_OP_ADD: *y = a + b; return true;
-        case IR_OP_SUB: *y = a - b; return true;
-        case IR_OP_MUL: *y = a * b; return true;
-        case IR_OP_DIV: *y = real ? a / b : b == 0 ? 0 : trunc(a / b); return true;
-        case IR_OP_POW: *y = real ? pow(a, b) : trunc(b < 0 && a == 0 ? 0 : pow(a, b)); return true;
-        case IR_OP_MAXIMUM: *y = fmax(a, b); return true;
-        case IR_OP_MINIMUM: *y = fmin(a, b); return true;
-        case IR_OP_MOD: *y = b == 0 ? 0 : a - b * floor(a / b); return true;
-        case IR_OP_EQ: *y = a == b; return true;
-        case IR_OP_NE: *y = a != b; return true;
-        case IR_OP_LT: *y = a < b; return true;
-        case IR_OP_LE: *y = a <= b; return true;
-        case IR_OP_GT: *y = a > b; return true;
-        case IR_OP_GE: *y = a >= b; return true;
-        case IR_OP_LOGICAL_AND: *y = a && b; return true;
-        case IR_OP_LOGICAL_OR: *y = a || b; return true;
-        default: return slope(c, b, y) ? (*y *= a, true) : false;
+        case IR_OP_ADD:
+            *y = a + b;
+            return true;
+        case IR_OP_SUB:
+            *y = a - b;
+            return true;
+        case IR_OP_MUL:
+            *y = a * b;
+            return true;
+        case IR_OP_DIV:
+            *y = real ? a / b : b == 0 ? 0 : trunc(a / b);
+            return true;
+        case IR_OP_POW:
+            *y = real ? pow(a, b) : trunc(b < 0 && a == 0 ? 0 : pow(a, b));
+            return true;
+        case IR_OP_MAXIMUM:
+            *y = fmax(a, b);
+            return true;
+        case IR_OP_MINIMUM:
+            *y = fmin(a, b);
+            return true;
+        case IR_OP_MOD:
+            *y = b == 0 ? 0 : a - b * floor(a / b);
+            return true;
+        case IR_OP_EQ:
+            *y = a == b;
+            return true;
+        case IR_OP_NE:
+            *y = a != b;
+            return true;
+        case IR_OP_LT:
+            *y = a < b;
+            return true;
+        case IR_OP_LE:
+            *y = a <= b;
+            return true;
+        case IR_OP_GT:
+            *y = a > b;
+            return true;
+        case IR_OP_GE:
+            *y = a >= b;
+            return true;
+        case IR_OP_LOGICAL_AND:
+            *y = a && b;
+            return true;
+        case IR_OP_LOGICAL_OR:
+            *y = a || b;
+            return true;
+        default:
+            return slope(c, b, y) ? (*y *= a, true) : false;
     }
 }
 
@@ -172,10 +254,15 @@ static bool moves(const o_call_t *c) {
         memcpy(from, at, sizeof from);
         double value = 0;
         switch (c->p->op) {
-            case IR_OP_BROADCAST: value = broadcast_at(&c->in[0], at, out->rank); break;
-            case IR_OP_RESHAPE: value = c->in[0].v[i]; break;
+            case IR_OP_BROADCAST:
+                value = broadcast_at(&c->in[0], at, out->rank);
+                break;
+            case IR_OP_RESHAPE:
+                value = c->in[0].v[i];
+                break;
             case IR_OP_TRANSPOSE:
-                for (int32_t d = 0; d < out->rank; d++) from[attr_at(c, "perm", d)] = at[d];
+                for (int32_t d = 0; d < out->rank; d++)
+                    from[attr_at(c, "perm", d)] = at[d];
                 value = inside(&c->in[0], from);
                 break;
             case IR_OP_SLICE:
@@ -202,11 +289,13 @@ static bool moves(const o_call_t *c) {
             case IR_OP_CONCAT: {
                 int64_t axis = attr_int(c, "axis");
                 uint32_t j = 0;
-                while (from[axis] >= c->p->in[j].dims[axis]) from[axis] -= c->p->in[j++].dims[axis];
+                while (from[axis] >= c->p->in[j].dims[axis])
+                    from[axis] -= c->p->in[j++].dims[axis];
                 value = inside(&c->in[j], from);
                 break;
             }
-            default: return false;
+            default:
+                return false;
         }
         c->out[0][i] = value;
     }
@@ -217,15 +306,16 @@ static int64_t wrapped(double index, int64_t size) {
     return (int64_t)index < 0 ? (int64_t)index + size : (int64_t)index;
 }
 
-/* Coordinates in `whole` (x of a gather, the output of its adjoint) that meet coordinates `at` of `part`
- * (the output of a gather, the updates of its adjoint). */
+/* Coordinates in `whole` (x of a gather, the output of its adjoint) that meet coordinates `at` of
+ * `part` (the output of a gather, the updates of its adjoint). */
 static void indexed(const o_call_t *c, const ir_type_t *whole, const ir_type_t *part,
                     const int64_t at[D], int64_t to[D]) {
     const o_tensor_t *idx = &c->in[1];
     int32_t r = idx->type->rank;
     if (c->p->op == IR_OP_GATHER || c->p->op == IR_OP_SCATTER_ADD) {
         int64_t axis = attr_int(c, "axis");
-        for (int32_t d = 0; d < whole->rank; d++) to[d] = d < axis ? at[d] : at[d + r - 1];
+        for (int32_t d = 0; d < whole->rank; d++)
+            to[d] = d < axis ? at[d] : at[d + r - 1];
         to[axis] = wrapped(idx->v[ravel(idx->type, at + axis)], whole->dims[axis]);
     } else if (c->p->op == IR_OP_GATHER_ALONG || c->p->op == IR_OP_SCATTER_ALONG_ADD) {
         int64_t axis = attr_int(c, "axis");
@@ -238,7 +328,8 @@ static void indexed(const o_call_t *c, const ir_type_t *whole, const ir_type_t *
             own[r - 1] = d;
             to[d] = wrapped(idx->v[ravel(idx->type, own)], whole->dims[d]);
         }
-        for (int32_t d = (int32_t)k; d < whole->rank; d++) to[d] = at[r - 1 + d - k];
+        for (int32_t d = (int32_t)k; d < whole->rank; d++)
+            to[d] = at[r - 1 + d - k];
     }
     (void)part;
 }
@@ -250,7 +341,8 @@ static bool gathers(const o_call_t *c) {
                    c->p->op == IR_OP_SCATTER_ND_ADD;
     if (adjoint) {
         const ir_type_t *updates = &c->p->in[0];
-        for (int64_t i = 0; i < count(out); i++) c->out[0][i] = 0;
+        for (int64_t i = 0; i < count(out); i++)
+            c->out[0][i] = 0;
         for (int64_t i = 0; i < count(updates); i++) {
             unravel(updates, i, at);
             indexed(c, out, updates, at, to);
@@ -272,7 +364,8 @@ static bool reductions(const o_call_t *c) {
     const ir_type_t *x = &c->p->in[0], *out = &c->p->out[0];
     const ir_attr_t *axes = kern_attr(c->p, "axes");
     ir_type_t kept = *x;
-    for (uint32_t a = 0; a < axes->ints.n; a++) kept.dims[axes->ints.v[a]] = 1;
+    for (uint32_t a = 0; a < axes->ints.n; a++)
+        kept.dims[axes->ints.v[a]] = 1;
     int64_t n = count(out), items = n ? count(x) / n : 0;
     ir_op_t op = c->p->op;
     for (int64_t o = 0; o < n; o++)
@@ -283,14 +376,16 @@ static bool reductions(const o_call_t *c) {
     for (int64_t i = 0; i < count(x); i++) {
         int64_t at[D];
         unravel(x, i, at);
-        for (uint32_t a = 0; a < axes->ints.n; a++) at[axes->ints.v[a]] = 0;
+        for (uint32_t a = 0; a < axes->ints.n; a++)
+            at[axes->ints.v[a]] = 0;
         double *y = &c->out[0][ravel(&kept, at)], v = c->in[0].v[i];
         *y = op == IR_OP_REDUCE_PROD  ? *y * v
              : op == IR_OP_REDUCE_MAX ? fmax(*y, v)
              : op == IR_OP_REDUCE_MIN ? fmin(*y, v)
                                       : *y + v;
     }
-    for (int64_t o = 0; o < n && op == IR_OP_REDUCE_MEAN; o++) c->out[0][o] /= (double)items;
+    for (int64_t o = 0; o < n && op == IR_OP_REDUCE_MEAN; o++)
+        c->out[0][o] /= (double)items;
     return true;
 }
 
@@ -345,7 +440,8 @@ static bool matmul(const o_call_t *c) {
             in_a[out->rank - 1] = ta ? row : l;
             in_b[out->rank - 2] = tb ? column : l;
             in_b[out->rank - 1] = tb ? l : column;
-            sum += broadcast_at(&c->in[0], in_a, out->rank) * broadcast_at(&c->in[1], in_b, out->rank);
+            sum +=
+                broadcast_at(&c->in[0], in_a, out->rank) * broadcast_at(&c->in[1], in_b, out->rank);
         }
         c->out[0][i] = sum;
     }
@@ -358,11 +454,12 @@ static bool convolution(const o_call_t *c) {
     ir_op_t op = c->p->op;
     const ir_type_t *x = op == IR_OP_CONV_GRAD_INPUT ? &c->p->out[0] : &c->p->in[0];
     const ir_type_t *w = op == IR_OP_CONV_GRAD_WEIGHT ? &c->p->out[0] : &c->p->in[1];
-    const ir_type_t *y = op == IR_OP_CONV                ? &c->p->out[0]
+    const ir_type_t *y = op == IR_OP_CONV              ? &c->p->out[0]
                          : op == IR_OP_CONV_GRAD_INPUT ? &c->p->in[0]
                                                        : &c->p->in[1];
     int64_t groups = attr_int(c, "groups"), o_each = w->dims[0] / groups;
-    for (int64_t i = 0; i < count(&c->p->out[0]); i++) c->out[0][i] = 0;
+    for (int64_t i = 0; i < count(&c->p->out[0]); i++)
+        c->out[0][i] = 0;
     for (int64_t iy = 0; iy < count(y); iy++) {
         int64_t at_y[D], at_w[D], at_x[D];
         unravel(y, iy, at_y);
@@ -398,10 +495,12 @@ static bool pooling(const o_call_t *c) {
     bool grad = op == IR_OP_AVG_POOL_GRAD, max = op == IR_OP_MAX_POOL;
     const ir_type_t *x = grad ? &c->p->out[0] : &c->p->in[0];
     const ir_type_t *y = grad ? &c->p->in[0] : &c->p->out[0];
-    for (int64_t i = 0; grad && i < count(x); i++) c->out[0][i] = 0;
+    for (int64_t i = 0; grad && i < count(x); i++)
+        c->out[0][i] = 0;
     ir_type_t kernel = ir_type_scalar(IR_F32);
     kernel.rank = x->rank - 2;
-    for (int32_t d = 0; d < kernel.rank; d++) kernel.dims[d] = attr_at(c, "kernel", d);
+    for (int32_t d = 0; d < kernel.rank; d++)
+        kernel.dims[d] = attr_at(c, "kernel", d);
     for (int64_t iy = 0; iy < count(y); iy++) {
         int64_t at_y[D], tap[D], at_x[D], best = -1;
         double sum = 0, largest = 0, divisor = 0;
@@ -444,7 +543,8 @@ static bool max_pool_grad(const o_call_t *c) {
     const ir_type_t *dy = &c->p->in[0], *dx = &c->p->out[0];
     int64_t planes = dy->dims[0] * dy->dims[1];
     int64_t n_in = planes ? count(dx) / planes : 0, n_out = planes ? count(dy) / planes : 0;
-    for (int64_t i = 0; i < count(dx); i++) c->out[0][i] = 0;
+    for (int64_t i = 0; i < count(dx); i++)
+        c->out[0][i] = 0;
     for (int64_t i = 0; i < count(dy); i++)
         c->out[0][i / n_out * n_in + (int64_t)c->in[1].v[i]] += c->in[0].v[i];
     return true;
@@ -458,7 +558,8 @@ static double attention_score(const o_call_t *c, const o_tensor_t *q, const o_te
     int64_t window = attr_int(c, "window"), m = at[2], s = at[3];
     if (attr_int(c, "causal") && s > m) return -INFINITY;
     if (window && llabs(m - s) >= window) return -INFINITY;
-    double scale = attr_float(c, "scale") != 0 ? attr_float(c, "scale") : 1 / sqrt((double)d), sum = 0;
+    double scale = attr_float(c, "scale") != 0 ? attr_float(c, "scale") : 1 / sqrt((double)d),
+           sum = 0;
     for (int64_t i = 0; i < d; i++) {
         int64_t in_q[D] = {at[0], at[1], m, i}, in_k[D] = {at[0], at[1] / (h / g), s, i};
         sum += inside(q, in_q) * inside(k, in_k);
@@ -498,13 +599,14 @@ static bool attention(const o_call_t *c) {
 }
 
 static bool attention_grad(const o_call_t *c) {
-    const o_tensor_t *dout = &c->in[0], *q = &c->in[1], *k = &c->in[2], *v = &c->in[3], *o = &c->in[4],
-                     *lse = &c->in[5], none = {NULL, NULL};
+    const o_tensor_t *dout = &c->in[0], *q = &c->in[1], *k = &c->in[2], *v = &c->in[3],
+                     *o = &c->in[4], *lse = &c->in[5], none = {NULL, NULL};
     const o_tensor_t *mask = c->p->n_in > 6 ? &c->in[6] : &none;
     double scale = attr_float(c, "scale");
     if (scale == 0) scale = 1 / sqrt((double)q->type->dims[3]);
     for (int j = 0; j < 3; j++)
-        for (int64_t i = 0; i < count(&c->p->out[j]); i++) c->out[j][i] = 0;
+        for (int64_t i = 0; i < count(&c->p->out[j]); i++)
+            c->out[j][i] = 0;
     ir_type_t scores = ir_type_make(IR_F64, 4, q->type->dims);
     scores.dims[3] = k->type->dims[2];
     for (int64_t i = 0; i < count(&scores); i++) {
@@ -567,13 +669,15 @@ static bool cross_entropies(const o_call_t *c) {
         int64_t y = (int64_t)label->v[r];
         bool ignored = y == attr_int(c, "ignore_index");
         double sum = 0, loss = 0;
-        for (int64_t k = 0; k < classes; k++) sum += exp(row[k]);
+        for (int64_t k = 0; k < classes; k++)
+            sum += exp(row[k]);
         double lse = grad ? c->in[3].v[r] : log(sum), all = 0;
         for (int64_t j = 0; j < classes && !ignored; j++)
             all += (w ? w[j] : 1) * (e / (double)classes + (j == y ? 1 - e : 0));
         for (int64_t k = 0; k < classes; k++) {
             /* target distribution times class weight: loss = - sum of t log p */
-            double wk = w ? w[k] : 1, t = ignored ? 0 : wk * (e / (double)classes + (k == y ? 1 - e : 0));
+            double wk = w ? w[k] : 1,
+                   t = ignored ? 0 : wk * (e / (double)classes + (k == y ? 1 - e : 0));
             loss += t * (lse - row[k]);
             if (grad) {
                 c->out[0][r * classes + k] =
@@ -606,7 +710,8 @@ static bool channels(const o_call_t *c) {
             if (at[1] != k) continue;
             items++;
             sum += c->in[x_at].v[i];
-            if (op == IR_OP_CHANNEL_CENTERED_SQUARES) squares += pow(c->in[0].v[i] - c->in[1].v[k], 2);
+            if (op == IR_OP_CHANNEL_CENTERED_SQUARES)
+                squares += pow(c->in[0].v[i] - c->in[1].v[k], 2);
             if (op == IR_OP_BATCH_NORM_GRAD_SUMS) {
                 sum_dy += c->in[0].v[i];
                 sum_dy_xhat += c->in[0].v[i] * (c->in[1].v[i] - c->in[2].v[k]) * c->in[3].v[k];
@@ -644,9 +749,10 @@ static bool channels(const o_call_t *c) {
             if (at[1] != k) continue;
             double xhat = (c->in[x_at].v[i] - m) * s;
             double n = op == IR_OP_BATCH_NORM_GRAD_APPLY ? (double)attr_int(c, "count") : 1;
-            c->out[0][i] = op == IR_OP_BATCH_NORM_GRAD_APPLY
-                               ? w * s * (c->in[0].v[i] - (c->in[5].v[k] + xhat * c->in[6].v[k]) / n)
-                               : xhat * w + b;
+            c->out[0][i] =
+                op == IR_OP_BATCH_NORM_GRAD_APPLY
+                    ? w * s * (c->in[0].v[i] - (c->in[5].v[k] + xhat * c->in[6].v[k]) / n)
+                    : xhat * w + b;
         }
     }
     return true;
@@ -659,18 +765,22 @@ static bool row_norms(const o_call_t *c) {
     for (int64_t r = 0; r < rows; r++) {
         const double *x = c->in[0].v + r * h;
         double mean = 0, square = 0;
-        for (int64_t i = 0; i < h && layer; i++) mean += x[i] / (double)h;
-        for (int64_t i = 0; i < h; i++) square += pow(x[i] - mean, 2) / (double)h;
+        for (int64_t i = 0; i < h && layer; i++)
+            mean += x[i] / (double)h;
+        for (int64_t i = 0; i < h; i++)
+            square += pow(x[i] - mean, 2) / (double)h;
         double rstd = 1 / sqrt(square + attr_float(c, "eps"));
         for (int64_t i = 0; i < h; i++)
-            c->out[0][r * h + i] = (x[i] - mean) * rstd * c->in[1].v[i] + (layer ? c->in[2].v[i] : 0);
+            c->out[0][r * h + i] =
+                (x[i] - mean) * rstd * c->in[1].v[i] + (layer ? c->in[2].v[i] : 0);
         if (layer) c->out[1][r] = mean;
         c->out[layer ? 2 : 1][r] = rstd;
     }
     return true;
 }
 
-/* With xhat = (x - mean) · rstd and g = dy · w:  dx = rstd · (g - [mean g] - xhat · mean(g · xhat)). */
+/* With xhat = (x - mean) · rstd and g = dy · w:  dx = rstd · (g - [mean g] - xhat · mean(g ·
+ * xhat)). */
 static bool row_norm_grads(const o_call_t *c) {
     bool layer = c->p->op == IR_OP_LAYER_NORM_GRAD;
     const double *rstd = c->in[layer ? 3 : 2].v, *w = c->in[layer ? 4 : 3].v;
@@ -747,7 +857,8 @@ static bool sources(const o_call_t *c) {
             c->out[0][i] = floor(ldexp(word, bits - 32)) * ldexp(1, -bits);
         } else {
             double x = c->in[0].v[i], p = attr_float(c, "p");
-            bool dropped = attr_int(c, "train") && (double)(random_word(c, 1, i) >> 8) / (1 << 24) < p;
+            bool dropped =
+                attr_int(c, "train") && (double)(random_word(c, 1, i) >> 8) / (1 << 24) < p;
             c->out[0][i] = dropped ? 0 : attr_int(c, "train") ? x / (1 - p) : x;
         }
     }
@@ -778,8 +889,9 @@ static bool optimizers(const o_call_t *c) {
         double m = b1 * c->in[2].v[i] + (1 - b1) * g, v = b2 * c->in[3].v[i] + (1 - b2) * g * g;
         c->out[1][i] = m;
         c->out[2][i] = v;
-        c->out[0][i] = p * (decoupled ? 1 - lr * decay : 1) -
-                       lr * m / (1 - pow(b1, t)) / (sqrt(v / (1 - pow(b2, t))) + attr_float(c, "eps"));
+        c->out[0][i] =
+            p * (decoupled ? 1 - lr * decay : 1) -
+            lr * m / (1 - pow(b1, t)) / (sqrt(v / (1 - pow(b2, t))) + attr_float(c, "eps"));
     }
     return true;
 }
@@ -788,13 +900,14 @@ static bool scalars(const o_call_t *c) {
     double y = 0;
     if (c->p->op == IR_OP_SUM_SQUARES) {
         for (uint32_t j = 0; j < c->p->n_in; j++)
-            for (int64_t i = 0; i < count(&c->p->in[j]); i++) y += pow(c->in[j].v[i], 2);
+            for (int64_t i = 0; i < count(&c->p->in[j]); i++)
+                y += pow(c->in[j].v[i], 2);
     } else {
         const char *kind = kern_attr(c->p, "kind")->s;
         double s = c->in[0].v[0], base = attr_float(c, "base"), low = attr_float(c, "min");
         double warm = (double)attr_int(c, "warmup"), total = (double)attr_int(c, "total");
         double t = fmin(1, (s - 1 - warm) / (total - warm));
-        y = s <= warm                      ? base * s / warm
+        y = s <= warm                     ? base * s / warm
             : strcmp(kind, "linear") == 0 ? base * (1 - t) + low * t
             : strcmp(kind, "cosine") == 0 ? low + (base - low) * (1 + cos(M_PI * t)) / 2
                                           : base;
@@ -808,7 +921,8 @@ static bool constants(const o_call_t *c) {
     const ir_type_t *out = &c->p->out[0];
     size_t each = ir_dtype_bytes(out->dtype), n = data->data.bytes / each;
     for (int64_t i = 0; i < count(out); i++) {
-        const unsigned char *at = (const unsigned char *)data->data.p + (n > 1 ? (size_t)i : 0) * each;
+        const unsigned char *at =
+            (const unsigned char *)data->data.p + (n > 1 ? (size_t)i : 0) * each;
         float f32;
         double f64;
         int64_t i64;

@@ -1,6 +1,6 @@
-/* Every op on every implementation, element type and processor level against the oracle: odd shapes, guard
- * zones around outputs, in-place where it is allowed, the same bits on 1, 2 and 4 threads. An op without a
- * kernel or a case, and a kernel that no case reaches, fail. */
+/* Every op on every implementation, element type and processor level against the oracle: odd
+ * shapes, guard zones around outputs, in-place where it is allowed, the same bits on 1, 2 and 4
+ * threads. An op without a kernel or a case, and a kernel that no case reaches, fail. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -66,8 +66,8 @@ static double rounding(ir_dtype_t dtype) {
 }
 
 /* Tolerance: rounding of the type times (8 + 2 sqrt n) for sums of n terms, relative to the largest
- * expected value where there is a sum (terms may cancel), to the element otherwise. Smaller of 1 counts
- * as 1. Integers and bools are exact. */
+ * expected value where there is a sum (terms may cancel), to the element otherwise. Smaller of 1
+ * counts as 1. Integers and bools are exact. */
 static void compare(const conf_built_t *built, const char *impl, uint32_t k, const void *got,
                     const double *expected) {
     const ir_type_t *type = &built->out[k];
@@ -82,7 +82,8 @@ static void compare(const conf_built_t *built, const char *impl, uint32_t k, con
     if ((op >= IR_OP_ATTENTION && op <= IR_OP_RMS_NORM_GRAD) || op == IR_OP_CUMSUM ||
         op == IR_OP_SCATTER_ADD)
         terms = fmax(terms, 256);
-    if ((op >= IR_OP_MATMUL && op <= IR_OP_CONV_GRAD_WEIGHT) || op == IR_OP_CROSS_ENTROPY_GRAD) terms = fmax(terms, 512);
+    if ((op >= IR_OP_MATMUL && op <= IR_OP_CONV_GRAD_WEIGHT) || op == IR_OP_CROSS_ENTROPY_GRAD)
+        terms = fmax(terms, 512);
     for (int64_t i = 0; i < n; i++)
         if (isfinite(expected[i])) largest = fmax(largest, fabs(expected[i]));
     double unit = rounding(type->dtype) * (8 + 2 * sqrt(terms));
@@ -118,10 +119,11 @@ static run_t run_impl(const conf_built_t *built, const kern_impl_t *impl, int n_
         run.out[k] = guarded_make(ir_type_bytes(&built->out[k]));
         out[k] = guarded_data(&run.out[k]);
     }
-    st_status_t status = kern_run_impl(impl, &built->problem, n_threads,
-                                       (const void *const *)built->in_data, out);
+    st_status_t status =
+        kern_run_impl(impl, &built->problem, n_threads, (const void *const *)built->in_data, out);
     if (status != ST_OK)
-        fail_msg("%s, %s: %s: %s", built->name, impl->name, st_status_name(status), st_last_error());
+        fail_msg("%s, %s: %s: %s", built->name, impl->name, st_status_name(status),
+                 st_last_error());
     for (uint32_t k = 0; k < built->problem.n_out; k++)
         if (!guarded_intact(&run.out[k]))
             fail_msg("%s, %s: wrote outside output %u", built->name, impl->name, k);
@@ -129,7 +131,8 @@ static run_t run_impl(const conf_built_t *built, const kern_impl_t *impl, int n_
 }
 
 static void run_free(const conf_built_t *built, run_t *run) {
-    for (uint32_t k = 0; k < built->problem.n_out; k++) free(run->out[k].block);
+    for (uint32_t k = 0; k < built->problem.n_out; k++)
+        free(run->out[k].block);
 }
 
 static void same_bits(const conf_built_t *built, const char *impl, const char *what, uint32_t k,
@@ -150,7 +153,8 @@ static void check_in_place(const conf_built_t *built, const kern_impl_t *impl, c
         return; /* a broadcast input is read again after its bytes are gone */
     guarded_t shared = guarded_make(bytes), others[CONF_MAX_OPERANDS];
     memcpy(guarded_data(&shared), built->in_data[j], bytes);
-    for (uint32_t i = 0; i < built->problem.n_in; i++) in[i] = built->in_data[i];
+    for (uint32_t i = 0; i < built->problem.n_in; i++)
+        in[i] = built->in_data[i];
     for (uint32_t i = 0; i < built->problem.n_out; i++) {
         others[i] = guarded_make(ir_type_bytes(&built->out[i]));
         out[i] = guarded_data(&others[i]);
@@ -160,10 +164,12 @@ static void check_in_place(const conf_built_t *built, const kern_impl_t *impl, c
     assert_true(guarded_intact(&shared));
     same_bits(built, impl->name, "written over its input", k, out[k], guarded_data(&plain->out[k]));
     free(shared.block);
-    for (uint32_t i = 0; i < built->problem.n_out; i++) free(others[i].block);
+    for (uint32_t i = 0; i < built->problem.n_out; i++)
+        free(others[i].block);
 }
 
-static void check_impl(const conf_built_t *built, const kern_impl_t *impl, double *const *expected) {
+static void check_impl(const conf_built_t *built, const kern_impl_t *impl,
+                       double *const *expected) {
     run_t one = run_impl(built, impl, 1);
     for (uint32_t k = 0; k < built->problem.n_out; k++)
         compare(built, impl->name, k, guarded_data(&one.out[k]), expected[k]);
@@ -219,11 +225,13 @@ static void run_all_cases(bool with_reference) {
                 expected[k] = calloc((size_t)ir_type_elements(&built.out[k]) + 1, sizeof(double));
             if (!conf_oracle(&built, expected)) fail_msg("%s: no oracle", built.name);
             int n_ran = 0;
-            for (const kern_impl_t *const *impl = kern_list("cpu", built.problem.op); *impl; impl++) {
+            for (const kern_impl_t *const *impl = kern_list("cpu", built.problem.op); *impl;
+                 impl++) {
                 const char *reason = NULL;
                 if ((*impl)->reference && !with_reference) continue;
                 if ((*impl)->can_run && !(*impl)->can_run(&built.problem, &reason)) {
-                    if (!reason || !*reason) fail_msg("%s, %s: refuses without a reason", built.name, (*impl)->name);
+                    if (!reason || !*reason)
+                        fail_msg("%s, %s: refuses without a reason", built.name, (*impl)->name);
                     continue;
                 }
                 check_impl(&built, *impl, expected);
@@ -231,7 +239,8 @@ static void run_all_cases(bool with_reference) {
                 n_ran++; /* the reference always comes last and refuses nothing */
             }
             if (!n_ran && with_reference) fail_msg("%s: no implementation runs it", built.name);
-            for (uint32_t k = 0; k < built.problem.n_out; k++) free(expected[k]);
+            for (uint32_t k = 0; k < built.problem.n_out; k++)
+                free(expected[k]);
             conf_release(&built);
         }
     }
@@ -266,13 +275,16 @@ static void every_op_has_kernel_and_case(void **state) {
         }
         if (!*list) fail_msg("%s has no kernel", def->name);
         size_t n = 0, n_reference = 0;
-        for (; list[n]; n++) n_reference += list[n]->reference;
+        for (; list[n]; n++)
+            n_reference += list[n]->reference;
         if (n_reference != 1 || !list[n - 1]->reference)
             fail_msg("%s: one reference at the end of the list is needed", def->name);
         for (size_t i = 0; i < n; i++) {
-            if (kern_find(list[i]->name) != list[i]) fail_msg("%s is not found by name", list[i]->name);
+            if (kern_find(list[i]->name) != list[i])
+                fail_msg("%s is not found by name", list[i]->name);
             bool found = false;
-            for (size_t r = 0; r < n_reached; r++) found = found || !strcmp(reached[r], list[i]->name);
+            for (size_t r = 0; r < n_reached; r++)
+                found = found || !strcmp(reached[r], list[i]->name);
             if (!found) fail_msg("no case reaches %s", list[i]->name);
         }
     }

@@ -1,6 +1,7 @@
-/* Answers known from the definitions, for faults that other systems had: ceil-mode pooling, wide pads,
- * unequal pads, strides that leave a remainder, reverse slices, empty dims, indices out of range, batch norm's
- * momentum, epsilon's place, rotary layouts, Adam's first step, NaN. Each on every implementation. */
+/* Answers known from the definitions, for faults that other systems had: ceil-mode pooling, wide
+ * pads, unequal pads, strides that leave a remainder, reverse slices, empty dims, indices out of
+ * range, batch norm's momentum, epsilon's place, rotary layouts, Adam's first step, NaN. Each on
+ * every implementation. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,15 +15,16 @@
 
 /* Runs `row` on f32 or f64 data given in `in` (NULL: as the case says) on each implementation and
  * compares output 0. */
-static void expect(conf_case_t row, ir_dtype_t dtype, int n_given, const double *const *given, int64_t n,
-                   const double *expected, double tolerance) {
+static void expect(conf_case_t row, ir_dtype_t dtype, int n_given, const double *const *given,
+                   int64_t n, const double *expected, double tolerance) {
     conf_built_t built;
     conf_build(&row, dtype, &built);
     for (int j = 0; j < n_given; j++)
         for (int64_t i = 0; given[j] && i < ir_type_elements(&built.in[j]); i++) {
             if (built.in[j].dtype == IR_F64) ((double *)built.in_data[j])[i] = given[j][i];
             if (built.in[j].dtype == IR_F32) ((float *)built.in_data[j])[i] = (float)given[j][i];
-            if (built.in[j].dtype == IR_I64) ((int64_t *)built.in_data[j])[i] = (int64_t)given[j][i];
+            if (built.in[j].dtype == IR_I64)
+                ((int64_t *)built.in_data[j])[i] = (int64_t)given[j][i];
         }
     assert_int_equal(ir_type_elements(&built.out[0]), n);
     int n_ran = 0;
@@ -35,14 +37,15 @@ static void expect(conf_case_t row, ir_dtype_t dtype, int n_given, const double 
             assert_in_range(ir_type_bytes(&built.out[k]), 0, sizeof data[k]);
             out[k] = data[k];
         }
-        if (kern_run_impl(*impl, &built.problem, 1, (const void *const *)built.in_data, out) != ST_OK)
+        if (kern_run_impl(*impl, &built.problem, 1, (const void *const *)built.in_data, out) !=
+            ST_OK)
             fail_msg("%s: %s", (*impl)->name, st_last_error());
         for (int64_t i = 0; i < n; i++) {
             double got = dtype == IR_F64 ? data[0][i] : (double)((float *)out[0])[i];
             if (got != expected[i] && !(fabs(got - expected[i]) <= tolerance) &&
                 !(isnan(expected[i]) && isnan(got)))
-                fail_msg("%s, %s: [%lld] is %.9g, %.9g expected", built.name, (*impl)->name, (long long)i,
-                         got, expected[i]);
+                fail_msg("%s, %s: [%lld] is %.9g, %.9g expected", built.name, (*impl)->name,
+                         (long long)i, got, expected[i]);
         }
         n_ran++;
     }
@@ -53,7 +56,9 @@ static void expect(conf_case_t row, ir_dtype_t dtype, int n_given, const double 
 #define LIST(...) ((const double[]){__VA_ARGS__})
 #define GIVEN(...) ((const double *const[]){__VA_ARGS__})
 static const ir_dtype_t reals[2] = {IR_F32, IR_F64};
-#define EACH_REAL(type) for (int t_ = 0, n_ = 2; t_ < n_; t_++) for (ir_dtype_t type = reals[t_], once_ = 1; once_; once_ = 0)
+#define EACH_REAL(type)                     \
+    for (int t_ = 0, n_ = 2; t_ < n_; t_++) \
+        for (ir_dtype_t type = reals[t_], once_ = 1; once_; once_ = 0)
 
 static void ceil_mode_drops_a_window_that_starts_in_the_padding(void **state) {
     (void)state;
@@ -78,7 +83,8 @@ static void average_pool_takes_pads_wider_than_the_kernel(void **state) {
 static void unequal_pads_keep_their_sides(void **state) {
     (void)state;
     EACH_REAL(type) {
-        expect((conf_case_t){IR_OP_CONV, "f", "T:1,1,3 T:1,1,2", "strides=1 pads_low=1 pads_high=0 dilations=1"},
+        expect((conf_case_t){IR_OP_CONV, "f", "T:1,1,3 T:1,1,2",
+                             "strides=1 pads_low=1 pads_high=0 dilations=1"},
                type, 2, GIVEN(LIST(1, 2, 3), LIST(1, 10)), 3, LIST(10, 21, 32), 1e-5);
         /* dx[q] = sum over k of dy[q + 1 - k] w[k] */
         expect((conf_case_t){IR_OP_CONV_GRAD_INPUT, "f", "T:1,1,3 T:1,1,2",
@@ -103,8 +109,8 @@ static void reverse_slices_reach_the_front_and_take_empty_dims(void **state) {
     EACH_REAL(type) {
         expect((conf_case_t){IR_OP_SLICE, "f", "T:4", "begin=3 end=-1 step=-1"}, type, 1,
                GIVEN(LIST(0, 1, 2, 3)), 4, LIST(3, 2, 1, 0), 0);
-        expect((conf_case_t){IR_OP_SLICE, "f", "T:4", "begin=3 end=3 step=-1"}, type, 0, NULL, 0, LIST(0),
-               0);
+        expect((conf_case_t){IR_OP_SLICE, "f", "T:4", "begin=3 end=3 step=-1"}, type, 0, NULL, 0,
+               LIST(0), 0);
         expect((conf_case_t){IR_OP_SLICE, "f", "T:0", "begin=-1 end=-1 step=-1"}, type, 0, NULL, 0,
                LIST(0), 0);
     }
@@ -116,8 +122,8 @@ static void one_and_zero_broadcast_to_zero(void **state) {
     expect((conf_case_t){IR_OP_ADD, "f", "T:1 T:0", ""}, type, 0, NULL, 0, LIST(0), 0);
 }
 
-/* The op on an index that is out of range by one on either side: an error that names node, index, position
- * and size, and no byte written. */
+/* The op on an index that is out of range by one on either side: an error that names node, index,
+ * position and size, and no byte written. */
 static void refuse_index(conf_case_t row, uint32_t input, int64_t position, int64_t index,
                          const char *words[3]) {
     conf_built_t built;
@@ -128,15 +134,18 @@ static void refuse_index(conf_case_t row, uint32_t input, int64_t position, int6
         unsigned char data[CONF_MAX_OPERANDS][512];
         void *out[CONF_MAX_OPERANDS];
         memset(data, 0x5A, sizeof data);
-        for (uint32_t k = 0; k < built.problem.n_out; k++) out[k] = data[k];
+        for (uint32_t k = 0; k < built.problem.n_out; k++)
+            out[k] = data[k];
         st_clear_error();
-        assert_int_equal(kern_run_impl(*impl, &built.problem, 2, (const void *const *)built.in_data, out),
-                         ST_INVALID);
+        assert_int_equal(
+            kern_run_impl(*impl, &built.problem, 2, (const void *const *)built.in_data, out),
+            ST_INVALID);
         assert_non_null(strstr(st_last_error(), "'table'"));
         for (int w = 0; w < 3; w++)
             if (!strstr(st_last_error(), words[w]))
                 fail_msg("%s: '%s' is not in: %s", (*impl)->name, words[w], st_last_error());
-        for (size_t i = 0; i < sizeof data; i++) assert_int_equal(((unsigned char *)data)[i], 0x5A);
+        for (size_t i = 0; i < sizeof data; i++)
+            assert_int_equal(((unsigned char *)data)[i], 0x5A);
     }
     conf_release(&built);
 }
@@ -160,7 +169,8 @@ static void indices_out_of_range_are_errors_and_write_nothing(void **state) {
             int64_t index = side ? rows[i].size : -rows[i].size - 1;
             char text[48];
             snprintf(text, sizeof text, "index %lld ", (long long)index);
-            refuse_index(rows[i].row, 1, 2, index, (const char *[]){text, "position 2", rows[i].dim});
+            refuse_index(rows[i].row, 1, 2, index,
+                         (const char *[]){text, "position 2", rows[i].dim});
         }
 }
 
@@ -170,24 +180,27 @@ static void bad_labels_are_errors(void **state) {
         const char *label = side ? "label 3 " : "label -4 ";
         const char *words[3] = {label, "row 2", "3 classes"};
         int64_t value = side ? 3 : -4;
-        refuse_index((conf_case_t){IR_OP_CROSS_ENTROPY_ROWS, "f", "T:4,3 l^3:4", "ignore_index=-1"}, 1, 2,
-                     value, words);
-        refuse_index((conf_case_t){IR_OP_CROSS_ENTROPY, "f", "T:4,3 l^3:4", "ignore_index=-1"}, 1, 2, value,
-                     words);
-        refuse_index((conf_case_t){IR_OP_CROSS_ENTROPY_GRAD, "f", "T:4 T:4,3 l^3:4 T:4", "ignore_index=-1"},
-                     2, 2, value, words);
+        refuse_index((conf_case_t){IR_OP_CROSS_ENTROPY_ROWS, "f", "T:4,3 l^3:4", "ignore_index=-1"},
+                     1, 2, value, words);
+        refuse_index((conf_case_t){IR_OP_CROSS_ENTROPY, "f", "T:4,3 l^3:4", "ignore_index=-1"}, 1,
+                     2, value, words);
+        refuse_index(
+            (conf_case_t){IR_OP_CROSS_ENTROPY_GRAD, "f", "T:4 T:4,3 l^3:4 T:4", "ignore_index=-1"},
+            2, 2, value, words);
     }
 }
 
 static void batch_norm_output_does_not_depend_on_momentum(void **state) {
     (void)state;
     static const char *const attrs[] = {"momentum=0", "momentum=0.5", "momentum=1"};
-    const double x[] = {1, 2, 3, 6}, m = 3, s = sqrt(3.5 + 1e-5); /* mean, root of biased variance */
+    const double x[] = {1, 2, 3, 6}, m = 3,
+                 s = sqrt(3.5 + 1e-5); /* mean, root of biased variance */
     double y[4];
-    for (int i = 0; i < 4; i++) y[i] = (x[i] - m) / s;
+    for (int i = 0; i < 4; i++)
+        y[i] = (x[i] - m) / s;
     for (int a = 0; a < 3; a++)
-        expect((conf_case_t){IR_OP_BATCH_NORM, "f", "T:4,1 T=1:1 T=0:1 T=7:1 T=9:1", attrs[a]}, IR_F64, 1,
-               GIVEN(x), 4, y, 1e-12);
+        expect((conf_case_t){IR_OP_BATCH_NORM, "f", "T:4,1 T=1:1 T=0:1 T=7:1 T=9:1", attrs[a]},
+               IR_F64, 1, GIVEN(x), 4, y, 1e-12);
 }
 
 static void rms_norm_epsilon_is_inside_the_root(void **state) {
@@ -197,8 +210,8 @@ static void rms_norm_epsilon_is_inside_the_root(void **state) {
     expect((conf_case_t){IR_OP_RMS_NORM, "f", "T=0.001:4 T=1:4", "eps=1e-6"}, type, 0, NULL, 4,
            LIST(y, y, y, y), 1e-6);
     double z = 0.945245; /* eps = 2^-23 */
-    expect((conf_case_t){IR_OP_RMS_NORM, "f", "T=0.001:4 T=1:4", "eps=1.1920929e-7"}, IR_F64, 0, NULL, 4,
-           LIST(z, z, z, z), 1e-6);
+    expect((conf_case_t){IR_OP_RMS_NORM, "f", "T=0.001:4 T=1:4", "eps=1.1920929e-7"}, IR_F64, 0,
+           NULL, 4, LIST(z, z, z, z), 1e-6);
 }
 
 static void rotary_pairs_are_halves_or_neighbours(void **state) {
@@ -206,27 +219,31 @@ static void rotary_pairs_are_halves_or_neighbours(void **state) {
     const double c[] = {cos(1), cos(0.01)}, s[] = {sin(1), sin(0.01)};
     EACH_REAL(type) {
         expect((conf_case_t){IR_OP_ROPE, "f", "T:1,1,1,4 T:1,2 T:1,2", "interleaved=1"}, type, 3,
-               GIVEN(LIST(1, 2, 3, 4), c, s), 4, LIST(-1.142640, 1.922076, 2.959851, 4.029800), 2e-6);
+               GIVEN(LIST(1, 2, 3, 4), c, s), 4, LIST(-1.142640, 1.922076, 2.959851, 4.029800),
+               2e-6);
         expect((conf_case_t){IR_OP_ROPE, "f", "T:1,1,1,4 T:1,2 T:1,2", ""}, type, 3,
-               GIVEN(LIST(1, 2, 3, 4), c, s), 4, LIST(-1.984111, 1.959901, 2.462378, 4.019800), 2e-6);
+               GIVEN(LIST(1, 2, 3, 4), c, s), 4, LIST(-1.984111, 1.959901, 2.462378, 4.019800),
+               2e-6);
     }
 }
 
 static void adam_epsilon_comes_after_the_bias_correction(void **state) {
     (void)state;
     EACH_REAL(type)
-    expect((conf_case_t){IR_OP_ADAMW, "f", "T=0:1 T=1e-8:1 T=0:1 T=0:1 d=1e-3: l=1: T=1:", "eps=1e-8"}, type, 0,
-           NULL, 1, LIST(-5.0e-4), 1e-9);
+    expect(
+        (conf_case_t){IR_OP_ADAMW, "f", "T=0:1 T=1e-8:1 T=0:1 T=0:1 d=1e-3: l=1: T=1:", "eps=1e-8"},
+        type, 0, NULL, 1, LIST(-5.0e-4), 1e-9);
 }
 
 static void label_smoothing_with_weights_and_ignored_rows(void **state) {
     (void)state;
-    /* two classes at equal logits: every log p is -ln 2; rows: class 0, ignored, class 1; weights 1, 3.
-     * loss = sum of ((1 - e) w[y] + e (w0 + w1) / 2) ln 2 over 1 + 3 */
+    /* two classes at equal logits: every log p is -ln 2; rows: class 0, ignored, class 1; weights
+     * 1, 3. loss = sum of ((1 - e) w[y] + e (w0 + w1) / 2) ln 2 over 1 + 3 */
     double e = 0.1, expected = ((1 - e) * 4 + 2 * e * 2) * log(2) / 4;
     EACH_REAL(type)
-    expect((conf_case_t){IR_OP_CROSS_ENTROPY, "f", "T=0:3,2 l:3 T:2", "smoothing=0.1 ignore_index=-7"}, type, 3,
-           GIVEN(NULL, LIST(0, -7, 1), LIST(1, 3)), 1, LIST(expected), 1e-6);
+    expect(
+        (conf_case_t){IR_OP_CROSS_ENTROPY, "f", "T=0:3,2 l:3 T:2", "smoothing=0.1 ignore_index=-7"},
+        type, 3, GIVEN(NULL, LIST(0, -7, 1), LIST(1, 3)), 1, LIST(expected), 1e-6);
 }
 
 static void nan_is_not_lost(void **state) {
@@ -239,8 +256,8 @@ static void nan_is_not_lost(void **state) {
         expect((conf_case_t){IR_OP_MINIMUM, "f", "T:4 T:4", ""}, type, 2,
                GIVEN(LIST(NAN, 1, 3, NAN), LIST(1, NAN, 2, NAN)), 4, LIST(NAN, NAN, 2, NAN), 0);
         expect((conf_case_t){IR_OP_REDUCE_MAX, "f", "T:2,20", "axes=1"}, type, 1,
-               GIVEN(LIST(0, 1, 2, 3, 4, 5, NAN, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 1, 2, 3, 4,
-                          5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, -1)),
+               GIVEN(LIST(0, 1, 2, 3, 4, 5, NAN, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 1,
+                          2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, -1)),
                2, LIST(NAN, 19), 0);
         expect((conf_case_t){IR_OP_EXP, "f", "T:5", ""}, type, 1,
                GIVEN(LIST(NAN, INFINITY, -INFINITY, 0, -1000)), 5, LIST(NAN, INFINITY, 0, 1, 0), 0);
@@ -259,8 +276,8 @@ static void nan_is_not_lost(void **state) {
 static void a_row_that_sees_no_key_gives_zero(void **state) {
     (void)state;
     EACH_REAL(type)
-    expect((conf_case_t){IR_OP_ATTENTION, "f", "T:1,1,2,2 T:1,1,3,2 T:1,1,3,2 b=0:3", ""}, type, 0, NULL, 4,
-           LIST(0, 0, 0, 0), 0);
+    expect((conf_case_t){IR_OP_ATTENTION, "f", "T:1,1,2,2 T:1,1,3,2 T:1,1,3,2 b=0:3", ""}, type, 0,
+           NULL, 4, LIST(0, 0, 0, 0), 0);
 }
 
 int main(void) {

@@ -71,8 +71,8 @@ static size_t grad_workspace(const kern_problem_t *problem, int n_threads) {
 }
 
 /* Row r of the query heads that read key head bg: its dq, and its parts of dk and dv. */
-static void grad_row(const kern_call_t *call, const kern_attention_t *a, int64_t b, int64_t h, int64_t m,
-                     double *p, double *ds, double *dk, double *dv) {
+static void grad_row(const kern_call_t *call, const kern_attention_t *a, int64_t b, int64_t h,
+                     int64_t m, double *p, double *ds, double *dk, double *dv) {
     int64_t r = (b * a->h + h) * a->m + m, bg = b * a->g + h * a->g / a->h;
     double delta = 0, lse = ref_get(call, 5, r);
     for (int64_t e = 0; e < a->e; e++)
@@ -104,11 +104,15 @@ static st_status_t attention_grad(const kern_call_t *call) {
     int64_t each = a.g ? a.h / a.g : 0;
     double *p = call->workspace, *ds = p + a.s, *dk = ds + a.s, *dv = dk + a.s * a.d;
     for (int64_t bg = 0; bg < a.b * a.g; bg++) {
-        for (int64_t i = 0; i < a.s * (a.d + a.e); i++) dk[i] = 0;
+        for (int64_t i = 0; i < a.s * (a.d + a.e); i++)
+            dk[i] = 0;
         for (int64_t h = bg % a.g * each; h < (bg % a.g + 1) * each; h++)
-            for (int64_t m = 0; m < a.m; m++) grad_row(call, &a, bg / a.g, h, m, p, ds, dk, dv);
-        for (int64_t i = 0; i < a.s * a.d; i++) ref_put(call, 1, bg * a.s * a.d + i, dk[i]);
-        for (int64_t i = 0; i < a.s * a.e; i++) ref_put(call, 2, bg * a.s * a.e + i, dv[i]);
+            for (int64_t m = 0; m < a.m; m++)
+                grad_row(call, &a, bg / a.g, h, m, p, ds, dk, dv);
+        for (int64_t i = 0; i < a.s * a.d; i++)
+            ref_put(call, 1, bg * a.s * a.d + i, dk[i]);
+        for (int64_t i = 0; i < a.s * a.e; i++)
+            ref_put(call, 2, bg * a.s * a.e + i, dv[i]);
     }
     return ST_OK;
 }
