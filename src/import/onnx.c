@@ -4,10 +4,10 @@
  *              nothing of the file is unpacked before it has passed
  *   unpack     the reader that protoc-c makes from the system's onnx.proto
  *   inputs     of the graph, with fixed shapes
- *   nodes      in their order, by the table; an initializer enters the graph where it is first read: as a
- *              buffer if it holds running statistics, as a parameter or constant otherwise
- *   outputs    the only scalar float is called "loss"
- *   prune      shape arithmetic and other nodes that nothing reads are left out */
+ *   nodes      in their order, by the table; an initializer enters the graph where it is first
+ * read: as a buffer if it holds running statistics, as a parameter or constant otherwise outputs
+ * the only scalar float is called "loss" prune      shape arithmetic and other nodes that nothing
+ * reads are left out */
 #include "import/onnx.h"
 
 #include <stdio.h>
@@ -36,7 +36,8 @@ static st_status_t add_name(onnx_t *o, onnx_value_t value, const char *what) {
 
 /* ---- initializers ---- */
 
-/* `name` is `other`, or one of them with a dotted prefix: weights files may drop a leading "model.". */
+/* `name` is `other`, or one of them with a dotted prefix: weights files may drop a leading
+ * "model.". */
 static bool names_agree(const char *name, const char *other) {
     size_t a = strlen(name), b = strlen(other);
     const char *longer = a > b ? name : other, *shorter = a > b ? other : name;
@@ -64,8 +65,8 @@ static void add_tensor(onnx_t *o, const char *name, const ir_type_t *type, const
     if (onnx_ok(o)) o->b.status = ST_VEC_PUSH(&o->result->tensors, tensor);
 }
 
-/* What an initializer becomes when it is first read. ONNX does not tell parameters from constants: floating
- * ones are parameters unless the weights' names or a pattern say otherwise. */
+/* What an initializer becomes when it is first read. ONNX does not tell parameters from constants:
+ * floating ones are parameters unless the weights' names or a pattern say otherwise. */
 static ir_value_t enter(onnx_t *o, onnx_value_t *value) {
     const char *name = value->name;
     ir_type_t type;
@@ -79,7 +80,8 @@ static ir_value_t enter(onnx_t *o, onnx_value_t *value) {
         value->value = ir_b_buffer(b, name, type);
         add_tensor(o, name, &type, data, IMPORT_BUFFER);
     } else if (is_parameter && (!weights_known || is_named(o, name))) {
-        ir_arg_t args[] = {IR_ARG_DTYPE("dtype", type.dtype), IR_ARG_INTS("shape", type.dims, type.rank),
+        ir_arg_t args[] = {IR_ARG_DTYPE("dtype", type.dtype),
+                           IR_ARG_INTS("shape", type.dims, type.rank),
                            IR_ARG_BOOL("assumed", !weights_known)};
         b->status = ir_graph_add(b->graph, IR_OP_PARAMETER, name, 0, NULL, 3, args, &value->value);
         add_tensor(o, name, &type, data, IMPORT_PARAMETER);
@@ -94,8 +96,10 @@ ir_value_t onnx_named(onnx_t *o, const char *name) {
     if (!onnx_ok(o)) return IR_NONE;
     onnx_value_t *value = onnx_lookup(o, name);
     if (!value) {
-        onnx_fail(o, ST_PARSE, "nothing before it makes the value '%.128s': the nodes are out of order, form a "
-                               "cycle, or the file is incomplete", name);
+        onnx_fail(o, ST_PARSE,
+                  "nothing before it makes the value '%.128s': the nodes are out of order, form a "
+                  "cycle, or the file is incomplete",
+                  name);
         return IR_NONE;
     }
     return value->value != IR_NONE ? value->value : enter(o, value);
@@ -105,16 +109,18 @@ static st_status_t add_initializers(onnx_t *o) {
     const Onnx__GraphProto *graph = o->graph;
     for (size_t i = 0; i < graph->n_initializer; i++) {
         const Onnx__TensorProto *tensor = graph->initializer[i];
-        TRY(add_name(o, (onnx_value_t){.name = tensor->name, .value = IR_NONE, .initializer = tensor},
+        TRY(add_name(o,
+                     (onnx_value_t){.name = tensor->name, .value = IR_NONE, .initializer = tensor},
                      "an initializer"));
     }
     if (graph->n_sparse_initializer)
-        return FAIL(ST_UNSUPPORTED, "the graph has %zu sparse initializers", graph->n_sparse_initializer);
+        return FAIL(ST_UNSUPPORTED, "the graph has %zu sparse initializers",
+                    graph->n_sparse_initializer);
     return ST_OK;
 }
 
-/* Running statistics are the initializers that BatchNormalization reads as mean and variance, also through
- * Identity nodes (exporters put them where tensors are equal). */
+/* Running statistics are the initializers that BatchNormalization reads as mean and variance, also
+ * through Identity nodes (exporters put them where tensors are equal). */
 static st_status_t mark_buffers(onnx_t *o) {
     st_map_t same = {0};
     st_status_t status = ST_OK;
@@ -125,7 +131,8 @@ static st_status_t mark_buffers(onnx_t *o) {
         for (size_t j = is_norm ? 3 : 0; j < node->n_input && j < (is_norm ? 5u : 1u); j++) {
             uint32_t index, found;
             const char *input = node->input[j];
-            if (!st_map_get_string(&same, input, &index) && !st_map_get_string(&o->names, input, &index))
+            if (!st_map_get_string(&same, input, &index) &&
+                !st_map_get_string(&o->names, input, &index))
                 continue;
             if (!o->values.data[index].initializer) continue;
             if (is_norm)
@@ -149,19 +156,21 @@ static st_status_t input_type(const Onnx__ValueInfoProto *input, ir_type_t *out)
     const Onnx__TypeProto__Tensor *tensor = input->type->tensor_type;
     ir_dtype_t dtype = onnx_dtype(tensor->elem_type);
     if (dtype == IR_DTYPE_NONE)
-        return FAIL(ST_UNSUPPORTED, "input '%.128s' has elements of type %s (%d), which is not supported", name,
+        return FAIL(ST_UNSUPPORTED,
+                    "input '%.128s' has elements of type %s (%d), which is not supported", name,
                     onnx_dtype_name(tensor->elem_type), (int)tensor->elem_type);
     if (!tensor->shape) return FAIL(ST_UNSUPPORTED, "input '%.128s' has no shape", name);
     if (tensor->shape->n_dim > IR_MAX_RANK)
-        return FAIL(ST_UNSUPPORTED, "input '%.128s' has %zu dims, the limit is %d", name, tensor->shape->n_dim,
-                    IR_MAX_RANK);
+        return FAIL(ST_UNSUPPORTED, "input '%.128s' has %zu dims, the limit is %d", name,
+                    tensor->shape->n_dim, IR_MAX_RANK);
     *out = ir_type_make(dtype, 0, NULL);
     for (size_t i = 0; i < tensor->shape->n_dim; i++) {
         const Onnx__TensorShapeProto__Dimension *dim = tensor->shape->dim[i];
         if (dim->value_case == ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_PARAM)
-            return FAIL(ST_UNSUPPORTED, "dim %zu of input '%.128s' is the symbol '%.64s': export with fixed "
-                                        "sizes, or set the dim's value in the model", i, name,
-                        dim->dim_param);
+            return FAIL(ST_UNSUPPORTED,
+                        "dim %zu of input '%.128s' is the symbol '%.64s': export with fixed "
+                        "sizes, or set the dim's value in the model",
+                        i, name, dim->dim_param);
         if (dim->value_case != ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE)
             return FAIL(ST_UNSUPPORTED, "dim %zu of input '%.128s' has no size", i, name);
         out->dims[out->rank++] = dim->dim_value;
@@ -170,8 +179,8 @@ static st_status_t input_type(const Onnx__ValueInfoProto *input, ir_type_t *out)
     return status == ST_OK ? ST_OK : st_error_context(status, "input '%.128s'", name);
 }
 
-/* Inputs with as many items as the first that has dims carry the batch. Up to IR version 3 files list
- * initializers among the inputs; they are no inputs. */
+/* Inputs with as many items as the first that has dims carry the batch. Up to IR version 3 files
+ * list initializers among the inputs; they are no inputs. */
 static st_status_t add_inputs(onnx_t *o) {
     int64_t batch = -1;
     for (size_t i = 0; i < o->graph->n_input; i++) {
@@ -184,8 +193,11 @@ static st_status_t add_inputs(onnx_t *o) {
         if (batch < 0 && type.rank > 0) batch = type.dims[0];
         bool has_batch = type.rank > 0 && type.dims[0] == batch;
         if (type.rank > 0 && !has_batch)
-            TRY(import_note(o->result, "input '%.128s' has %lld items and not the batch's %lld: all ranks read "
-                                       "all of it", input->name, (long long)type.dims[0], (long long)batch));
+            TRY(import_note(
+                o->result,
+                "input '%.128s' has %lld items and not the batch's %lld: all ranks read "
+                "all of it",
+                input->name, (long long)type.dims[0], (long long)batch));
         TRY(add_name(o, (onnx_value_t){.name = input->name, .value = IR_NONE}, "an input"));
         ir_value_t value = ir_b_input(&o->b, input->name, type, has_batch ? 0 : -1);
         o->values.data[o->values.n - 1].value = value;
@@ -216,10 +228,11 @@ static st_status_t run_node(onnx_t *o, size_t index) {
     check_attributes(o);
     for (size_t k = o->n_returned; k < node->n_output && onnx_ok(o); k++)
         if (onnx_wants(o, k))
-            onnx_fail(o, ST_UNSUPPORTED, "output %zu ('%.128s') is not supported", k, node->output[k]);
+            onnx_fail(o, ST_UNSUPPORTED, "output %zu ('%.128s') is not supported", k,
+                      node->output[k]);
     if (onnx_ok(o)) return ST_OK;
-    return st_error_context(o->b.status, "node %zu '%.128s' (%s)", index, node->name ? node->name : "",
-                            node->op_type);
+    return st_error_context(o->b.status, "node %zu '%.128s' (%s)", index,
+                            node->name ? node->name : "", node->op_type);
 }
 
 /* ---- outputs ---- */
@@ -258,7 +271,8 @@ static st_status_t add_random_update(onnx_t *o) {
     ir_build_t *b = &o->b;
     ir_type_t type = ir_type_scalar(IR_I64);
     if (o->random_step == IR_NONE) return ST_OK;
-    ir_b_update(b, o->random_step, ir_b_binary(b, IR_OP_ADD, o->random_step, ir_b_scalar(b, IR_I64, 1)));
+    ir_b_update(b, o->random_step,
+                ir_b_binary(b, IR_OP_ADD, o->random_step, ir_b_scalar(b, IR_I64, 1)));
     add_tensor(o, "random.seed", &type, &zero, IMPORT_BUFFER);
     add_tensor(o, "random.step", &type, &zero, IMPORT_BUFFER);
     return b->status;
@@ -289,7 +303,8 @@ static st_status_t prune(onnx_t *o) {
     for (ir_node_t i = 0; i < from->nodes.n && status == ST_OK; i++)
         if (live[i]) status = ir_graph_clone_node(to, from, i, NULL, map);
     for (size_t i = 0; i < from->outputs.n && status == ST_OK; i++)
-        status = ir_graph_add_output(to, from->outputs.data[i].name, map[from->outputs.data[i].value]);
+        status =
+            ir_graph_add_output(to, from->outputs.data[i].name, map[from->outputs.data[i].value]);
     if (status != ST_OK) {
         ir_graph_destroy(to);
         return status;
@@ -314,7 +329,8 @@ static st_status_t check_opset(onnx_t *o) {
     }
     if (o->opset == 0) return FAIL(ST_PARSE, "the model names no opset");
     if (o->opset >= ONNX_FIRST_OPSET && o->opset <= ONNX_LAST_OPSET) return ST_OK;
-    return FAIL(ST_UNSUPPORTED, "the model is of opset %lld; %d to %d are supported: convert or export it again",
+    return FAIL(ST_UNSUPPORTED,
+                "the model is of opset %lld; %d to %d are supported: convert or export it again",
                 (long long)o->opset, ONNX_FIRST_OPSET, ONNX_LAST_OPSET);
 }
 
@@ -336,12 +352,14 @@ static st_status_t note_frozen(onnx_t *o) {
     st_arena_t *arena = &o->result->arena;
     if (o->frozen.n == 0) return ST_OK;
     size_t bytes = 128, used;
-    for (size_t i = 0; i < o->frozen.n; i++) bytes += strlen(o->frozen.data[i]) + 2;
+    for (size_t i = 0; i < o->frozen.n; i++)
+        bytes += strlen(o->frozen.data[i]) + 2;
     char *line = st_arena_alloc(arena, bytes);
     if (!line) return st_no_memory(bytes, "a note");
     used = (size_t)snprintf(line, bytes, "constants, as the weights do not name them: ");
     for (size_t i = 0; i < o->frozen.n; i++)
-        used += (size_t)snprintf(line + used, bytes - used, "%s%s", i ? ", " : "", o->frozen.data[i]);
+        used +=
+            (size_t)snprintf(line + used, bytes - used, "%s%s", i ? ", " : "", o->frozen.data[i]);
     return ST_VEC_PUSH(&o->result->messages, (const char *)line);
 }
 
@@ -354,7 +372,8 @@ static st_status_t read_model(onnx_t *o, const char *what) {
     TRY(add_initializers(o));
     TRY(mark_buffers(o));
     TRY(add_inputs(o));
-    for (size_t i = 0; i < o->graph->n_node; i++) TRY(run_node(o, i));
+    for (size_t i = 0; i < o->graph->n_node; i++)
+        TRY(run_node(o, i));
     o->b.name = NULL;
     TRY(add_outputs(o));
     TRY(add_random_update(o));

@@ -19,14 +19,16 @@ void onnx_constant_node(onnx_t *o) {
         onnx_return(o, ir_b_constant(&o->b, ir_type_scalar(IR_I64), &number, sizeof number));
     } else if (floats) {
         int64_t n = (int64_t)floats->n_floats;
-        onnx_return(o, ir_b_constant(&o->b, ir_type_make(IR_F32, 1, &n), n ? (void *)floats->floats : "",
-                                     floats->n_floats * sizeof(float)));
+        onnx_return(
+            o, ir_b_constant(&o->b, ir_type_make(IR_F32, 1, &n), n ? (void *)floats->floats : "",
+                             floats->n_floats * sizeof(float)));
     } else if (onnx_has(o, "value_ints")) {
         int32_t n = onnx_ints(o, "value_ints", ints);
         if (onnx_ok(o)) onnx_return(o, onnx_constant_i64(o, 1, n, ints));
     } else {
-        onnx_fail(o, ST_UNSUPPORTED, "a constant without a tensor, number or list (strings and sparse "
-                                     "tensors are not supported)");
+        onnx_fail(o, ST_UNSUPPORTED,
+                  "a constant without a tensor, number or list (strings and sparse "
+                  "tensors are not supported)");
     }
 }
 
@@ -46,7 +48,8 @@ void onnx_constant_of_shape(onnx_t *o) {
     const Onnx__AttributeProto *value = onnx_attribute(o, "value");
     ir_type_t type = ir_type_scalar(IR_F32);
     const void *data = "\0\0\0\0";
-    if (onnx_ok(o) && value && value->t) o->b.status = onnx_tensor_read(o, value->t, "value", &type, &data);
+    if (onnx_ok(o) && value && value->t)
+        o->b.status = onnx_tensor_read(o, value->t, "value", &type, &data);
     if (onnx_ok(o) && ir_type_elements(&type) != 1)
         onnx_fail(o, ST_INVALID, "attribute 'value' needs one element");
     size_t width = ir_dtype_bytes(type.dtype);
@@ -55,7 +58,8 @@ void onnx_constant_of_shape(onnx_t *o) {
 }
 
 void onnx_range(onnx_t *o) {
-    double start = onnx_known_number(o, 0), limit = onnx_known_number(o, 1), step = onnx_known_number(o, 2);
+    double start = onnx_known_number(o, 0), limit = onnx_known_number(o, 1),
+           step = onnx_known_number(o, 2);
     ir_dtype_t dtype = onnx_type(o, onnx_in_setting(o, 0)).dtype;
     double count = step != 0 ? ceil((limit - start) / step) : NAN;
     if (onnx_ok(o) && !(count < 0x1p40))
@@ -103,8 +107,8 @@ static void need_random_state(onnx_t *o) {
     o->random_step = ir_b_buffer(&o->b, "random.step", ir_type_scalar(IR_I64));
 }
 
-/* From opset 12 on: ratio and training_mode are inputs. Masks come from Stator's own generator, so the
- * node's seed has no meaning here. */
+/* From opset 12 on: ratio and training_mode are inputs. Masks come from Stator's own generator, so
+ * the node's seed has no meaning here. */
 void onnx_dropout(onnx_t *o) {
     ir_value_t x = onnx_in(o, 0);
     double ratio = onnx_has_input(o, 1) ? onnx_known_number(o, 1) : 0.5;

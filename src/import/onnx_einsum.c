@@ -1,8 +1,8 @@
 /* Einsum of one or two operands, as sums, transposes and one batched product.
  *
- * With two operands a letter is: in both and in the result, batch; in both only, contracted; in one and in
- * the result, rows or columns; in one only, summed before. The product is [batch, rows, k] × [batch, k,
- * columns], whatever the number of letters. */
+ * With two operands a letter is: in both and in the result, batch; in both only, contracted; in one
+ * and in the result, rows or columns; in one only, summed before. The product is [batch, rows, k] ×
+ * [batch, k, columns], whatever the number of letters. */
 #include <string.h>
 
 #include "import/onnx_reader.h"
@@ -20,8 +20,10 @@ static int32_t letter_of(char c) {
 
 static void term_add(onnx_t *o, term_t *term, int32_t letter) {
     if (letter < 0 || term->rank == IR_MAX_RANK || term->at[letter] >= 0) {
-        onnx_fail(o, ST_UNSUPPORTED, "einsum terms of up to %d different letters are supported (no ellipsis, no "
-                                     "diagonals)", IR_MAX_RANK);
+        onnx_fail(o, ST_UNSUPPORTED,
+                  "einsum terms of up to %d different letters are supported (no ellipsis, no "
+                  "diagonals)",
+                  IR_MAX_RANK);
         return;
     }
     term->at[letter] = term->rank;
@@ -30,7 +32,8 @@ static void term_add(onnx_t *o, term_t *term, int32_t letter) {
 
 static void term_clear(term_t *term) {
     term->rank = 0;
-    for (int i = 0; i < LETTERS; i++) term->at[i] = -1;
+    for (int i = 0; i < LETTERS; i++)
+        term->at[i] = -1;
 }
 
 /* Splits an equation into up to two terms and the result. Returns the number of terms. */
@@ -50,7 +53,8 @@ static int parse(onnx_t *o, const char *equation, term_t terms[2], term_t *out) 
         }
     }
     for (int32_t letter = 0; letter < LETTERS && !has_result; letter++)
-        if ((terms[0].at[letter] >= 0) != (n == 2 && terms[1].at[letter] >= 0)) term_add(o, out, letter);
+        if ((terms[0].at[letter] >= 0) != (n == 2 && terms[1].at[letter] >= 0))
+            term_add(o, out, letter);
     return n;
 }
 
@@ -61,8 +65,10 @@ static ir_value_t arrange(onnx_t *o, ir_value_t x, const term_t *from, const ter
     bool moved = false;
     for (int32_t i = 0; i < from->rank; i++) {
         place[i] = kept;
-        if (order->at[from->letters[i]] >= 0) kept++;
-        else sums[n_sums++] = i;
+        if (order->at[from->letters[i]] >= 0)
+            kept++;
+        else
+            sums[n_sums++] = i;
     }
     if (n_sums) x = ir_b_reduce(&o->b, IR_OP_REDUCE_SUM, x, n_sums, sums, false);
     for (int32_t j = 0; j < order->rank; j++) {
@@ -87,7 +93,8 @@ static void contract(onnx_t *o, const ir_value_t *xs, const term_t *terms, const
                      const int64_t *size) {
     term_t batch, rows, columns, shared, orders[3];
     term_clear(&batch), term_clear(&rows), term_clear(&columns), term_clear(&shared);
-    for (int i = 0; i < 3; i++) term_clear(&orders[i]);
+    for (int i = 0; i < 3; i++)
+        term_clear(&orders[i]);
     for (int32_t i = 0; i < out->rank; i++) {
         int32_t letter = out->letters[i];
         bool in_x = terms[0].at[letter] >= 0, in_y = terms[1].at[letter] >= 0;
@@ -105,11 +112,14 @@ static void contract(onnx_t *o, const ir_value_t *xs, const term_t *terms, const
     append(o, &orders[2], &columns, size);
     if (!onnx_ok(o)) return;
     ir_build_t *b = &o->b;
-    ir_value_t x = ir_b_reshape(b, arrange(o, xs[0], &terms[0], &orders[0]), 3, (int64_t[]){n_batch, m, k});
-    ir_value_t y = ir_b_reshape(b, arrange(o, xs[1], &terms[1], &orders[1]), 3, (int64_t[]){n_batch, k, n});
+    ir_value_t x =
+        ir_b_reshape(b, arrange(o, xs[0], &terms[0], &orders[0]), 3, (int64_t[]){n_batch, m, k});
+    ir_value_t y =
+        ir_b_reshape(b, arrange(o, xs[1], &terms[1], &orders[1]), 3, (int64_t[]){n_batch, k, n});
     ir_value_t product = ir_b_matmul(b, x, y, false, false);
     int64_t dims[IR_MAX_RANK];
-    for (int32_t i = 0; i < orders[2].rank; i++) dims[i] = size[orders[2].letters[i]];
+    for (int32_t i = 0; i < orders[2].rank; i++)
+        dims[i] = size[orders[2].letters[i]];
     product = ir_b_reshape(b, product, orders[2].rank, dims);
     onnx_return(o, arrange(o, product, &orders[2], out));
 }
@@ -121,26 +131,30 @@ void onnx_einsum(onnx_t *o) {
     const char *equation = onnx_string(o, "equation", "");
     int n = parse(o, equation, terms, &out);
     if (onnx_ok(o) && (size_t)n != onnx_n_inputs(o))
-        onnx_fail(o, ST_UNSUPPORTED, "equation '%.64s' and %zu inputs: one and two are supported", equation,
-                  onnx_n_inputs(o));
+        onnx_fail(o, ST_UNSUPPORTED, "equation '%.64s' and %zu inputs: one and two are supported",
+                  equation, onnx_n_inputs(o));
     ir_value_t xs[2] = {onnx_in(o, 0), n == 2 ? onnx_in(o, 1) : IR_NONE};
     for (int t = 0; t < n && onnx_ok(o); t++) {
         ir_type_t type = onnx_type(o, xs[t]);
         if (type.rank != terms[t].rank)
-            onnx_fail(o, ST_INVALID, "equation '%.64s' does not fit input %d of %d dims", equation, t, type.rank);
+            onnx_fail(o, ST_INVALID, "equation '%.64s' does not fit input %d of %d dims", equation,
+                      t, type.rank);
         for (int32_t i = 0; i < terms[t].rank && onnx_ok(o); i++) {
             int32_t letter = terms[t].letters[i];
             if (seen[letter] && size[letter] != type.dims[i])
-                onnx_fail(o, ST_INVALID, "equation '%.64s': a letter has two sizes, %lld and %lld", equation,
-                          (long long)size[letter], (long long)type.dims[i]);
+                onnx_fail(o, ST_INVALID, "equation '%.64s': a letter has two sizes, %lld and %lld",
+                          equation, (long long)size[letter], (long long)type.dims[i]);
             seen[letter] = true;
             size[letter] = type.dims[i];
         }
     }
     for (int32_t i = 0; i < out.rank && onnx_ok(o); i++)
         if (!seen[out.letters[i]])
-            onnx_fail(o, ST_INVALID, "equation '%.64s': a letter of the result is in no term", equation);
+            onnx_fail(o, ST_INVALID, "equation '%.64s': a letter of the result is in no term",
+                      equation);
     if (!onnx_ok(o)) return;
-    if (n == 1) onnx_return(o, arrange(o, xs[0], &terms[0], &out));
-    else if (onnx_same_dtype(o, xs[0], xs[1])) contract(o, xs, terms, &out, size);
+    if (n == 1)
+        onnx_return(o, arrange(o, xs[0], &terms[0], &out));
+    else if (onnx_same_dtype(o, xs[0], xs[1]))
+        contract(o, xs, terms, &out, size);
 }

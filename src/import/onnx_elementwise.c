@@ -26,7 +26,8 @@ static ir_value_t scalar_like(onnx_t *o, ir_value_t x, double value) {
 /* log(1 + exp(x)) without overflow: max(x, 0) + log(1 + exp(-|x|)) */
 static ir_value_t softplus(onnx_t *o, ir_value_t x) {
     ir_build_t *b = &o->b;
-    ir_value_t small = ir_b_unary(b, IR_OP_EXP, ir_b_unary(b, IR_OP_NEG, ir_b_unary(b, IR_OP_ABS, x)));
+    ir_value_t small =
+        ir_b_unary(b, IR_OP_EXP, ir_b_unary(b, IR_OP_NEG, ir_b_unary(b, IR_OP_ABS, x)));
     small = ir_b_unary(b, IR_OP_LOG, ir_b_add_scalar(b, small, 1));
     return ir_b_binary(b, IR_OP_ADD, ir_b_unary(b, IR_OP_RELU, x), small);
 }
@@ -78,7 +79,8 @@ void onnx_gelu(onnx_t *o) {
     bool tanh_form = strcmp(how, "tanh") == 0;
     if (onnx_ok(o) && !tanh_form && strcmp(how, "none") != 0)
         onnx_fail(o, ST_UNSUPPORTED, "attribute 'approximate' is '%.32s'", how);
-    onnx_return(o, ir_b_node(&o->b, IR_OP_GELU, 1, &x, 1, (ir_arg_t[]){IR_ARG_BOOL("tanh", tanh_form)}));
+    onnx_return(
+        o, ir_b_node(&o->b, IR_OP_GELU, 1, &x, 1, (ir_arg_t[]){IR_ARG_BOOL("tanh", tanh_form)}));
 }
 
 /* LeakyRelu; ThresholdedRelu (arg 1): x > alpha ? x : 0 */
@@ -113,15 +115,16 @@ void onnx_pow(onnx_t *o) {
         onnx_return(o, ir_b_unary(&o->b, IR_OP_SQUARE, x));
     } else if (ir_dtype_is_float(ty.dtype) && ir_dtype_is_integer(tx.dtype)) {
         ir_dtype_t wide = ty.dtype == IR_F64 ? IR_F64 : IR_F32;
-        ir_value_t power = ir_b_binary(&o->b, IR_OP_POW, ir_b_cast(&o->b, x, wide),
-                                       ir_b_cast(&o->b, y, wide));
+        ir_value_t power =
+            ir_b_binary(&o->b, IR_OP_POW, ir_b_cast(&o->b, x, wide), ir_b_cast(&o->b, y, wide));
         onnx_return(o, ir_b_cast(&o->b, power, tx.dtype));
     } else {
         onnx_return(o, ir_b_binary(&o->b, IR_OP_POW, x, ir_b_cast(&o->b, y, tx.dtype)));
     }
 }
 
-/* fmod=0: Python's remainder, the sign of the divisor; fmod=1: C's, the sign of x: x - trunc(x / y) y. */
+/* fmod=0: Python's remainder, the sign of the divisor; fmod=1: C's, the sign of x: x - trunc(x / y)
+ * y. */
 void onnx_mod(onnx_t *o) {
     ir_build_t *b = &o->b;
     ir_value_t x = onnx_in(o, 0), y = onnx_in(o, 1);
@@ -135,7 +138,8 @@ void onnx_mod(onnx_t *o) {
         return;
     }
     /* |x| mod |y| has no sign question; the sign of x comes back */
-    ir_value_t rest = ir_b_binary(b, IR_OP_MOD, ir_b_unary(b, IR_OP_ABS, x), ir_b_unary(b, IR_OP_ABS, y));
+    ir_value_t rest =
+        ir_b_binary(b, IR_OP_MOD, ir_b_unary(b, IR_OP_ABS, x), ir_b_unary(b, IR_OP_ABS, y));
     onnx_return(o, ir_b_binary(b, IR_OP_MUL, ir_b_unary(b, IR_OP_SIGN, x), rest));
 }
 
@@ -154,7 +158,8 @@ void onnx_isnan(onnx_t *o) {
 void onnx_isinf(onnx_t *o) {
     ir_build_t *b = &o->b;
     ir_value_t x = onnx_in(o, 0);
-    bool positive = onnx_flag(o, "detect_positive", true), negative = onnx_flag(o, "detect_negative", true);
+    bool positive = onnx_flag(o, "detect_positive", true),
+         negative = onnx_flag(o, "detect_negative", true);
     ir_value_t high = ir_b_binary(b, IR_OP_EQ, x, scalar_like(o, x, INFINITY));
     ir_value_t low = ir_b_binary(b, IR_OP_EQ, x, scalar_like(o, x, -INFINITY));
     if (positive && negative)
@@ -219,7 +224,8 @@ void onnx_clip(onnx_t *o) {
         if (!onnx_has_input(o, i)) continue;
         ir_value_t bound = onnx_in_setting(o, i);
         ir_type_t type = onnx_type(o, bound);
-        if (onnx_ok(o) && ir_type_elements(&type) != 1) onnx_fail(o, ST_INVALID, "input %zu is no scalar", i);
+        if (onnx_ok(o) && ir_type_elements(&type) != 1)
+            onnx_fail(o, ST_INVALID, "input %zu is no scalar", i);
         if (onnx_same_dtype(o, x, bound))
             x = ir_b_binary(&o->b, ops[i], x, ir_b_reshape(&o->b, bound, 0, NULL));
     }

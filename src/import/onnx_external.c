@@ -1,8 +1,9 @@
 /* External data: tensor bytes in files beside the model.
  *
- * The location is a path that the model's author chose, so it must not lead out of the model's folder: it
- * is walked component by component from the opened folder, no component may be empty, "." or "..", no
- * link is followed, and a file with a second name elsewhere (a hard link) is refused. */
+ * The location is a path that the model's author chose, so it must not lead out of the model's
+ * folder: it is walked component by component from the opened folder, no component may be empty,
+ * "." or "..", no link is followed, and a file with a second name elsewhere (a hard link) is
+ * refused. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -30,7 +31,8 @@ static st_status_t read_where(const Onnx__TensorProto *tensor, const char *name,
         if (!is_length && strcmp(key, "offset") != 0) continue;
         int64_t *number = is_length ? &out->length : &out->offset;
         if (!st_int_parse(value, strlen(value), number) || *number < 0)
-            return FAIL(ST_PARSE, "tensor '%.128s': external data with %s '%.64s'", name, key, value);
+            return FAIL(ST_PARSE, "tensor '%.128s': external data with %s '%.64s'", name, key,
+                        value);
     }
     if (!out->location || !out->location[0])
         return FAIL(ST_PARSE, "tensor '%.128s': external data without a location", name);
@@ -44,8 +46,10 @@ static int open_component(int folder, const char *component, bool is_file) {
 }
 
 static st_status_t refuse_location(const char *location, const char *why) {
-    return FAIL(ST_INVALID, "external data at '%.200s': %s; only files inside the model's folder, reached "
-                            "without links, are read", location, why);
+    return FAIL(ST_INVALID,
+                "external data at '%.200s': %s; only files inside the model's folder, reached "
+                "without links, are read",
+                location, why);
 }
 
 /* Walks `location` from `folder`. *out_file is open on success. */
@@ -83,7 +87,8 @@ static st_status_t map_file(int file, const char *location, import_map_t *out) {
     if (fstat(file, &info) != 0)
         return FAIL(ST_IO, "cannot read external data '%.200s': %s", location, strerror(errno));
     if (!S_ISREG(info.st_mode)) return refuse_location(location, "it is not a file");
-    if (info.st_nlink > 1) return refuse_location(location, "the file has a second name (a hard link)");
+    if (info.st_nlink > 1)
+        return refuse_location(location, "the file has a second name (a hard link)");
     if (info.st_size == 0) return ST_OK;
     void *data = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, file, 0);
     if (data == MAP_FAILED)
@@ -124,22 +129,24 @@ static st_status_t find_file(onnx_t *o, const char *location, onnx_file_t *out) 
     return open_file(o, location, out);
 }
 
-st_status_t onnx_external_read(onnx_t *o, const Onnx__TensorProto *tensor, const char *name, size_t bytes,
-                               const void **out_data) {
+st_status_t onnx_external_read(onnx_t *o, const Onnx__TensorProto *tensor, const char *name,
+                               size_t bytes, const void **out_data) {
     where_t where;
     onnx_file_t file;
     TRY(read_where(tensor, name, &where));
     if (!o->path)
-        return FAIL(ST_UNSUPPORTED, "tensor '%.128s' is in the file '%.200s', but the model was given without "
-                                    "its folder; import it by path", name, where.location);
+        return FAIL(ST_UNSUPPORTED,
+                    "tensor '%.128s' is in the file '%.200s', but the model was given without "
+                    "its folder; import it by path",
+                    name, where.location);
     if (where.length >= 0 && (uint64_t)where.length != bytes)
-        return FAIL(ST_PARSE, "tensor '%.128s' has %lld bytes in '%.200s', its shape needs %zu", name,
-                    (long long)where.length, where.location, bytes);
+        return FAIL(ST_PARSE, "tensor '%.128s' has %lld bytes in '%.200s', its shape needs %zu",
+                    name, (long long)where.length, where.location, bytes);
     st_status_t status = find_file(o, where.location, &file);
     if (status != ST_OK) return st_error_context(status, "tensor '%.128s'", name);
     if ((uint64_t)where.offset > file.bytes || bytes > file.bytes - (size_t)where.offset)
-        return FAIL(ST_PARSE, "tensor '%.128s' needs %zu bytes at %lld of '%.200s', which has %zu", name,
-                    bytes, (long long)where.offset, where.location, file.bytes);
+        return FAIL(ST_PARSE, "tensor '%.128s' needs %zu bytes at %lld of '%.200s', which has %zu",
+                    name, bytes, (long long)where.offset, where.location, file.bytes);
     *out_data = bytes ? (const uint8_t *)file.data + where.offset : NULL;
     return ST_OK;
 }

@@ -1,11 +1,12 @@
 /* Guarding the generated protobuf reader.
  *
- * That reader recurses with the nesting of messages, without a limit, and a message of two bytes becomes a
- * struct of a hundred. So the wire format is walked first, with the reader's own descriptors: the walk has
- * the same structure, allocates nothing, refuses deep nesting, and adds up what unpacking will take.
+ * That reader recurses with the nesting of messages, without a limit, and a message of two bytes
+ * becomes a struct of a hundred. So the wire format is walked first, with the reader's own
+ * descriptors: the walk has the same structure, allocates nothing, refuses deep nesting, and adds
+ * up what unpacking will take.
  *
- * Limits: MOST_BYTES a file (protobuf's own), MOST_DEPTH levels (a graph in a graph takes three), and
- * MOST_STRUCTS bytes of structs beside the tensors' data. */
+ * Limits: MOST_BYTES a file (protobuf's own), MOST_DEPTH levels (a graph in a graph takes three),
+ * and MOST_STRUCTS bytes of structs beside the tensors' data. */
 #include "import/onnx_guard.h"
 
 #include <stdbool.h>
@@ -69,7 +70,8 @@ typedef struct walk {
     size_t structs;
 } walk_t;
 
-static st_status_t walk_message(walk_t *w, const ProtobufCMessageDescriptor *type, cursor_t c, int depth) {
+static st_status_t walk_message(walk_t *w, const ProtobufCMessageDescriptor *type, cursor_t c,
+                                int depth) {
     if (depth > MOST_DEPTH)
         return FAIL(ST_PARSE, "messages are nested more than %d deep at byte %zu", MOST_DEPTH,
                     (size_t)(c.at - w->start));
@@ -78,12 +80,14 @@ static st_status_t walk_message(walk_t *w, const ProtobufCMessageDescriptor *typ
         size_t at = (size_t)(c.at - w->start);
         field_t f;
         if (!read_field(&c, &f))
-            return FAIL(ST_PARSE, "the protobuf is truncated or malformed at byte %zu (in %s)", at, type->name);
+            return FAIL(ST_PARSE, "the protobuf is truncated or malformed at byte %zu (in %s)", at,
+                        type->name);
         w->structs += FIELD_BYTES;
         const ProtobufCFieldDescriptor *field =
             protobuf_c_message_descriptor_get_field(type, f.number);
         if (w->structs > MOST_STRUCTS)
-            return FAIL(ST_DOES_NOT_FIT, "more than %d MiB of structure up to byte %zu", MOST_STRUCTS >> 20, at);
+            return FAIL(ST_DOES_NOT_FIT, "more than %d MiB of structure up to byte %zu",
+                        MOST_STRUCTS >> 20, at);
         if (!field) continue;
         bool prefixed = f.wire == PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED;
         if (field->type == PROTOBUF_C_TYPE_MESSAGE && prefixed)
@@ -110,24 +114,29 @@ static void arena_free(void *state, void *memory) {
     (void)state, (void)memory; /* all of it goes with the arena */
 }
 
-st_status_t onnx_unpack(const void *data, size_t bytes, st_arena_t *arena, const Onnx__ModelProto **out_model) {
+st_status_t onnx_unpack(const void *data, size_t bytes, st_arena_t *arena,
+                        const Onnx__ModelProto **out_model) {
     *out_model = NULL;
     if (bytes > MOST_BYTES)
-        return FAIL(ST_DOES_NOT_FIT, "the model is %zu bytes, protobuf ends at %d: save it with external data",
+        return FAIL(ST_DOES_NOT_FIT,
+                    "the model is %zu bytes, protobuf ends at %d: save it with external data",
                     bytes, MOST_BYTES);
     walk_t walk = {.start = data};
-    TRY(walk_message(&walk, &onnx__model_proto__descriptor, (cursor_t){data, (const uint8_t *)data + bytes}, 0));
+    TRY(walk_message(&walk, &onnx__model_proto__descriptor,
+                     (cursor_t){data, (const uint8_t *)data + bytes}, 0));
     allocator_t state = {.arena = arena};
     ProtobufCAllocator allocator = {arena_alloc, arena_free, &state};
     *out_model = onnx__model_proto__unpack(&allocator, bytes, data);
     if (*out_model) return ST_OK;
     if (state.failed) return st_no_memory(state.failed, "an ONNX model");
-    return FAIL(ST_PARSE, "the protobuf is malformed: a field has another wire type than ONNX's schema");
+    return FAIL(ST_PARSE,
+                "the protobuf is malformed: a field has another wire type than ONNX's schema");
 }
 
 /* ---- probe ---- */
 
-/* Protobuf has no magic number: the first fields must be ones of ModelProto, with their wire types. */
+/* Protobuf has no magic number: the first fields must be ones of ModelProto, with their wire types.
+ */
 bool onnx_probe(const void *data, size_t bytes) {
     enum { LOOKED_AT = 4 };
     cursor_t c = {data, (const uint8_t *)data + bytes};

@@ -22,7 +22,8 @@ static ir_value_t class_rows(onnx_t *o, ir_value_t x, int64_t *out_rows) {
     if (onnx_ok(o) && type.rank < 2) onnx_fail(o, ST_INVALID, "scores of %d dims", type.rank);
     if (!onnx_ok(o)) return IR_NONE;
     int64_t perm[IR_MAX_RANK];
-    for (int32_t i = 0; i < type.rank; i++) perm[i == 0 ? 0 : i == 1 ? type.rank - 1 : i - 1] = i;
+    for (int32_t i = 0; i < type.rank; i++)
+        perm[i == 0 ? 0 : i == 1 ? type.rank - 1 : i - 1] = i;
     if (type.rank > 2) x = ir_b_transpose(&o->b, x, perm);
     ir_type_t moved = onnx_type(o, x);
     *out_rows = onnx_product(&moved, 0, type.rank - 1);
@@ -35,7 +36,8 @@ static rows_t read_rows(onnx_t *o, ir_value_t scores) {
     ir_value_t labels = onnx_in(o, 1);
     const char *reduction = onnx_string(o, "reduction", "mean");
     r.ignore = onnx_int(o, "ignore_index", NO_LABEL);
-    while (r.reduction < N_REDUCTIONS && strcmp(reduction, names[r.reduction]) != 0) r.reduction++;
+    while (r.reduction < N_REDUCTIONS && strcmp(reduction, names[r.reduction]) != 0)
+        r.reduction++;
     if (onnx_ok(o) && r.reduction == N_REDUCTIONS)
         onnx_fail(o, ST_INVALID, "attribute 'reduction' is '%.32s'", reduction);
     ir_type_t type = onnx_type(o, scores);
@@ -46,8 +48,8 @@ static rows_t read_rows(onnx_t *o, ir_value_t scores) {
         fits = r.label_type.dims[i] == type.dims[i == 0 ? 0 : i + 1];
     if (onnx_ok(o) && !fits) {
         char tx[IR_TYPE_TEXT_BYTES], ty[IR_TYPE_TEXT_BYTES];
-        onnx_fail(o, ST_INVALID, "scores %s and labels %s do not fit", ir_type_text(&type, tx, sizeof tx),
-                  ir_type_text(&r.label_type, ty, sizeof ty));
+        onnx_fail(o, ST_INVALID, "scores %s and labels %s do not fit",
+                  ir_type_text(&type, tx, sizeof tx), ir_type_text(&r.label_type, ty, sizeof ty));
     }
     r.labels = ir_b_reshape(&o->b, labels, 1, &r.n_rows);
     return r;
@@ -62,7 +64,8 @@ static void return_reduced(onnx_t *o, const rows_t *r, ir_value_t loss, ir_value
     }
     ir_value_t sum = ir_b_reduce(b, IR_OP_REDUCE_SUM, loss, 0, NULL, false);
     if (r->reduction == REDUCE_MEAN)
-        sum = ir_b_binary(b, IR_OP_DIV, sum, ir_b_reduce(b, IR_OP_REDUCE_SUM, weight, 0, NULL, false));
+        sum = ir_b_binary(b, IR_OP_DIV, sum,
+                          ir_b_reduce(b, IR_OP_REDUCE_SUM, weight, 0, NULL, false));
     onnx_return(o, sum);
 }
 
@@ -73,7 +76,8 @@ static void return_cross_entropy(onnx_t *o, const rows_t *r) {
     ir_arg_t args[] = {IR_ARG_INT("ignore_index", r->ignore),
                        IR_ARG_BOOL("mean", r->reduction == REDUCE_MEAN)};
     if (r->reduction == REDUCE_NONE)
-        return_reduced(o, r, ir_b_node(&o->b, IR_OP_CROSS_ENTROPY_ROWS, n, inputs, 1, args), IR_NONE);
+        return_reduced(o, r, ir_b_node(&o->b, IR_OP_CROSS_ENTROPY_ROWS, n, inputs, 1, args),
+                       IR_NONE);
     else
         onnx_return(o, ir_b_node(&o->b, IR_OP_CROSS_ENTROPY, n, inputs, 2, args));
 }
@@ -84,23 +88,26 @@ void onnx_cross_entropy(onnx_t *o) {
     if (!onnx_ok(o)) return;
     return_cross_entropy(o, &r);
     if (onnx_wants(o, 1))
-        onnx_return(o, ir_b_node(&o->b, IR_OP_LOG_SOFTMAX, 1, &scores, 1, (ir_arg_t[]){IR_ARG_INT("axis", 1)}));
+        onnx_return(o, ir_b_node(&o->b, IR_OP_LOG_SOFTMAX, 1, &scores, 1,
+                                 (ir_arg_t[]){IR_ARG_INT("axis", 1)}));
 }
 
 /* The entry that the label picks, negated and weighted; ignored rows count nothing. */
 static void return_picked(onnx_t *o, const rows_t *r) {
     ir_build_t *b = &o->b;
     ir_dtype_t dtype = onnx_type(o, r->scores).dtype, label = onnx_type(o, r->labels).dtype;
-    ir_value_t counts = ir_b_binary(b, IR_OP_NE, r->labels, ir_b_scalar(b, label, (double)r->ignore));
+    ir_value_t counts =
+        ir_b_binary(b, IR_OP_NE, r->labels, ir_b_scalar(b, label, (double)r->ignore));
     ir_value_t safe = ir_b_select(b, counts, r->labels, ir_b_scalar(b, label, 0));
     ir_value_t inputs[] = {r->scores, ir_b_reshape(b, safe, 2, (int64_t[]){r->n_rows, 1})};
-    ir_value_t picked = ir_b_node(b, IR_OP_GATHER_ALONG, 2, inputs, 1, (ir_arg_t[]){IR_ARG_INT("axis", 1)});
+    ir_value_t picked =
+        ir_b_node(b, IR_OP_GATHER_ALONG, 2, inputs, 1, (ir_arg_t[]){IR_ARG_INT("axis", 1)});
     picked = ir_b_unary(b, IR_OP_NEG, ir_b_reshape(b, picked, 1, &r->n_rows));
     ir_value_t weight = ir_b_cast(b, counts, dtype);
     if (r->weight != IR_NONE)
         weight = ir_b_binary(b, IR_OP_MUL, weight, ir_b_gather(b, r->weight, safe, 0));
-    ir_value_t loss = ir_b_select(b, counts, ir_b_binary(b, IR_OP_MUL, picked, weight),
-                                  ir_b_scalar(b, dtype, 0));
+    ir_value_t loss =
+        ir_b_select(b, counts, ir_b_binary(b, IR_OP_MUL, picked, weight), ir_b_scalar(b, dtype, 0));
     return_reduced(o, r, loss, weight);
 }
 

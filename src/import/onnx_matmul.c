@@ -3,8 +3,8 @@
 
 #include "import/onnx_reader.h"
 
-/* x[…, K] times a matrix: the leading dims of x are joined to rows, so that it is one product, and so is the
- * gradient of y. */
+/* x[…, K] times a matrix: the leading dims of x are joined to rows, so that it is one product, and
+ * so is the gradient of y. */
 static ir_value_t rows_product(onnx_t *o, ir_value_t x, ir_value_t y) {
     ir_type_t type = onnx_type(o, x);
     int64_t dims[2] = {onnx_product(&type, 0, type.rank - 1), type.dims[type.rank - 1]};
@@ -13,7 +13,8 @@ static ir_value_t rows_product(onnx_t *o, ir_value_t x, ir_value_t y) {
     return ir_b_reshape(&o->b, out, type.rank, type.dims);
 }
 
-/* NumPy's matmul: vectors are a row on the left and a column on the right, and vanish from the result. */
+/* NumPy's matmul: vectors are a row on the left and a column on the right, and vanish from the
+ * result. */
 void onnx_matmul(onnx_t *o) {
     ir_value_t x = onnx_in(o, 0), y = onnx_in(o, 1);
     ir_type_t tx = onnx_type(o, x), ty = onnx_type(o, y);

@@ -23,7 +23,8 @@ ir_type_t onnx_type(const onnx_t *o, ir_value_t value) {
 
 size_t onnx_n_inputs(const onnx_t *o) {
     size_t n = o->node->n_input;
-    while (n > 0 && !o->node->input[n - 1][0]) n--;
+    while (n > 0 && !o->node->input[n - 1][0])
+        n--;
     return n;
 }
 
@@ -37,8 +38,7 @@ ir_value_t onnx_in_or_none(onnx_t *o, size_t i) {
 }
 
 ir_value_t onnx_in(onnx_t *o, size_t i) {
-    if (onnx_ok(o) && !onnx_has_input(o, i))
-        onnx_fail(o, ST_PARSE, "input %zu is missing", i);
+    if (onnx_ok(o) && !onnx_has_input(o, i)) onnx_fail(o, ST_PARSE, "input %zu is missing", i);
     return onnx_in_or_none(o, i);
 }
 
@@ -46,7 +46,8 @@ ir_value_t onnx_in_setting(onnx_t *o, size_t i) {
     if (!onnx_ok(o) || !onnx_has_input(o, i)) return IR_NONE;
     onnx_value_t *value = onnx_lookup(o, o->node->input[i]);
     if (!value || !value->initializer) return onnx_named(o, o->node->input[i]);
-    if (value->setting == IR_NONE) value->setting = onnx_constant(o, value->initializer, value->name);
+    if (value->setting == IR_NONE)
+        value->setting = onnx_constant(o, value->initializer, value->name);
     return value->setting;
 }
 
@@ -129,8 +130,8 @@ int32_t onnx_ints(onnx_t *o, const char *name, int64_t out[ONNX_MAX_LIST]) {
     a = typed(o, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INTS, true, a);
     if (!a) return -1;
     if (a->n_ints > ONNX_MAX_LIST) {
-        onnx_fail(o, ST_UNSUPPORTED, "attribute '%s' has %zu entries, the limit is %d", name, a->n_ints,
-                  ONNX_MAX_LIST);
+        onnx_fail(o, ST_UNSUPPORTED, "attribute '%s' has %zu entries, the limit is %d", name,
+                  a->n_ints, ONNX_MAX_LIST);
         return -1;
     }
     if (a->n_ints) memcpy(out, a->ints, a->n_ints * sizeof *out);
@@ -151,7 +152,8 @@ void onnx_sort_axes(onnx_t *o, int32_t n, int64_t *axes, int32_t rank) {
     for (int32_t i = 0; i < n && onnx_ok(o); i++) {
         int64_t axis = onnx_axis_of(o, axes[i], rank);
         int32_t at = i;
-        for (; at > 0 && axes[at - 1] > axis; at--) axes[at] = axes[at - 1];
+        for (; at > 0 && axes[at - 1] > axis; at--)
+            axes[at] = axes[at - 1];
         axes[at] = axis;
         if (at > 0 && axes[at - 1] == axis)
             onnx_fail(o, ST_INVALID, "axis %lld is given twice", (long long)axis);
@@ -169,7 +171,8 @@ void onnx_return(onnx_t *o, ir_value_t value) {
     size_t k = o->n_returned++;
     if (!onnx_ok(o) || !onnx_wants(o, k)) return;
     if (value == IR_NONE) {
-        onnx_fail(o, ST_UNSUPPORTED, "output %zu ('%.128s') is not supported", k, o->node->output[k]);
+        onnx_fail(o, ST_UNSUPPORTED, "output %zu ('%.128s') is not supported", k,
+                  o->node->output[k]);
         return;
     }
     onnx_value_t made = {.name = o->node->output[k], .value = value};

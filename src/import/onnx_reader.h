@@ -7,9 +7,9 @@
  *   onnx_static.c values known while importing: shapes, axes, bounds
  *   onnx_<group>.c  handlers
  *
- * A handler reads inputs and attributes, appends nodes with ir/build.h and returns outputs in order.
- * The status is sticky (o->b.status). The dispatcher names the node in messages and refuses attributes
- * that no handler looked at. */
+ * A handler reads inputs and attributes, appends nodes with ir/build.h and returns outputs in
+ * order. The status is sticky (o->b.status). The dispatcher names the node in messages and refuses
+ * attributes that no handler looked at. */
 #ifndef STATOR_IMPORT_ONNX_READER_H
 #define STATOR_IMPORT_ONNX_READER_H
 
@@ -19,17 +19,16 @@
 #include "import/import.h"
 #include "ir/build.h"
 
-enum { ONNX_FIRST_OPSET = 9, ONNX_LAST_OPSET = 21, ONNX_MAX_LIST = 64,
-       ONNX_KNOWN_TOTAL = 1 << 22 };
+enum { ONNX_FIRST_OPSET = 9, ONNX_LAST_OPSET = 21, ONNX_MAX_LIST = 64, ONNX_KNOWN_TOTAL = 1 << 22 };
 
 /* What a name of the graph stands for. */
 typedef struct onnx_value {
     const char *name;
-    ir_value_t value;                    /* IR_NONE: an initializer that nothing has read yet */
+    ir_value_t value;                     /* IR_NONE: an initializer that nothing has read yet */
     const Onnx__TensorProto *initializer; /* NULL: made by a node or an input */
     ir_value_t setting; /* an initializer's constant where it configures an op; IR_NONE before */
-    bool is_buffer;                      /* an initializer that holds running statistics */
-    bool updated;                        /* a buffer that has its update */
+    bool is_buffer;     /* an initializer that holds running statistics */
+    bool updated;       /* a buffer that has its update */
 } onnx_value_t;
 
 /* Elements known while importing, row-major. */
@@ -58,7 +57,7 @@ struct onnx {
     ir_build_t b;
     import_result_t *result;
     const import_options_t *options;
-    const char *path; /* NULL: the model is only in memory */
+    const char *path;  /* NULL: the model is only in memory */
     st_arena_t *arena; /* scratch, lives as long as the import */
     const Onnx__ModelProto *model;
     const Onnx__GraphProto *graph;
@@ -67,7 +66,7 @@ struct onnx {
     ST_VEC(onnx_value_t) values;
     ST_VEC(onnx_known_t) known; /* by IR value */
     ST_VEC(onnx_file_t) files;
-    int64_t known_left; /* elements that may still be computed while importing */
+    int64_t known_left;                  /* elements that may still be computed while importing */
     ir_value_t random_seed, random_step; /* IR_NONE until a random op needs them */
     int64_t n_random;
     ST_VEC(const char *) frozen; /* floating initializers that became constants */
@@ -102,7 +101,8 @@ st_status_t onnx_external_read(onnx_t *o, const Onnx__TensorProto *tensor, const
                                size_t bytes, const void **out_data) ST_WARN_UNUSED;
 
 /* ---- values known while importing (onnx_static.c) ---- */
-/* Elements of an IR value that depends on no input, state or random number and is small; NULL else. */
+/* Elements of an IR value that depends on no input, state or random number and is small; NULL else.
+ */
 const void *onnx_known(onnx_t *o, ir_value_t value);
 /* Integers of node input i, which must be known: their number, -1 after a failure. */
 int32_t onnx_known_ints(onnx_t *o, size_t i, int64_t out[ONNX_MAX_LIST]);
@@ -114,7 +114,8 @@ size_t onnx_n_inputs(const onnx_t *o); /* without absent ones at the end */
 bool onnx_has_input(const onnx_t *o, size_t i);
 ir_value_t onnx_in(onnx_t *o, size_t i);         /* required */
 ir_value_t onnx_in_or_none(onnx_t *o, size_t i); /* IR_NONE where absent */
-/* An input that configures the op (bounds, fill value): a floating initializer is a constant here. */
+/* An input that configures the op (bounds, fill value): a floating initializer is a constant here.
+ */
 ir_value_t onnx_in_setting(onnx_t *o, size_t i);
 bool onnx_wants(const onnx_t *o, size_t output);
 bool onnx_has(onnx_t *o, const char *name);
@@ -131,7 +132,8 @@ int32_t onnx_axis(onnx_t *o, const char *name, int32_t rank, int64_t default_val
 int32_t onnx_axis_of(onnx_t *o, int64_t axis, int32_t rank);
 /* Normalizes n axes, which must differ, and sorts them. */
 void onnx_sort_axes(onnx_t *o, int32_t n, int64_t *axes, int32_t rank);
-/* Axes from input 1 where the opset has it there, else from the attribute: their number, -1 if absent. */
+/* Axes from input 1 where the opset has it there, else from the attribute: their number, -1 if
+ * absent. */
 int32_t onnx_axes_input(onnx_t *o, int64_t input_since, int64_t out[ONNX_MAX_LIST]);
 
 void onnx_return(onnx_t *o, ir_value_t value);
@@ -154,7 +156,13 @@ int64_t onnx_product(const ir_type_t *type, int32_t begin, int32_t end);
 #define ONNX_HANDLER(name) void onnx_##name(onnx_t *o)
 /* onnx_elementwise.c */
 enum {
-    ONNX_SOFTPLUS, ONNX_SOFTSIGN, ONNX_HARD_SIGMOID, ONNX_HARD_SWISH, ONNX_ELU, ONNX_SELU, ONNX_CELU,
+    ONNX_SOFTPLUS,
+    ONNX_SOFTSIGN,
+    ONNX_HARD_SIGMOID,
+    ONNX_HARD_SWISH,
+    ONNX_ELU,
+    ONNX_SELU,
+    ONNX_CELU,
     ONNX_MISH,
 };
 ONNX_HANDLER(unary);
@@ -209,7 +217,11 @@ ONNX_HANDLER(scatter_nd);
 /* onnx_reduce.c */
 enum {
     ONNX_FIRST_COMPOSED = 1 << 16, /* above any IR op */
-    ONNX_L1 = ONNX_FIRST_COMPOSED, ONNX_L2, ONNX_SUM_SQUARE, ONNX_LOG_SUM, ONNX_LOG_SUM_EXP,
+    ONNX_L1 = ONNX_FIRST_COMPOSED,
+    ONNX_L2,
+    ONNX_SUM_SQUARE,
+    ONNX_LOG_SUM,
+    ONNX_LOG_SUM_EXP,
 };
 ONNX_HANDLER(reduce);
 ONNX_HANDLER(argmax);

@@ -15,12 +15,15 @@ void onnx_reshape(onnx_t *o) {
         onnx_fail(o, ST_UNSUPPORTED, "a shape of %d dims, the limit is %d", rank, IR_MAX_RANK);
     for (int32_t i = 0; i < rank && onnx_ok(o); i++) {
         if (dims[i] == 0 && !allow_zero && i >= type.rank)
-            onnx_fail(o, ST_INVALID, "entry %d of the shape copies a dim that the input does not have", i);
+            onnx_fail(o, ST_INVALID,
+                      "entry %d of the shape copies a dim that the input does not have", i);
         if (dims[i] == 0 && !allow_zero) dims[i] = type.dims[i];
         if (dims[i] < -1 || (dims[i] == -1 && open >= 0))
             onnx_fail(o, ST_INVALID, "entry %d of the shape is %lld", i, (long long)dims[i]);
-        if (dims[i] == -1) open = i;
-        else if (!st_mul_i64(rest, dims[i], &rest)) onnx_fail(o, ST_INVALID, "the shape is too large");
+        if (dims[i] == -1)
+            open = i;
+        else if (!st_mul_i64(rest, dims[i], &rest))
+            onnx_fail(o, ST_INVALID, "the shape is too large");
     }
     if (!onnx_ok(o)) return;
     if (open >= 0) {
@@ -43,7 +46,8 @@ void onnx_flatten(onnx_t *o) {
     if (onnx_ok(o) && (axis < 0 || axis > type.rank))
         onnx_fail(o, ST_INVALID, "axis %lld of an input of %d dims", (long long)axis, type.rank);
     if (!onnx_ok(o)) return;
-    int64_t dims[2] = {onnx_product(&type, 0, (int32_t)axis), onnx_product(&type, (int32_t)axis, type.rank)};
+    int64_t dims[2] = {onnx_product(&type, 0, (int32_t)axis),
+                       onnx_product(&type, (int32_t)axis, type.rank)};
     onnx_return(o, ir_b_reshape(&o->b, x, 2, dims));
 }
 
@@ -57,7 +61,8 @@ void onnx_squeeze(onnx_t *o) {
         bool listed = at < n && axes[at] == i;
         at += listed;
         if (listed && type.dims[i] != 1)
-            onnx_fail(o, ST_INVALID, "axis %d has %lld elements, not 1", i, (long long)type.dims[i]);
+            onnx_fail(o, ST_INVALID, "axis %d has %lld elements, not 1", i,
+                      (long long)type.dims[i]);
         if (!(n < 0 ? type.dims[i] == 1 : listed)) dims[rank++] = type.dims[i];
     }
     onnx_return(o, ir_b_reshape(&o->b, x, rank, dims));
@@ -69,7 +74,8 @@ void onnx_unsqueeze(onnx_t *o) {
     int64_t axes[ONNX_MAX_LIST], dims[IR_MAX_RANK];
     int32_t n = onnx_axes_input(o, 13, axes);
     if (onnx_ok(o) && (n < 0 || type.rank + n > IR_MAX_RANK))
-        onnx_fail(o, ST_INVALID, "%d axes to add to %d dims, the limit is %d", n, type.rank, IR_MAX_RANK);
+        onnx_fail(o, ST_INVALID, "%d axes to add to %d dims, the limit is %d", n, type.rank,
+                  IR_MAX_RANK);
     if (!onnx_ok(o)) return;
     int32_t rank = type.rank + n, at = 0, from = 0;
     onnx_sort_axes(o, n, axes, rank);
@@ -87,7 +93,8 @@ void onnx_transpose(onnx_t *o) {
     int64_t perm[ONNX_MAX_LIST];
     int32_t n = onnx_ints(o, "perm", perm);
     if (n < 0)
-        for (n = 0; n < rank; n++) perm[n] = rank - 1 - n;
+        for (n = 0; n < rank; n++)
+            perm[n] = rank - 1 - n;
     if (onnx_ok(o) && n != rank)
         onnx_fail(o, ST_INVALID, "attribute 'perm' has %d entries for %d dims", n, rank);
     bool moved = false;
@@ -141,42 +148,45 @@ void onnx_concat(onnx_t *o) {
     if (onnx_ok(o) && !xs) o->b.status = st_no_memory(n * sizeof *xs, "a list of inputs");
     if (onnx_ok(o) && n == 0) onnx_fail(o, ST_PARSE, "no inputs");
     if (!onnx_ok(o)) return;
-    for (size_t i = 0; i < n; i++) xs[i] = onnx_in(o, i);
+    for (size_t i = 0; i < n; i++)
+        xs[i] = onnx_in(o, i);
     int32_t axis = onnx_axis(o, "axis", onnx_type(o, xs[0]).rank, 1);
     if (onnx_ok(o)) onnx_return(o, ir_b_concat(&o->b, (uint32_t)n, xs, axis));
 }
 
-/* Sizes from input 1 (opset 13) or the attribute; else equal parts, the last one smaller if it must be
- * (opset 18). */
+/* Sizes from input 1 (opset 13) or the attribute; else equal parts, the last one smaller if it must
+ * be (opset 18). */
 void onnx_split(onnx_t *o) {
     ir_value_t x = onnx_in(o, 0);
     ir_type_t type = onnx_type(o, x);
     int64_t sizes[ONNX_MAX_LIST], begin = 0, n_outputs = (int64_t)o->node->n_output;
     int32_t axis = onnx_axis(o, "axis", type.rank, 0), n = -1;
-    if (o->opset < 13) n = onnx_ints(o, "split", sizes);
-    else if (onnx_has_input(o, 1)) n = onnx_known_ints(o, 1, sizes);
+    if (o->opset < 13)
+        n = onnx_ints(o, "split", sizes);
+    else if (onnx_has_input(o, 1))
+        n = onnx_known_ints(o, 1, sizes);
     int64_t parts = onnx_int(o, "num_outputs", n_outputs);
     if (onnx_ok(o) && (n >= 0 ? n != n_outputs : parts != n_outputs))
-        onnx_fail(o, ST_INVALID, "%lld sizes or parts for %lld outputs", (long long)(n >= 0 ? n : parts),
-                  (long long)n_outputs);
+        onnx_fail(o, ST_INVALID, "%lld sizes or parts for %lld outputs",
+                  (long long)(n >= 0 ? n : parts), (long long)n_outputs);
     if (!onnx_ok(o) || n_outputs == 0) return;
     int64_t dim = type.dims[axis], each = (dim + n_outputs - 1) / n_outputs;
     if (n < 0 && o->opset < 18 && dim % n_outputs != 0)
-        onnx_fail(o, ST_INVALID, "axis %d of %lld elements does not split into %lld equal parts", axis,
-                  (long long)dim, (long long)n_outputs);
+        onnx_fail(o, ST_INVALID, "axis %d of %lld elements does not split into %lld equal parts",
+                  axis, (long long)dim, (long long)n_outputs);
     for (int64_t k = 0; k < n_outputs && onnx_ok(o); k++) {
         int64_t size = n >= 0 ? sizes[k] : each < dim - begin ? each : dim - begin;
         if (size < 0 || size > dim - begin) {
-            onnx_fail(o, ST_INVALID, "part %lld of %lld elements, %lld are left in axis %d", (long long)k,
-                      (long long)size, (long long)(dim - begin), axis);
+            onnx_fail(o, ST_INVALID, "part %lld of %lld elements, %lld are left in axis %d",
+                      (long long)k, (long long)size, (long long)(dim - begin), axis);
             return;
         }
         onnx_return(o, ir_b_slice_axis(&o->b, x, axis, begin, begin + size));
         begin += size;
     }
     if (onnx_ok(o) && begin != dim)
-        onnx_fail(o, ST_INVALID, "the parts have %lld elements, axis %d has %lld", (long long)begin, axis,
-                  (long long)dim);
+        onnx_fail(o, ST_INVALID, "the parts have %lld elements, axis %d has %lld", (long long)begin,
+                  axis, (long long)dim);
 }
 
 /* ---- slice ---- */
@@ -196,12 +206,14 @@ static void slice(onnx_t *o, ir_value_t x, int32_t n, const int64_t *starts, con
     ir_type_t type = onnx_type(o, x);
     int64_t begin[IR_MAX_RANK] = {0}, end[IR_MAX_RANK], step[IR_MAX_RANK];
     uint32_t seen = 0;
-    for (int32_t i = 0; i < type.rank; i++) end[i] = type.dims[i], step[i] = 1;
+    for (int32_t i = 0; i < type.rank; i++)
+        end[i] = type.dims[i], step[i] = 1;
     for (int32_t i = 0; i < n && onnx_ok(o); i++) {
         int32_t axis = onnx_axis_of(o, axes ? axes[i] : i, type.rank);
         int64_t by = steps ? steps[i] : 1;
         if (onnx_ok(o) && (by == 0 || (seen >> axis & 1)))
-            onnx_fail(o, ST_INVALID, by == 0 ? "step 0 of axis %d" : "axis %d is given twice", axis);
+            onnx_fail(o, ST_INVALID, by == 0 ? "step 0 of axis %d" : "axis %d is given twice",
+                      axis);
         if (!onnx_ok(o)) return;
         seen |= 1u << axis;
         /* the dim is all that a larger step could walk */
@@ -231,7 +243,8 @@ void onnx_slice(onnx_t *o) {
         if (i < 3 || onnx_has_input(o, i)) n[i] = onnx_known_ints(o, i, lists[i]);
     if (onnx_ok(o) && (n[1] != n[2] || (n[3] >= 0 && n[3] != n[1]) || (n[4] >= 0 && n[4] != n[1])))
         onnx_fail(o, ST_INVALID, "%d starts, %d ends, %d axes, %d steps", n[1], n[2], n[3], n[4]);
-    slice(o, onnx_in(o, 0), n[1], lists[1], lists[2], n[3] < 0 ? NULL : lists[3], n[4] < 0 ? NULL : lists[4]);
+    slice(o, onnx_in(o, 0), n[1], lists[1], lists[2], n[3] < 0 ? NULL : lists[3],
+          n[4] < 0 ? NULL : lists[4]);
 }
 
 /* ---- pad ---- */
@@ -251,7 +264,8 @@ static int64_t mirrored(pad_mode_t mode, int64_t at, int64_t dim) {
 static ir_value_t pad_axis(onnx_t *o, ir_value_t x, int32_t axis, int64_t low, int64_t high,
                            pad_mode_t mode) {
     int64_t dim = onnx_type(o, x).dims[axis], n = 0;
-    if (!st_add_i64(dim, low, &n) || !st_add_i64(n, high, &n) || n > o->known_left || (dim < 1 && n > 0)) {
+    if (!st_add_i64(dim, low, &n) || !st_add_i64(n, high, &n) || n > o->known_left ||
+        (dim < 1 && n > 0)) {
         onnx_fail(o, ST_UNSUPPORTED, "axis %d of %lld elements padded by %lld and %lld", axis,
                   (long long)dim, (long long)low, (long long)high);
         return IR_NONE;
@@ -262,7 +276,8 @@ static ir_value_t pad_axis(onnx_t *o, ir_value_t x, int32_t axis, int64_t low, i
         o->b.status = st_no_memory((size_t)n * sizeof *index, "an index");
         return IR_NONE;
     }
-    for (int64_t i = 0; i < n; i++) index[i] = mirrored(mode, i - low, dim);
+    for (int64_t i = 0; i < n; i++)
+        index[i] = mirrored(mode, i - low, dim);
     return ir_b_gather(&o->b, x, onnx_constant_i64(o, 1, n, index), axis);
 }
 
@@ -286,11 +301,14 @@ static void pad(onnx_t *o, ir_value_t x, int32_t n, const int64_t *pads, const i
     static const char *const names[] = {"constant", "reflect", "edge", "wrap"};
     const char *mode_name = onnx_string(o, "mode", "constant");
     int mode = 0;
-    while (mode < 4 && strcmp(mode_name, names[mode]) != 0) mode++;
+    while (mode < 4 && strcmp(mode_name, names[mode]) != 0)
+        mode++;
     ir_type_t type = onnx_type(o, x);
     int64_t low[IR_MAX_RANK] = {0}, high[IR_MAX_RANK] = {0};
-    if (onnx_ok(o) && mode == 4) onnx_fail(o, ST_UNSUPPORTED, "attribute 'mode' is '%.32s'", mode_name);
-    if (onnx_ok(o) && n > type.rank) onnx_fail(o, ST_INVALID, "pads of %d axes, %d dims", n, type.rank);
+    if (onnx_ok(o) && mode == 4)
+        onnx_fail(o, ST_UNSUPPORTED, "attribute 'mode' is '%.32s'", mode_name);
+    if (onnx_ok(o) && n > type.rank)
+        onnx_fail(o, ST_INVALID, "pads of %d axes, %d dims", n, type.rank);
     for (int32_t i = 0; i < n && onnx_ok(o); i++) {
         int32_t axis = onnx_axis_of(o, axes ? axes[i] : i, type.rank);
         low[axis] = pads[i];
@@ -300,11 +318,13 @@ static void pad(onnx_t *o, ir_value_t x, int32_t n, const int64_t *pads, const i
             x = pad_axis(o, x, axis, low[axis], high[axis], (pad_mode_t)mode);
     }
     bool padded = false;
-    for (int32_t i = 0; i < type.rank; i++) padded |= low[i] || high[i];
+    for (int32_t i = 0; i < type.rank; i++)
+        padded |= low[i] || high[i];
     if (mode == PAD_CONSTANT && padded)
-        x = ir_b_node(&o->b, IR_OP_PAD, 1, &x, 3,
-                      (ir_arg_t[]){IR_ARG_INTS("low", low, type.rank), IR_ARG_INTS("high", high, type.rank),
-                                   IR_ARG_FLOAT("value", value)});
+        x = ir_b_node(
+            &o->b, IR_OP_PAD, 1, &x, 3,
+            (ir_arg_t[]){IR_ARG_INTS("low", low, type.rank), IR_ARG_INTS("high", high, type.rank),
+                         IR_ARG_FLOAT("value", value)});
     onnx_return(o, x);
 }
 
@@ -313,7 +333,8 @@ void onnx_pad_attributes(onnx_t *o) {
     ir_value_t x = onnx_in(o, 0);
     int32_t n = onnx_ints(o, "pads", pads);
     if (onnx_ok(o) && n != 2 * onnx_type(o, x).rank)
-        onnx_fail(o, ST_INVALID, "attribute 'pads' has %d entries for %d dims", n, onnx_type(o, x).rank);
+        onnx_fail(o, ST_INVALID, "attribute 'pads' has %d entries for %d dims", n,
+                  onnx_type(o, x).rank);
     pad(o, x, n / 2, pads, NULL, onnx_float(o, "value", 0));
 }
 
@@ -358,8 +379,11 @@ static int64_t block_size(onnx_t *o, const ir_type_t *type, bool divides_channel
     int64_t block = onnx_int(o, "blocksize", 0);
     const int64_t *d = type->dims;
     bool fits = type->rank == 4 && block > 0 && block <= INT32_MAX;
-    if (fits) fits = divides_channels ? d[1] % (block * block) == 0 : d[2] % block == 0 && d[3] % block == 0;
-    if (onnx_ok(o) && !fits) onnx_fail(o, ST_INVALID, "blocks of %lld do not fit", (long long)block);
+    if (fits)
+        fits =
+            divides_channels ? d[1] % (block * block) == 0 : d[2] % block == 0 && d[3] % block == 0;
+    if (onnx_ok(o) && !fits)
+        onnx_fail(o, ST_INVALID, "blocks of %lld do not fit", (long long)block);
     return block;
 }
 

@@ -1,12 +1,12 @@
 /* Values known while importing.
  *
- * ONNX computes shapes with tensors: Shape → Gather → Concat → Reshape. Handlers append such nodes as any
- * other, and ask here for the elements of the value they need. The answer is found by walking back from
- * it through its producers, small values of few ops only; what was found is kept. Everything else stays
- * for the compiler to fold.
+ * ONNX computes shapes with tensors: Shape → Gather → Concat → Reshape. Handlers append such nodes
+ * as any other, and ask here for the elements of the value they need. The answer is found by
+ * walking back from it through its producers, small values of few ops only; what was found is kept.
+ * Everything else stays for the compiler to fold.
  *
- * Limits: KNOWN_ELEMENTS a value, ONNX_KNOWN_TOTAL for a model, KNOWN_DEPTH producers in a row; beyond them a
- * value is not known, so time and memory are bounded on any input. */
+ * Limits: KNOWN_ELEMENTS a value, ONNX_KNOWN_TOTAL for a model, KNOWN_DEPTH producers in a row;
+ * beyond them a value is not known, so time and memory are bounded on any input. */
 #include <math.h>
 #include <string.h>
 
@@ -53,21 +53,31 @@ static void copy_element(const eval_t *e, size_t to, uint32_t j, size_t from) {
 
 /* ---- elementwise ---- */
 
-static double negated(double x) { return -x; }
-static double sign_of(double x) { return (x > 0) - (x < 0); }
-static double inverse(double x) { return 1 / x; }
-static double is_zero(double x) { return x == 0; }
-static double same(double x) { return x; }
+static double negated(double x) {
+    return -x;
+}
+static double sign_of(double x) {
+    return (x > 0) - (x < 0);
+}
+static double inverse(double x) {
+    return 1 / x;
+}
+static double is_zero(double x) {
+    return x == 0;
+}
+static double same(double x) {
+    return x;
+}
 
 static double (*const unary_rules[IR_OP_END])(double) = {
-    [IR_OP_NEG] = negated,        [IR_OP_ABS] = fabs,   [IR_OP_SIGN] = sign_of,
-    [IR_OP_FLOOR] = floor,        [IR_OP_CEIL] = ceil,  [IR_OP_ROUND] = nearbyint,
-    [IR_OP_SQRT] = sqrt,          [IR_OP_EXP] = exp,    [IR_OP_LOG] = log,
-    [IR_OP_RECIPROCAL] = inverse, [IR_OP_CAST] = same,  [IR_OP_LOGICAL_NOT] = is_zero,
+    [IR_OP_NEG] = negated,        [IR_OP_ABS] = fabs,  [IR_OP_SIGN] = sign_of,
+    [IR_OP_FLOOR] = floor,        [IR_OP_CEIL] = ceil, [IR_OP_ROUND] = nearbyint,
+    [IR_OP_SQRT] = sqrt,          [IR_OP_EXP] = exp,   [IR_OP_LOG] = log,
+    [IR_OP_RECIPROCAL] = inverse, [IR_OP_CAST] = same, [IR_OP_LOGICAL_NOT] = is_zero,
 };
 
-/* Casts between integers keep all 64 bits; other unary rules of integers are exact in double up to 2^53,
- * far above any shape. */
+/* Casts between integers keep all 64 bits; other unary rules of integers are exact in double up to
+ * 2^53, far above any shape. */
 static bool eval_unary(const eval_t *e) {
     double (*rule)(double) = unary_rules[e->node->op];
     bool exact = e->node->op == IR_OP_CAST && !ir_dtype_is_float(e->in[0].type.dtype) &&
@@ -83,53 +93,111 @@ static bool eval_unary(const eval_t *e) {
     return true;
 }
 
-static double d_add(double x, double y) { return x + y; }
-static double d_sub(double x, double y) { return x - y; }
-static double d_mul(double x, double y) { return x * y; }
-static double d_div(double x, double y) { return x / y; }
-static double d_max(double x, double y) { return x > y || x != x ? x : y; }
-static double d_min(double x, double y) { return x < y || x != x ? x : y; }
-static double d_mod(double x, double y) { return x - y * floor(x / y); }
-static double d_eq(double x, double y) { return x == y; }
-static double d_ne(double x, double y) { return x != y; }
-static double d_lt(double x, double y) { return x < y; }
-static double d_le(double x, double y) { return x <= y; }
-static double d_gt(double x, double y) { return x > y; }
-static double d_ge(double x, double y) { return x >= y; }
-static double d_and(double x, double y) { return x != 0 && y != 0; }
-static double d_or(double x, double y) { return x != 0 || y != 0; }
+static double d_add(double x, double y) {
+    return x + y;
+}
+static double d_sub(double x, double y) {
+    return x - y;
+}
+static double d_mul(double x, double y) {
+    return x * y;
+}
+static double d_div(double x, double y) {
+    return x / y;
+}
+static double d_max(double x, double y) {
+    return x > y || x != x ? x : y;
+}
+static double d_min(double x, double y) {
+    return x < y || x != x ? x : y;
+}
+static double d_mod(double x, double y) {
+    return x - y * floor(x / y);
+}
+static double d_eq(double x, double y) {
+    return x == y;
+}
+static double d_ne(double x, double y) {
+    return x != y;
+}
+static double d_lt(double x, double y) {
+    return x < y;
+}
+static double d_le(double x, double y) {
+    return x <= y;
+}
+static double d_gt(double x, double y) {
+    return x > y;
+}
+static double d_ge(double x, double y) {
+    return x >= y;
+}
+static double d_and(double x, double y) {
+    return x != 0 && y != 0;
+}
+static double d_or(double x, double y) {
+    return x != 0 || y != 0;
+}
 
 /* Integers wrap around, as kernels do. */
-static int64_t i_add(int64_t x, int64_t y) { return (int64_t)((uint64_t)x + (uint64_t)y); }
-static int64_t i_sub(int64_t x, int64_t y) { return (int64_t)((uint64_t)x - (uint64_t)y); }
-static int64_t i_mul(int64_t x, int64_t y) { return (int64_t)((uint64_t)x * (uint64_t)y); }
-static int64_t i_div(int64_t x, int64_t y) { return y == 0 ? 0 : y == -1 ? i_sub(0, x) : x / y; }
-static int64_t i_max(int64_t x, int64_t y) { return x > y ? x : y; }
-static int64_t i_min(int64_t x, int64_t y) { return x < y ? x : y; }
+static int64_t i_add(int64_t x, int64_t y) {
+    return (int64_t)((uint64_t)x + (uint64_t)y);
+}
+static int64_t i_sub(int64_t x, int64_t y) {
+    return (int64_t)((uint64_t)x - (uint64_t)y);
+}
+static int64_t i_mul(int64_t x, int64_t y) {
+    return (int64_t)((uint64_t)x * (uint64_t)y);
+}
+static int64_t i_div(int64_t x, int64_t y) {
+    return y == 0 ? 0 : y == -1 ? i_sub(0, x) : x / y;
+}
+static int64_t i_max(int64_t x, int64_t y) {
+    return x > y ? x : y;
+}
+static int64_t i_min(int64_t x, int64_t y) {
+    return x < y ? x : y;
+}
 static int64_t i_mod(int64_t x, int64_t y) {
     int64_t rest = y == 0 || y == -1 ? 0 : x % y;
     return rest && (rest < 0) != (y < 0) ? rest + y : rest;
 }
-static int64_t i_eq(int64_t x, int64_t y) { return x == y; }
-static int64_t i_ne(int64_t x, int64_t y) { return x != y; }
-static int64_t i_lt(int64_t x, int64_t y) { return x < y; }
-static int64_t i_le(int64_t x, int64_t y) { return x <= y; }
-static int64_t i_gt(int64_t x, int64_t y) { return x > y; }
-static int64_t i_ge(int64_t x, int64_t y) { return x >= y; }
-static int64_t i_and(int64_t x, int64_t y) { return x && y; }
-static int64_t i_or(int64_t x, int64_t y) { return x || y; }
+static int64_t i_eq(int64_t x, int64_t y) {
+    return x == y;
+}
+static int64_t i_ne(int64_t x, int64_t y) {
+    return x != y;
+}
+static int64_t i_lt(int64_t x, int64_t y) {
+    return x < y;
+}
+static int64_t i_le(int64_t x, int64_t y) {
+    return x <= y;
+}
+static int64_t i_gt(int64_t x, int64_t y) {
+    return x > y;
+}
+static int64_t i_ge(int64_t x, int64_t y) {
+    return x >= y;
+}
+static int64_t i_and(int64_t x, int64_t y) {
+    return x && y;
+}
+static int64_t i_or(int64_t x, int64_t y) {
+    return x || y;
+}
 
 static const struct {
     double (*d)(double, double);
     int64_t (*i)(int64_t, int64_t);
 } binary_rules[IR_OP_END] = {
-    [IR_OP_ADD] = {d_add, i_add},         [IR_OP_SUB] = {d_sub, i_sub},
-    [IR_OP_MUL] = {d_mul, i_mul},         [IR_OP_DIV] = {d_div, i_div},
-    [IR_OP_MAXIMUM] = {d_max, i_max},     [IR_OP_MINIMUM] = {d_min, i_min},
-    [IR_OP_MOD] = {d_mod, i_mod},         [IR_OP_EQ] = {d_eq, i_eq},
-    [IR_OP_NE] = {d_ne, i_ne},            [IR_OP_LT] = {d_lt, i_lt},
-    [IR_OP_LE] = {d_le, i_le},            [IR_OP_GT] = {d_gt, i_gt},
-    [IR_OP_GE] = {d_ge, i_ge},            [IR_OP_LOGICAL_AND] = {d_and, i_and},
+    [IR_OP_ADD] = {d_add, i_add},      [IR_OP_SUB] = {d_sub, i_sub},
+    [IR_OP_MUL] = {d_mul, i_mul},      [IR_OP_DIV] = {d_div, i_div},
+    [IR_OP_MAXIMUM] = {d_max, i_max},  [IR_OP_MINIMUM] = {d_min, i_min},
+    [IR_OP_MOD] = {d_mod, i_mod},      [IR_OP_EQ] = {d_eq, i_eq},
+    [IR_OP_NE] = {d_ne, i_ne},         [IR_OP_LT] = {d_lt, i_lt},
+    [IR_OP_LE] = {d_le, i_le},         [IR_OP_GT] = {d_gt, i_gt},
+    [IR_OP_GE] = {d_ge, i_ge},         [IR_OP_LOGICAL_AND] = {d_and, i_and},
     [IR_OP_LOGICAL_OR] = {d_or, i_or},
 };
 
@@ -170,7 +238,8 @@ static bool eval_constant(const eval_t *e) {
     size_t width = ir_dtype_bytes(e->type.dtype), n = (size_t)ir_type_elements(&e->type);
     bool splat = data->data.bytes == width;
     for (size_t i = 0; i < n; i++)
-        memcpy((char *)e->out + i * width, (const char *)data->data.p + (splat ? 0 : i * width), width);
+        memcpy((char *)e->out + i * width, (const char *)data->data.p + (splat ? 0 : i * width),
+               width);
     return true;
 }
 
@@ -201,7 +270,8 @@ static bool eval_broadcast(const eval_t *e) {
 /* Flat position of an index. */
 static size_t ravel(const ir_type_t *type, const int64_t *index) {
     int64_t at = 0;
-    for (int32_t i = 0; i < type->rank; i++) at = at * type->dims[i] + index[i];
+    for (int32_t i = 0; i < type->rank; i++)
+        at = at * type->dims[i] + index[i];
     return (size_t)at;
 }
 
@@ -210,7 +280,8 @@ static bool eval_transpose(const eval_t *e) {
     int64_t n = ir_type_elements(&e->type), index[IR_MAX_RANK], from[IR_MAX_RANK];
     for (int64_t i = 0; i < n; i++) {
         unravel(&e->type, i, index);
-        for (int32_t k = 0; k < e->type.rank; k++) from[perm[k]] = index[k];
+        for (int32_t k = 0; k < e->type.rank; k++)
+            from[perm[k]] = index[k];
         copy_element(e, (size_t)i, 0, ravel(&e->in[0].type, from));
     }
     return true;
@@ -222,7 +293,8 @@ static bool eval_slice(const eval_t *e) {
     int64_t n = ir_type_elements(&e->type), index[IR_MAX_RANK];
     for (int64_t i = 0; i < n; i++) {
         unravel(&e->type, i, index);
-        for (int32_t k = 0; k < e->type.rank; k++) index[k] = begin[k] + step[k] * index[k];
+        for (int32_t k = 0; k < e->type.rank; k++)
+            index[k] = begin[k] + step[k] * index[k];
         copy_element(e, (size_t)i, 0, ravel(&e->in[0].type, index));
     }
     return true;
@@ -233,7 +305,8 @@ static bool eval_concat(const eval_t *e) {
     for (int64_t i = 0; i < n; i++) {
         unravel(&e->type, i, index);
         uint32_t j = 0;
-        for (; index[axis] >= e->in[j].type.dims[axis]; j++) index[axis] -= e->in[j].type.dims[axis];
+        for (; index[axis] >= e->in[j].type.dims[axis]; j++)
+            index[axis] -= e->in[j].type.dims[axis];
         copy_element(e, (size_t)i, j, ravel(&e->in[j].type, index));
     }
     return true;
@@ -246,7 +319,8 @@ static bool eval_gather(const eval_t *e) {
     int64_t index[IR_MAX_RANK], from[IR_MAX_RANK];
     for (int64_t i = 0; i < n; i++) {
         unravel(&e->type, i, index);
-        for (int32_t k = 0; k < x->rank; k++) from[k] = index[k < axis ? k : k + idx->rank - 1];
+        for (int32_t k = 0; k < x->rank; k++)
+            from[k] = index[k < axis ? k : k + idx->rank - 1];
         int64_t chosen = ir_element_load_i64(idx->dtype, e->in[1].data, ravel(idx, index + axis));
         if (chosen < 0) chosen += x->dims[axis];
         if (chosen < 0 || chosen >= x->dims[axis]) return false;
@@ -273,7 +347,8 @@ static bool eval_reduce(const eval_t *e) {
     size_t n_out = (size_t)ir_type_elements(&e->type);
     if (ir_dtype_is_float(x->dtype) || n == 0) return false;
     ir_type_t kept = *x;
-    for (uint32_t a = 0; a < axes->ints.n; a++) kept.dims[axes->ints.v[a]] = 1;
+    for (uint32_t a = 0; a < axes->ints.n; a++)
+        kept.dims[axes->ints.v[a]] = 1;
     for (size_t i = 0; i < n_out; i++)
         ir_element_store_i64(x->dtype, e->out, i, e->node->op == IR_OP_REDUCE_PROD);
     for (int64_t i = 0; i < n; i++) {
@@ -293,12 +368,12 @@ static bool eval_reduce(const eval_t *e) {
 }
 
 static const eval_rule_t other_rules[IR_OP_END] = {
-    [IR_OP_CONSTANT] = eval_constant,     [IR_OP_IOTA] = eval_iota,
-    [IR_OP_SELECT] = eval_select,         [IR_OP_RESHAPE] = eval_reshape,
-    [IR_OP_BROADCAST] = eval_broadcast,   [IR_OP_TRANSPOSE] = eval_transpose,
-    [IR_OP_SLICE] = eval_slice,           [IR_OP_CONCAT] = eval_concat,
-    [IR_OP_GATHER] = eval_gather,         [IR_OP_REDUCE_SUM] = eval_reduce,
-    [IR_OP_REDUCE_PROD] = eval_reduce,    [IR_OP_REDUCE_MAX] = eval_reduce,
+    [IR_OP_CONSTANT] = eval_constant,   [IR_OP_IOTA] = eval_iota,
+    [IR_OP_SELECT] = eval_select,       [IR_OP_RESHAPE] = eval_reshape,
+    [IR_OP_BROADCAST] = eval_broadcast, [IR_OP_TRANSPOSE] = eval_transpose,
+    [IR_OP_SLICE] = eval_slice,         [IR_OP_CONCAT] = eval_concat,
+    [IR_OP_GATHER] = eval_gather,       [IR_OP_REDUCE_SUM] = eval_reduce,
+    [IR_OP_REDUCE_PROD] = eval_reduce,  [IR_OP_REDUCE_MAX] = eval_reduce,
     [IR_OP_REDUCE_MIN] = eval_reduce,
 };
 
@@ -310,7 +385,8 @@ static eval_rule_t rule_of(ir_op_t op) {
 
 static const void *find(onnx_t *o, ir_value_t value, int depth);
 
-static const void *compute(onnx_t *o, const ir_node_info_t *node, const ir_type_t *type, int depth) {
+static const void *compute(onnx_t *o, const ir_node_info_t *node, const ir_type_t *type,
+                           int depth) {
     eval_rule_t rule = rule_of(node->op);
     int64_t n = ir_type_elements(type);
     if (!rule || n > KNOWN_ELEMENTS || n > o->known_left) return NULL;
@@ -361,8 +437,10 @@ static const void *need_known(onnx_t *o, size_t i, ir_type_t *out_type) {
     if (onnx_ok(o) && value == IR_NONE) onnx_fail(o, ST_PARSE, "input %zu is missing", i);
     const void *data = onnx_known(o, value);
     if (onnx_ok(o) && !data)
-        onnx_fail(o, ST_UNSUPPORTED, "input %zu ('%.128s') is computed from data: shapes, axes and bounds must "
-                                     "follow from shapes and constants", i, o->node->input[i]);
+        onnx_fail(o, ST_UNSUPPORTED,
+                  "input %zu ('%.128s') is computed from data: shapes, axes and bounds must "
+                  "follow from shapes and constants",
+                  i, o->node->input[i]);
     if (!onnx_ok(o)) return NULL;
     *out_type = onnx_type(o, value);
     return data;
@@ -379,7 +457,8 @@ int32_t onnx_known_ints(onnx_t *o, size_t i, int64_t out[ONNX_MAX_LIST]) {
                   ir_type_text(&type, text, sizeof text), ONNX_MAX_LIST);
         return -1;
     }
-    for (int64_t k = 0; k < n; k++) out[k] = ir_element_load_i64(type.dtype, data, (size_t)k);
+    for (int64_t k = 0; k < n; k++)
+        out[k] = ir_element_load_i64(type.dtype, data, (size_t)k);
     return (int32_t)n;
 }
 

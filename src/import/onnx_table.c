@@ -4,8 +4,10 @@
 
 #include "import/onnx_reader.h"
 
-#define UNARY(name, op) {name, 1, onnx_unary, IR_OP_##op}
-#define BINARY(name, op) {name, 1, onnx_binary, IR_OP_##op}
+#define UNARY(name, op) \
+    { name, 1, onnx_unary, IR_OP_##op }
+#define BINARY(name, op) \
+    { name, 1, onnx_binary, IR_OP_##op }
 
 static const onnx_op_t rows[] = {
     /* elementwise */
@@ -155,12 +157,14 @@ st_status_t onnx_check_supported(const onnx_t *o) {
     size_t n = 0, used = 0;
     for (size_t i = 0; i < o->graph->n_node; i++) {
         const Onnx__NodeProto *node = o->graph->node[i];
-        bool known = false, own = !node->domain || !node->domain[0] || strcmp(node->domain, "ai.onnx") == 0;
+        bool known = false,
+             own = !node->domain || !node->domain[0] || strcmp(node->domain, "ai.onnx") == 0;
         if (own && node->op_type && onnx_find_op(node->op_type, o->opset, &known)) continue;
         if (++n > LISTED) continue;
         describe(node, known, item, sizeof item);
         int wrote = snprintf(list + used, sizeof list - used, "%s%s", n > 1 ? ", " : "", item);
-        used = wrote < 0 || used + (size_t)wrote >= sizeof list ? sizeof list - 1 : used + (size_t)wrote;
+        used = wrote < 0 || used + (size_t)wrote >= sizeof list ? sizeof list - 1
+                                                                : used + (size_t)wrote;
     }
     if (n == 0) return ST_OK;
     return FAIL(ST_UNSUPPORTED, "%zu node%s not supported at opset %lld: %s%s", n,

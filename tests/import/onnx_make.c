@@ -11,7 +11,8 @@ static char *text(make_t *m, const char *value) {
 }
 
 void make_open(make_t *m, int64_t opset) {
-    *m = (make_t){.model = ONNX__MODEL_PROTO__INIT, .graph = ONNX__GRAPH_PROTO__INIT,
+    *m = (make_t){.model = ONNX__MODEL_PROTO__INIT,
+                  .graph = ONNX__GRAPH_PROTO__INIT,
                   .opset = ONNX__OPERATOR_SET_ID_PROTO__INIT};
     m->opset.has_version = 1;
     m->opset.version = opset;
@@ -54,8 +55,10 @@ void make_input(make_t *m, const char *name, int32_t dtype, size_t rank, const i
         onnx__tensor_shape_proto__dimension__init(dim);
         dim->value_case = dims[i] == -1 ? ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_PARAM
                                         : ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE;
-        if (dims[i] == -1) dim->dim_param = "batch";
-        else dim->dim_value = dims[i];
+        if (dims[i] == -1)
+            dim->dim_param = "batch";
+        else
+            dim->dim_value = dims[i];
     }
     tensor->has_elem_type = 1;
     tensor->elem_type = dtype;
@@ -112,25 +115,28 @@ void make_int(make_t *m, Onnx__NodeProto *node, const char *name, int64_t value)
 }
 
 void make_float(make_t *m, Onnx__NodeProto *node, const char *name, float value) {
-    Onnx__AttributeProto *a = attribute(m, node, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__FLOAT);
+    Onnx__AttributeProto *a =
+        attribute(m, node, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__FLOAT);
     a->has_f = 1;
     a->f = value;
 }
 
 void make_string(make_t *m, Onnx__NodeProto *node, const char *name, const char *value) {
-    Onnx__AttributeProto *a = attribute(m, node, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__STRING);
+    Onnx__AttributeProto *a =
+        attribute(m, node, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__STRING);
     a->has_s = 1;
     a->s = (ProtobufCBinaryData){strlen(value), (uint8_t *)text(m, value)};
 }
 
-void make_ints(make_t *m, Onnx__NodeProto *node, const char *name, size_t n, const int64_t *values) {
+void make_ints(make_t *m, Onnx__NodeProto *node, const char *name, size_t n,
+               const int64_t *values) {
     Onnx__AttributeProto *a = attribute(m, node, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INTS);
     a->n_ints = n;
     a->ints = st_arena_copy(&m->arena, values, n * sizeof *values);
 }
 
-Onnx__TensorProto *make_tensor(make_t *m, const char *name, int32_t dtype, size_t rank, const int64_t *dims,
-                               const void *data, size_t bytes) {
+Onnx__TensorProto *make_tensor(make_t *m, const char *name, int32_t dtype, size_t rank,
+                               const int64_t *dims, const void *data, size_t bytes) {
     Onnx__TensorProto *t = take(m, sizeof *t);
     onnx__tensor_proto__init(t);
     t->name = text(m, name);

@@ -31,8 +31,8 @@ void make_float(make_t *m, Onnx__NodeProto *node, const char *name, float value)
 void make_string(make_t *m, Onnx__NodeProto *node, const char *name, const char *value);
 void make_ints(make_t *m, Onnx__NodeProto *node, const char *name, size_t n, const int64_t *values);
 /* Initializer with raw data; rank 0: a scalar. */
-Onnx__TensorProto *make_tensor(make_t *m, const char *name, int32_t dtype, size_t rank, const int64_t *dims,
-                               const void *data, size_t bytes);
+Onnx__TensorProto *make_tensor(make_t *m, const char *name, int32_t dtype, size_t rank,
+                               const int64_t *dims, const void *data, size_t bytes);
 /* Initializers of rank 1. */
 void make_floats(make_t *m, const char *name, size_t n, const float *values);
 void make_longs(make_t *m, const char *name, size_t n, const int64_t *values);

@@ -13,7 +13,7 @@
 
 static ir_dtype_t dtype_of(int32_t data_type) {
     static const ir_dtype_t known[] = {
-        [1] = IR_F32, [2] = IR_U8,   [3] = IR_I8,   [6] = IR_I32,  [7] = IR_I64,
+        [1] = IR_F32,  [2] = IR_U8,   [3] = IR_I8,   [6] = IR_I32,  [7] = IR_I64,
         [9] = IR_BOOL, [10] = IR_F16, [11] = IR_F64, [16] = IR_BF16};
     return data_type >= 0 && data_type <= 16 ? known[data_type] : IR_DTYPE_NONE;
 }
@@ -25,10 +25,14 @@ bool onnx_run_tensor(const Onnx__TensorProto *t, ir_type_t *out_type, void **out
     *out_type = ir_type_make(dtype, (int32_t)t->n_dims, t->dims);
     size_t bytes = ir_type_bytes(out_type), n = (size_t)ir_type_elements(out_type);
     void *data = *out_data = calloc(1, bytes + 1);
-    if (t->has_raw_data && t->raw_data.len == bytes) memcpy(data, t->raw_data.data, bytes);
-    else if (dtype == IR_F32 && t->n_float_data == n) memcpy(data, t->float_data, bytes);
-    else if (dtype == IR_F64 && t->n_double_data == n) memcpy(data, t->double_data, bytes);
-    else if (dtype == IR_I64 && t->n_int64_data == n) memcpy(data, t->int64_data, bytes);
+    if (t->has_raw_data && t->raw_data.len == bytes)
+        memcpy(data, t->raw_data.data, bytes);
+    else if (dtype == IR_F32 && t->n_float_data == n)
+        memcpy(data, t->float_data, bytes);
+    else if (dtype == IR_F64 && t->n_double_data == n)
+        memcpy(data, t->double_data, bytes);
+    else if (dtype == IR_I64 && t->n_int64_data == n)
+        memcpy(data, t->int64_data, bytes);
     else if (t->n_int32_data == n)
         for (size_t i = 0; i < n; i++) /* little-endian: the low bytes come first */
             memcpy((char *)data + i * (bytes / n), &t->int32_data[i], bytes / n);
@@ -73,7 +77,8 @@ static st_status_t run_node(onnx_run_t *run, const ir_node_info_t *node) {
     }
     for (uint32_t k = 0; k < node->n_outputs; k++)
         out[k] = *ir_value_type(run->graph, node->first_output + k);
-    kern_problem_t problem = {node->op, node->n_inputs, node->n_outputs, in, out, node->attrs, node->name};
+    kern_problem_t problem = {node->op, node->n_inputs, node->n_outputs, in,
+                              out,      node->attrs,    node->name};
     st_status_t status = kern_run_once(&problem, in_data, run->data + node->first_output);
     free(in);
     free(out);
@@ -87,13 +92,15 @@ st_status_t onnx_run_nodes(onnx_run_t *run) {
         if (node->op == IR_OP_INPUT || node->n_outputs == 0) continue;
         if (ir_op_def(node->op)->flags & IR_STATE) continue;
         st_status_t status = run_node(run, node);
-        if (status != ST_OK) return st_error_context(status, "%s", ir_node_label(run->graph, (ir_node_t)i));
+        if (status != ST_OK)
+            return st_error_context(status, "%s", ir_node_label(run->graph, (ir_node_t)i));
     }
     return ST_OK;
 }
 
 void onnx_run_close(onnx_run_t *run) {
-    for (size_t v = 0; run->data && v < run->graph->values.n; v++) free(run->data[v]);
+    for (size_t v = 0; run->data && v < run->graph->values.n; v++)
+        free(run->data[v]);
     free(run->data);
     ir_graph_destroy(run->graph);
     *run = (onnx_run_t){0};
@@ -110,8 +117,8 @@ static double epsilon_of(ir_dtype_t dtype) {
                               : 0;
 }
 
-bool onnx_run_equal(const ir_type_t *type, const void *got, const void *expected, double scale, char *out,
-                    size_t capacity) {
+bool onnx_run_equal(const ir_type_t *type, const void *got, const void *expected, double scale,
+                    char *out, size_t capacity) {
     double eps = epsilon_of(type->dtype) * scale;
     for (int64_t i = 0; i < ir_type_elements(type); i++) {
         double a = ir_element_load(type->dtype, got, (size_t)i);

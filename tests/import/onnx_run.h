@@ -11,8 +11,8 @@ typedef struct onnx_run {
     void **data;       /* by value */
 } onnx_run_t;
 
-/* Tensor of a file or model: type and row-major bytes (to be freed). False if it has a type that Stator does
- * not have. */
+/* Tensor of a file or model: type and row-major bytes (to be freed). False if it has a type that
+ * Stator does not have. */
 bool onnx_run_tensor(const Onnx__TensorProto *tensor, ir_type_t *out_type, void **out_data);
 
 /* Prepares a run: state takes the result's tensors. */
@@ -22,10 +22,11 @@ void *onnx_run_at(onnx_run_t *run, const char *name, const ir_type_t **out_type)
 st_status_t onnx_run_nodes(onnx_run_t *run) ST_WARN_UNUSED;
 void onnx_run_close(onnx_run_t *run);
 
-/* True if all elements agree: floats within the rounding of their type, |a - b| ≤ scale * eps * (1 + |b|), a
- * NaN only where a NaN is expected, everything else exactly. `out` says where and how they differ. */
-bool onnx_run_equal(const ir_type_t *type, const void *got, const void *expected, double scale, char *out,
-                    size_t capacity);
+/* True if all elements agree: floats within the rounding of their type, |a - b| ≤ scale * eps * (1
+ * + |b|), a NaN only where a NaN is expected, everything else exactly. `out` says where and how
+ * they differ. */
+bool onnx_run_equal(const ir_type_t *type, const void *got, const void *expected, double scale,
+                    char *out, size_t capacity);
 
 /* Contents of a file (to be freed), NULL if it cannot be read. */
 void *onnx_run_file(const char *path, size_t *out_bytes);

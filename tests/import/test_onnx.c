@@ -1,5 +1,5 @@
-/* The ONNX reader on models made here: what initializers, inputs and outputs become; and files that are
- * wrong. */
+/* The ONNX reader on models made here: what initializers, inputs and outputs become; and files that
+ * are wrong. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -17,7 +17,10 @@
 #include "ir/convert.h"
 #include "ir/op.h"
 
-#define DIMS(...) (int64_t[]){__VA_ARGS__}
+#define DIMS(...)   \
+    (int64_t[]) {   \
+        __VA_ARGS__ \
+    }
 
 static import_result_t *import_ok(make_t *m, const import_options_t *options) {
     import_result_t *result;
@@ -32,7 +35,9 @@ static void expect_fail(make_t *m, st_status_t status, const char *parts) {
     st_status_t given = make_import(m, NULL, &result);
     char copy[256], *rest = copy;
     snprintf(copy, sizeof copy, "%s", parts);
-    if (given != status) fail_msg("status %d, expected %d (%s): %s", given, status, parts, given ? st_last_error() : "");
+    if (given != status)
+        fail_msg("status %d, expected %d (%s): %s", given, status, parts,
+                 given ? st_last_error() : "");
     for (char *part; (part = strsep(&rest, "|"));)
         if (!strstr(st_last_error(), part)) fail_msg("'%s' lacks '%s'", st_last_error(), part);
     make_close(m);
@@ -119,8 +124,8 @@ static void open_norm(make_t *m, int64_t opset, bool train, const char *producer
     make_output(m, "y");
 }
 
-/* x has per-channel means 1 and 0 and squared deviations 20 and 0 in 4 items: population variance 5, sample
- * variance 20/3. New = 0.75 old + 0.25 batch. */
+/* x has per-channel means 1 and 0 and squared deviations 20 and 0 in 4 items: population variance
+ * 5, sample variance 20/3. New = 0.75 old + 0.25 batch. */
 static void check_norm(int64_t opset, const char *producer, float variance) {
     make_t m;
     open_norm(&m, opset, true, producer);
@@ -251,9 +256,9 @@ static void test_names_of_nodes(void **state) {
     (void)state;
     make_t m;
     open_linear(&m); /* equal and empty node names are fine */
-    m.nodes[0]->name = (char *)(uintptr_t)"n";
-    m.nodes[1]->name = (char *)(uintptr_t)"n";
-    make_node(&m, "Relu", "y", "z")->name = (char *)(uintptr_t)"";
+    m.nodes[0]->name = (char *)(uintptr_t) "n";
+    m.nodes[1]->name = (char *)(uintptr_t) "n";
+    make_node(&m, "Relu", "y", "z")->name = (char *)(uintptr_t) "";
     import_result_destroy(import_ok(&m, NULL));
     open_linear(&m);
     make_longs(&m, "shape", 1, (int64_t[]){1});
@@ -285,9 +290,10 @@ static void test_unsupported_nodes(void **state) {
     open_linear(&m);
     make_node(&m, "Loop", "y", "a");
     make_node(&m, "If", "y", "b");
-    make_node(&m, "Relu", "y", "c")->domain = (char *)(uintptr_t)"com.example";
+    make_node(&m, "Relu", "y", "c")->domain = (char *)(uintptr_t) "com.example";
     make_node(&m, "Gelu", "y", "d");
-    expect_fail(&m, ST_UNSUPPORTED, "4 nodes|Loop 'Loop_node'|If 'If_node'|com.example.Relu|Gelu|not in this opset");
+    expect_fail(&m, ST_UNSUPPORTED,
+                "4 nodes|Loop 'Loop_node'|If 'If_node'|com.example.Relu|Gelu|not in this opset");
     open_linear(&m);
     make_int(&m, m.nodes[1], "broadcast", 1);
     expect_fail(&m, ST_UNSUPPORTED, "node 1 'Add_node' (Add)|attribute 'broadcast'");
@@ -382,11 +388,14 @@ static void test_prefixes_and_bit_flips(void **state) {
     for (size_t n = 0; n < bytes; n++) {
         import_result_t *result;
         memcpy(copy, data, bytes);
-        if (import_memory(copy, n, "prefix", NULL, &result) == ST_OK) import_result_destroy(result);
-        else assert_true(strlen(st_last_error()) > 0);
+        if (import_memory(copy, n, "prefix", NULL, &result) == ST_OK)
+            import_result_destroy(result);
+        else
+            assert_true(strlen(st_last_error()) > 0);
         for (int bit = 0; bit < 8; bit++) {
             copy[n] = (uint8_t)(data[n] ^ (1 << bit));
-            if (import_memory(copy, bytes, "flip", NULL, &result) == ST_OK) import_result_destroy(result);
+            if (import_memory(copy, bytes, "flip", NULL, &result) == ST_OK)
+                import_result_destroy(result);
         }
     }
     assert_true((double)(clock() - begin) / CLOCKS_PER_SEC < 30);
@@ -423,7 +432,8 @@ static void test_too_large(void **state) {
     (void)state;
     import_result_t *result;
     size_t bytes = (size_t)INT32_MAX + 1;
-    uint8_t *data = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    uint8_t *data = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (data == MAP_FAILED) skip();
 
     memcpy(data, "\x08\x08\x12\x01x\x1a\x01y\x22\x01z", 11);

@@ -1,5 +1,5 @@
-/* The cases' ONNX files: names, shapes and values of parameters against the weights files, and the step's
- * forward part against PyTorch's numbers; and ONNX's light models. */
+/* The cases' ONNX files: names, shapes and values of parameters against the weights files, and the
+ * step's forward part against PyTorch's numbers; and ONNX's light models. */
 #include <json-c/json.h>
 #include <math.h>
 #include <setjmp.h>
@@ -74,7 +74,8 @@ static const void *find_weight(const weights_t *w, const char *name, ir_type_t *
     *out_type = (ir_type_t){.dtype = is_float ? IR_F32 : IR_I64};
     json_object_object_get_ex(entry, "shape", &part);
     for (size_t i = 0; i < json_object_array_length(part); i++)
-        out_type->dims[out_type->rank++] = json_object_get_int64(json_object_array_get_idx(part, i));
+        out_type->dims[out_type->rank++] =
+            json_object_get_int64(json_object_array_get_idx(part, i));
     json_object_object_get_ex(entry, "data_offsets", &part);
     return w->data + json_object_get_int64(json_object_array_get_idx(part, 0));
 }
@@ -183,7 +184,9 @@ static void load_weights(onnx_run_t *run, const import_result_t *result, const c
     for (size_t k = 0; k < result->tensors.n; k++) {
         ir_type_t type;
         const void *data = find_weight(&weights, result->tensors.data[k].name, &type);
-        if (data) memcpy(onnx_run_at(run, result->tensors.data[k].name, NULL), data, ir_type_bytes(&type));
+        if (data)
+            memcpy(onnx_run_at(run, result->tensors.data[k].name, NULL), data,
+                   ir_type_bytes(&type));
     }
     close_weights(&weights);
 }
@@ -222,7 +225,8 @@ static void test_forward_agrees(void **state) {
             const ir_node_info_t *node = &run.graph->nodes.data[k];
             if (node->op != IR_OP_UPDATE) continue;
             char name[256];
-            snprintf(name, sizeof name, "after.%s", ir_value_producer(run.graph, node->inputs[0])->name);
+            snprintf(name, sizeof name, "after.%s",
+                     ir_value_producer(run.graph, node->inputs[0])->name);
             const float *expected = find_weight(&reference, name, &type);
             assert_non_null(expected);
             off = distance(run.data[node->inputs[1]], expected, (size_t)ir_type_elements(&type));

@@ -53,9 +53,9 @@ static int make_folder(void **state) {
 
 static int remove_folder(void **state) {
     (void)state;
-    static const char *const names[] = {
-        "model/pipe", "model/linked_sub", "model/hard.bin", "model/link.bin", "model/sub/w.bin", "model/w.bin",
-        "model/m.onnx", "second.bin", "outside.bin"};
+    static const char *const names[] = {"model/pipe",     "model/linked_sub", "model/hard.bin",
+                                        "model/link.bin", "model/sub/w.bin",  "model/w.bin",
+                                        "model/m.onnx",   "second.bin",       "outside.bin"};
     char path[256];
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         snprintf(path, sizeof path, "%s/%s", root, names[i]);
@@ -100,15 +100,18 @@ static st_status_t import_at(const char *location, const char *offset, const cha
     return import_file(path, NULL, out);
 }
 
-static void expect_values(const char *location, const char *offset, const char *length, float a, float b) {
+static void expect_values(const char *location, const char *offset, const char *length, float a,
+                          float b) {
     import_result_t *result;
-    if (import_at(location, offset, length, &result) != ST_OK) fail_msg("%s: %s", location, st_last_error());
+    if (import_at(location, offset, length, &result) != ST_OK)
+        fail_msg("%s: %s", location, st_last_error());
     assert_int_equal(result->tensors.n, 1);
     assert_memory_equal(result->tensors.data[0].data, ((float[]){a, b}), 8);
     import_result_destroy(result);
 }
 
-static void expect_refusal(const char *location, const char *offset, const char *length, const char *part) {
+static void expect_refusal(const char *location, const char *offset, const char *length,
+                           const char *part) {
     import_result_t *result;
     st_status_t status = import_at(location, offset, length, &result);
     if (status == ST_OK || !strstr(st_last_error(), part) || !strstr(st_last_error(), "'w'"))

@@ -1,9 +1,10 @@
-/* ONNX's own node tests (Debian's libonnx-testdata): import each model, run it through the kernels, compare
- * with the expected outputs. Skipped where the package is not installed.
+/* ONNX's own node tests (Debian's libonnx-testdata): import each model, run it through the kernels,
+ * compare with the expected outputs. Skipped where the package is not installed.
  *
- * What cannot pass is listed below with its reason. A failure that is not listed fails the test; so does a
- * listed model that passes, and a pattern that matches nothing. Tolerance: 64 units of rounding of the element
- * type, relative to 1 + |expected|; the longest sums have a few hundred terms. */
+ * What cannot pass is listed below with its reason. A failure that is not listed fails the test; so
+ * does a listed model that passes, and a pattern that matches nothing. Tolerance: 64 units of
+ * rounding of the element type, relative to 1 + |expected|; the longest sums have a few hundred
+ * terms. */
 #include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -23,7 +24,8 @@ enum { MAX_TENSORS = 12, TOLERANCE = 64 };
 typedef struct skip_row {
     const char *pattern, *reason; /* reason: a part of the message, so that it stays true */
 } skip_row_t;
-/* Ops and types that are not there yet, forms from before opset 9, and masks of another generator. */
+/* Ops and types that are not there yet, forms from before opset 9, and masks of another generator.
+ */
 static const skip_row_t skips[] = {
     {"node/test_acos*", "not supported at opset"},
     {"node/test_asin*", "not supported at opset"},
@@ -77,7 +79,8 @@ static const skip_row_t skips[] = {
     {"node/test_ada*", "names no opset"},
     {"node/test_momentum*", "names no opset"},
     {"node/test_nesterov*", "names no opset"},
-    {"node/test_castlike_*BFLOAT16*", "has no place"}, /* its data has another shape than the model */
+    {"node/test_castlike_*BFLOAT16*",
+     "has no place"}, /* its data has another shape than the model */
     {"node/test_identity_opt", "is no tensor"},
     {"node/test_identity_sequence", "is no tensor"},
     {"node/test_*_STRING*", "STRING"},
@@ -99,8 +102,8 @@ static const skip_row_t skips[] = {
     {"pytorch-converted/test_PReLU_?d_multiparam", "do not broadcast"},
 };
 
-/* Where more rounding is right: window functions that write pi with six digits; scores near 10000, whose own
- * rounding is 1e-3. */
+/* Where more rounding is right: window functions that write pi with six digits; scores near 10000,
+ * whose own rounding is 1e-3. */
 static const struct {
     const char *pattern;
     double scale;
@@ -149,8 +152,8 @@ static void open_model(model_t *m, const char *group, const char *name) {
     m->proto = onnx__model_proto__unpack(NULL, bytes, data);
     free(data);
     if (!m->proto) fail_msg("cannot unpack %s", path);
-    /* a node test names the opset of its op's newest definition: one from before the oldest that is supported
-     * still holds there (the older PyTorch exports are listed where it does not) */
+    /* a node test names the opset of its op's newest definition: one from before the oldest that is
+     * supported still holds there (the older PyTorch exports are listed where it does not) */
     for (size_t i = 0; i < m->proto->n_opset_import; i++)
         if (m->proto->opset_import[i]->version < 9) m->proto->opset_import[i]->version = 9;
     m->n_in = load_tensors(m, "input", m->in);
@@ -159,12 +162,14 @@ static void open_model(model_t *m, const char *group, const char *name) {
 
 static void close_model(model_t *m) {
     onnx__model_proto__free_unpacked(m->proto, NULL);
-    for (size_t i = 0; i < m->n_in; i++) onnx__tensor_proto__free_unpacked(m->in[i], NULL);
-    for (size_t i = 0; i < m->n_out; i++) onnx__tensor_proto__free_unpacked(m->out[i], NULL);
+    for (size_t i = 0; i < m->n_in; i++)
+        onnx__tensor_proto__free_unpacked(m->in[i], NULL);
+    for (size_t i = 0; i < m->n_out; i++)
+        onnx__tensor_proto__free_unpacked(m->out[i], NULL);
 }
 
-/* The model with the inputs from `first` on as initializers: shapes, axes and bounds must be known when
- * importing, and the node tests feed them. */
+/* The model with the inputs from `first` on as initializers: shapes, axes and bounds must be known
+ * when importing, and the node tests feed them. */
 static void *bake(model_t *m, size_t first, size_t *out_bytes) {
     Onnx__GraphProto *graph = m->proto->graph;
     size_t n = graph->n_initializer, at = 0;
@@ -180,7 +185,8 @@ static void *bake(model_t *m, size_t first, size_t *out_bytes) {
     }
     uint8_t *data = malloc(onnx__model_proto__get_packed_size(m->proto) + 1);
     *out_bytes = onnx__model_proto__pack(m->proto, data);
-    for (size_t i = first; i < m->n_in && i < at; i++) m->in[i]->name = names[i];
+    for (size_t i = first; i < m->n_in && i < at; i++)
+        m->in[i]->name = names[i];
     free(graph->initializer);
     graph->initializer = held;
     graph->n_initializer = n;
@@ -199,7 +205,8 @@ static const char *run_and_compare(const model_t *m, size_t first, const import_
     onnx_run_t run;
     st_status_t status = onnx_run_open(&run, result);
     message[0] = '\0';
-    for (size_t i = 0; i < m->n_in && i < first && i < m->proto->graph->n_input && status == ST_OK; i++) {
+    for (size_t i = 0; i < m->n_in && i < first && i < m->proto->graph->n_input && status == ST_OK;
+         i++) {
         ir_type_t type;
         const ir_type_t *wanted = NULL;
         void *data = NULL, *at = onnx_run_at(&run, m->proto->graph->input[i]->name, &wanted);
@@ -224,8 +231,10 @@ static const char *run_and_compare(const model_t *m, size_t first, const import_
             snprintf(message, sizeof message, "output %zu has a type that Stator does not have", k);
         else if (!ir_type_equal(&type, given))
             snprintf(message, sizeof message, "output %zu is %s, expected %s", k,
-                     ir_type_text(given, text, sizeof text), ir_type_text(&type, wanted, sizeof wanted));
-        else if (!onnx_run_equal(&type, run.data[value], expected, tolerance_of(m->name), difference, sizeof difference))
+                     ir_type_text(given, text, sizeof text),
+                     ir_type_text(&type, wanted, sizeof wanted));
+        else if (!onnx_run_equal(&type, run.data[value], expected, tolerance_of(m->name),
+                                 difference, sizeof difference))
             snprintf(message, sizeof message, "output %zu: %s", k, difference);
         free(expected);
     }
@@ -260,7 +269,8 @@ static size_t find_skip(const char *group, const char *name) {
     char whole[300];
     size_t i = 0, n = sizeof skips / sizeof skips[0];
     snprintf(whole, sizeof whole, "%s/%s", group, name);
-    while (i < n && !st_glob(skips[i].pattern, whole)) i++;
+    while (i < n && !st_glob(skips[i].pattern, whole))
+        i++;
     return i;
 }
 
@@ -290,8 +300,10 @@ static void test_node_models(void **state) {
                 if (listed) matched[row]++;
                 bool fine = problem ? listed && strstr(problem, skips[row].reason) : !listed;
                 if (!fine)
-                    print_error("%s/%s: %s%s%s\n", groups[g], name, problem ? problem : "passes, but is listed",
-                                listed ? "; listed because of: " : "", listed ? skips[row].reason : "");
+                    print_error("%s/%s: %s%s%s\n", groups[g], name,
+                                problem ? problem : "passes, but is listed",
+                                listed ? "; listed because of: " : "",
+                                listed ? skips[row].reason : "");
                 n_bad += !fine;
                 n_passed += !problem;
                 n_skipped += problem && fine;

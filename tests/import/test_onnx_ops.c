@@ -1,5 +1,5 @@
-/* ONNX ops whose rules others have got wrong, with numbers worked out by hand from the definitions; the forms of
- * older opsets; and those that ONNX's own node tests do not reach. */
+/* ONNX ops whose rules others have got wrong, with numbers worked out by hand from the definitions;
+ * the forms of older opsets; and those that ONNX's own node tests do not reach. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,9 +13,18 @@
 #include "import/onnx_run.h"
 #include "ir/convert.h"
 
-#define DIMS(...) (int64_t[]){__VA_ARGS__}
-#define F(...) (float[]){__VA_ARGS__}
-#define L(...) (int64_t[]){__VA_ARGS__}
+#define DIMS(...)   \
+    (int64_t[]) {   \
+        __VA_ARGS__ \
+    }
+#define F(...)      \
+    (float[]) {     \
+        __VA_ARGS__ \
+    }
+#define L(...)      \
+    (int64_t[]) {   \
+        __VA_ARGS__ \
+    }
 
 /* Model of one f32 input x with those dims. */
 static void open_x(make_t *m, int64_t opset, size_t rank, const int64_t *dims) {
@@ -81,8 +90,8 @@ static void test_ceil_mode(void **state) {
     check(&m, F(-1, -2, -3, -4, -5), 3, DIMS(1, 1, 3), F(-1, -2, -4));
 }
 
-/* Pads larger than the kernel: windows of padding alone average to 0 where padding counts, and have no value
- * where it does not. */
+/* Pads larger than the kernel: windows of padding alone average to 0 where padding counts, and have
+ * no value where it does not. */
 static void test_pads_beyond_the_kernel(void **state) {
     (void)state;
     make_t m;
@@ -93,8 +102,10 @@ static void test_pads_beyond_the_kernel(void **state) {
         make_ints(&m, node, "strides", 1, L(2));
         make_ints(&m, node, "pads", 2, L(2, 3));
         make_int(&m, node, "count_include_pad", count);
-        if (count) check(&m, F(1, 2, 3, 4, 5), 3, DIMS(1, 1, 5), F(0, 1.5f, 3.5f, 2.5f, 0));
-        else expect_fail(&m, "padding only");
+        if (count)
+            check(&m, F(1, 2, 3, 4, 5), 3, DIMS(1, 1, 5), F(0, 1.5f, 3.5f, 2.5f, 0));
+        else
+            expect_fail(&m, "padding only");
     }
 }
 
@@ -117,7 +128,8 @@ static void test_auto_pad(void **state) {
     for (int lower = 0; lower < 2; lower++) {
         open_x(&m, 11, 3, DIMS(1, 1, 3));
         make_tensor(&m, "w", MAKE_F32, 3, DIMS(1, 1, 2), F(1, 10), 8);
-        make_string(&m, make_node(&m, "Conv", "x,w", "y"), "auto_pad", lower ? "SAME_LOWER" : "SAME_UPPER");
+        make_string(&m, make_node(&m, "Conv", "x,w", "y"), "auto_pad",
+                    lower ? "SAME_LOWER" : "SAME_UPPER");
         check(&m, F(1, 2, 3), 3, DIMS(1, 1, 3), lower ? F(10, 21, 32) : F(21, 32, 3));
     }
 }
@@ -136,8 +148,8 @@ static void test_transposed_remainder(void **state) {
 
 /* ---- slices ---- */
 
-static void slice_case(size_t n, const float *x, int64_t start, int64_t end, int64_t step, size_t n_out,
-                       const float *y) {
+static void slice_case(size_t n, const float *x, int64_t start, int64_t end, int64_t step,
+                       size_t n_out, const float *y) {
     make_t m;
     open_x(&m, 13, 1, DIMS((int64_t)n));
     make_longs(&m, "start", 1, &start);
@@ -220,7 +232,8 @@ static void test_softmax_by_opset(void **state) {
     check(&m, F(0, 1, 0, 1), 3, DIMS(1, 2, 2), F(0.5f, 0.5f, 0.5f, 0.5f));
 }
 
-/* Axes are an attribute to opset 17 (ReduceSum: 12), an input later; an empty list means all or nothing. */
+/* Axes are an attribute to opset 17 (ReduceSum: 12), an input later; an empty list means all or
+ * nothing. */
 static void test_reduction_axes(void **state) {
     (void)state;
     make_t m;
@@ -235,8 +248,10 @@ static void test_reduction_axes(void **state) {
         open_x(&m, 18, 2, DIMS(2, 2));
         make_longs(&m, "axes", 0, L(0));
         make_int(&m, make_node(&m, "ReduceMax", "x,axes", "y"), "noop_with_empty_axes", noop);
-        if (noop) check(&m, F(0, 2, 4, 8), 2, DIMS(2, 2), F(0, 2, 4, 8));
-        else check(&m, F(0, 2, 4, 8), 2, DIMS(1, 1), F(8));
+        if (noop)
+            check(&m, F(0, 2, 4, 8), 2, DIMS(2, 2), F(0, 2, 4, 8));
+        else
+            check(&m, F(0, 2, 4, 8), 2, DIMS(1, 1), F(8));
     }
     open_x(&m, 18, 2, DIMS(2, 2));
     make_longs(&m, "axes", 2, L(1, -1));
@@ -310,7 +325,8 @@ static void test_index_out_of_range(void **state) {
             assert_int_equal(onnx_run_open(&run, result), ST_OK);
             st_status_t status = onnx_run_nodes(&run);
             if (status == ST_OK || !strstr(st_last_error(), number))
-                fail_msg("%s with index %s: status %d, '%s'", ops[k], number, status, st_last_error());
+                fail_msg("%s with index %s: status %d, '%s'", ops[k], number, status,
+                         st_last_error());
             onnx_run_close(&run);
             import_result_destroy(result);
         }
