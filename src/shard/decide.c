@@ -10,6 +10,8 @@ static const double COST_GATHER = 1.0;
 static const double COST_SLICE = 0.125; /* a local copy of a part: cheap beside the network */
 static const double COST_MASK =
     4.0; /* replicated → partial: a sum to pay for later, of what was whole */
+static const double COST_FORK =
+    2.1; /* a sum carried on by one of several readers: the others sum again */
 static const double COST_AGAIN =
     0.25; /* every rank makes all of an output that could be made in parts */
 
@@ -115,9 +117,13 @@ static double output_cost(const shard_lowering_t *lowering, const ir_node_info_t
 static double strategy_cost(const shard_lowering_t *lowering, const ir_node_info_t *node,
                             const ir_strategy_t *strategy, bool repeats) {
     double cost = output_cost(lowering, node, strategy, repeats);
-    for (uint32_t j = 0; j < node->n_inputs; j++)
-        cost +=
-            conversion_cost(lowering, node->inputs[j], strategy_in(strategy, node->n_inputs, j));
+    for (uint32_t j = 0; j < node->n_inputs; j++) {
+        ir_value_t v = node->inputs[j];
+        ir_placement_t wanted = strategy_in(strategy, node->n_inputs, j);
+        cost += conversion_cost(lowering, v, wanted);
+        if (wanted.kind == IR_PARTIAL && lowering->values[v].n_uses > 1)
+            cost += COST_FORK * (double)ir_type_bytes(ir_value_type(lowering->graph, v));
+    }
     return cost;
 }
 
@@ -242,6 +248,15 @@ static st_status_t mark_needed(shard_lowering_t *lowering) {
     return ST_OK;
 }
 
+static void count_uses(shard_lowering_t *lowering) {
+    const ir_graph_t *graph = lowering->graph;
+    for (ir_node_t n = 0; n < graph->nodes.n; n++)
+        for (uint32_t j = 0; j < ir_node(graph, n)->n_inputs; j++)
+            lowering->values[ir_node(graph, n)->inputs[j]].n_uses++;
+    for (size_t o = 0; o < graph->outputs.n; o++)
+        lowering->values[graph->outputs.data[o].value].n_uses++;
+}
+
 /* ---- entry ---- */
 
 ir_placement_t shard_value_placement(const shard_lowering_t *lowering, ir_value_t value) {
@@ -271,6 +286,7 @@ st_status_t shard_decide(const ir_graph_t *graph, uint32_t n_ranks,
     lowering->nodes = st_arena_array(&lowering->arena, graph->nodes.n, sizeof *lowering->nodes);
     if (!lowering->values || !lowering->nodes)
         TRY_GOTO(st_no_memory(graph->values.n * sizeof *lowering->values, "the lowering"), fail);
+    count_uses(lowering);
     if (n_ranks > 1) TRY_GOTO(place_inputs(lowering), fail);
     for (ir_node_t n = 0; n < graph->nodes.n; n++) {
         if (ir_node(graph, n)->op == IR_OP_INPUT) continue;

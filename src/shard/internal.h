@@ -14,6 +14,7 @@ typedef struct shard_value {
     ir_placement_t home; /* as its node makes it */
     ir_placement_t
         have; /* as later nodes should regard it: replicated once its sum has been asked for */
+    uint32_t n_uses; /* readers and graph outputs */
     bool home_used;
     shard_want_t *made;  /* deciding: conversions already paid for */
     shard_want_t *wants; /* emitting: conversions that needed nodes ask for, in order of demand */

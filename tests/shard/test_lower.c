@@ -192,6 +192,31 @@ static void a_sum_is_reduced_once(void **state) {
     ir_graph_destroy(graph);
 }
 
+/* Two linear readers of one sum: it is summed before them, not after each. */
+static void a_sum_with_several_readers_is_reduced_first(void **state) {
+    (void)state;
+    expect(
+        "graph \"g\" {\n"
+        "  %0 x = input {dtype=f32, shape=[4,2]}\n"
+        "  %1 s = reduce_sum(%0) {axes=[0]}\n"
+        "  %2 a = neg(%1)\n"
+        "  %3 b = add(%1, %1)\n"
+        "  output \"a\" = %2\n"
+        "  output \"b\" = %3\n"
+        "}\n",
+        2, 0,
+        "graph \"g\" {\n"
+        "  %0 x = input {dtype=f32, shape=[2,2]}\n"
+        "  %1 s = reduce_sum(%0) {axes=[0]}\n"
+        "  %2 = all_reduce_start(%1)\n"
+        "  %3 = all_reduce_wait(%2)\n"
+        "  %4 a = neg(%3)\n"
+        "  %5 b = add(%3, %3)\n"
+        "  output \"a\" = %4\n"
+        "  output \"b\" = %5\n"
+        "}\n");
+}
+
 static void batch_extents_have_to_fit(void **state) {
     (void)state;
     ir_graph_t *graph = parse(
@@ -254,6 +279,7 @@ int main(void) {
         cmocka_unit_test(what_cannot_be_split_is_gathered),
         cmocka_unit_test(dropout_knows_its_place_in_the_whole),
         cmocka_unit_test(a_sum_is_reduced_once),
+        cmocka_unit_test(a_sum_with_several_readers_is_reduced_first),
         cmocka_unit_test(batch_extents_have_to_fit),
         cmocka_unit_test(one_row_is_not_split),
         cmocka_unit_test(allocation_failures_are_reported),
