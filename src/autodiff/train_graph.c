@@ -154,6 +154,9 @@ static st_status_t check_options(const ad_train_options_t *o, ir_rate_t *out_rat
         (ir_rate_t){.base = o->lr, .min = o->min_lr, .warmup = o->warmup, .total = o->total};
     TRY(ir_rate_kind_parse(o->schedule, &out_rate->kind));
     TRY(ir_rate_check(out_rate));
+    if (!(o->weight_decay >= 0 && isfinite(o->weight_decay)))
+        return FAIL(ST_INVALID, "weight decay is %g, a finite number ≥ 0 is needed",
+                    o->weight_decay);
     if (!(o->clip_norm >= 0 && isfinite(o->clip_norm)))
         return FAIL(ST_INVALID, "clip_norm is %g, a finite number ≥ 0 is needed (0: off)",
                     o->clip_norm);

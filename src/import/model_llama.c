@@ -5,10 +5,13 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "import/import.h"
 #include "import/model.h"
 #include "ir/build.h"
 
 /* ---- configuration ---- */
+
+enum { MAX_CONFIG_BYTES = 1 << 20 };
 
 typedef struct reader {
     json_object *root;
@@ -87,14 +90,37 @@ static void read_sliding_window(reader_t *r, model_llama_config_t *out) {
     out->sliding_window = read_int(r, "sliding_window", false, 0);
 }
 
+/* The whole file is one JSON object. */
+static st_status_t parse_object(const char *path, const import_map_t *file, json_object **out_root) {
+    if (file->bytes > MAX_CONFIG_BYTES)
+        return FAIL(ST_PARSE, "'%s' is no configuration: it has %zu bytes, the limit is %d", path,
+                    file->bytes, MAX_CONFIG_BYTES);
+    json_tokener *tokener = json_tokener_new();
+    if (!tokener) return st_no_memory(file->bytes, "a configuration");
+    json_object *root = json_tokener_parse_ex(tokener, file->data, (int)file->bytes);
+    enum json_tokener_error error = json_tokener_get_error(tokener);
+    st_status_t status = ST_OK;
+    if (error == json_tokener_continue)
+        status = FAIL(ST_PARSE, "'%s' is truncated: its JSON does not end", path);
+    else if (error != json_tokener_success)
+        status = FAIL(ST_PARSE, "'%s' is not JSON: %s at offset %zu", path,
+                      json_tokener_error_desc(error), json_tokener_get_parse_end(tokener));
+    else if (json_object_get_type(root) != json_type_object)
+        status = FAIL(ST_PARSE, "'%s' holds no JSON object", path);
+    json_tokener_free(tokener);
+    if (status != ST_OK) json_object_put(root);
+    *out_root = status == ST_OK ? root : NULL;
+    return status;
+}
+
 st_status_t model_llama_read_config(const char *path, model_llama_config_t *out) {
     *out = (model_llama_config_t){0};
-    reader_t r = {json_object_from_file(path), ST_OK};
-    if (!r.root || json_object_get_type(r.root) != json_type_object) {
-        json_object_put(r.root);
-        return FAIL(ST_PARSE, "%s: not a JSON object that can be read (%s)", path,
-                    json_util_get_last_err() ? json_util_get_last_err() : "wrong type");
-    }
+    reader_t r = {NULL, ST_OK};
+    import_map_t file;
+    TRY(import_map_open(path, &file));
+    st_status_t opened = parse_object(path, &file, &r.root);
+    import_map_close(&file);
+    TRY(opened);
     require_text(&r, "model_type", "llama");
     require_text(&r, "hidden_act", "silu");
     out->vocab = read_int(&r, "vocab_size", true, 0);

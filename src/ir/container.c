@@ -42,7 +42,7 @@ st_status_t ir_container_open(const ir_container_kind_t *kind, const void *data,
     size_t common = bytes < sizeof kind->magic ? bytes : sizeof kind->magic;
     if (bytes == 0) return FAIL(ST_PARSE, "the file is empty, not a Stator %s", kind->what);
     if (memcmp(file, kind->magic, common) != 0)
-        return FAIL(ST_PARSE, "not a Stator %s: it does not begin with '%.8s'", kind->what,
+        return FAIL(ST_PARSE, "not a Stator %s: it does not begin with '%.7s'", kind->what,
                     kind->magic);
     if (bytes < IR_CONTAINER_HEADER_BYTES)
         return FAIL(ST_PARSE, "truncated: %zu bytes, the header alone has %d", bytes,

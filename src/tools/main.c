@@ -120,6 +120,16 @@ static stator_status_t parse(tool_t *tool, const tool_command_t *command, int ar
     return STATOR_OK;
 }
 
+/* One line, whatever file contents the message quotes. */
+static void print_failure(const char *message) {
+    fputs("stator: ", stderr);
+    for (const char *at = message; *at; at++) {
+        unsigned char byte = (unsigned char)*at;
+        fputc(byte < 0x20 || byte == 0x7f ? ' ' : byte, stderr);
+    }
+    fputc('\n', stderr);
+}
+
 static bool wants_help(int argc, char **argv) {
     for (int i = 2; i < argc; i++)
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) return true;
@@ -154,6 +164,6 @@ int main(int argc, char **argv) {
     if (status == STATOR_OK && (fflush(stdout) != 0 || ferror(stdout)))
         status = tool_fail(STATOR_IO, "writing to standard output failed");
     if (status != STATOR_OK)
-        fprintf(stderr, "stator: %s\n", tool_failure()[0] ? tool_failure() : stator_last_error());
+        print_failure(tool_failure()[0] ? tool_failure() : stator_last_error());
     return exit_code(status);
 }
