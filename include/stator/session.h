@@ -36,7 +36,8 @@ STATOR_API stator_status_t stator_session_step(stator_session_t *session, size_t
                                                const stator_fetch_t *fetches) STATOR_WARN_UNUSED;
 
 /* Parameters by rules of name patterns: option keys "init" and "seed". The values depend on seed, name and
- * element only, not on ranks. Buffers too: running variances 1, the rest 0. */
+ * element only, not on ranks. Buffers too: running variances 1, the rest 0. The seed also becomes that of
+ * dropout. */
 STATOR_API stator_status_t stator_session_initialize(stator_session_t *session,
                                                      const stator_options_t *options) STATOR_WARN_UNUSED;
 /* Parameters and buffers from tensors. Names must match, or match after one constant prefix; any parameter
@@ -54,7 +55,7 @@ STATOR_API stator_status_t stator_session_write(stator_session_t *session,
 STATOR_API stator_status_t stator_session_read(stator_session_t *session, const char *name, void *data,
                                                size_t bytes) STATOR_WARN_UNUSED;
 /* Names and types of the state: parameters first (kind STATOR_PARAMETER), then buffers; optimizer state is
- * under STATOR_BUFFER with names that begin with "optim." or "ema.". */
+ * under STATOR_BUFFER with names that begin with "optim.", "ema." or "random.". */
 STATOR_API size_t stator_session_count(const stator_session_t *session, stator_port_kind_t kind);
 STATOR_API stator_tensor_t stator_session_at(const stator_session_t *session, stator_port_kind_t kind,
                                              size_t index);

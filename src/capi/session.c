@@ -76,10 +76,13 @@ stator_tensor_t stator_session_at(const stator_session_t *session, stator_port_k
 static bool is_state(const ir_node_info_t *node) {
     return (ir_op_def(node->op)->flags & IR_STATE) != 0;
 }
-/* Optimizer state is what a checkpoint keeps apart from the model. */
+/* Optimizer, averages and random numbers: what a checkpoint keeps apart from the model. */
 static bool is_model_state(const ir_node_info_t *node) {
-    return is_state(node) && strncmp(node->name, "optim.", 6) != 0 &&
-           strncmp(node->name, "ema.", 4) != 0;
+    static const char *const trainer_prefixes[] = {"optim.", "ema.", "random."};
+    if (!is_state(node)) return false;
+    for (size_t i = 0; i < sizeof trainer_prefixes / sizeof trainer_prefixes[0]; i++)
+        if (strncmp(node->name, trainer_prefixes[i], strlen(trainer_prefixes[i])) == 0) return false;
+    return true;
 }
 
 stator_status_t stator_session_write(stator_session_t *session, const stator_tensor_t *tensor) {
@@ -103,6 +106,14 @@ stator_status_t stator_session_read(stator_session_t *session, const char *name,
 }
 
 /* ---- state: initialization and weights ---- */
+
+/* Graphs with dropout have this buffer; their masks are a function of it and the step. */
+static st_status_t write_seed(stator_session_t *session, int64_t seed) {
+    const ir_graph_t *graph = program_graph(session);
+    ir_type_t type = ir_type_scalar(IR_I64);
+    if (ir_graph_find(graph, "random.seed") == IR_NONE) return ST_OK;
+    return exec_state_write(session->exec, "random.seed", &type, &seed);
+}
 
 stator_status_t stator_session_initialize(stator_session_t *session,
                                           const stator_options_t *options) {
@@ -128,6 +139,7 @@ stator_status_t stator_session_initialize(stator_session_t *session,
         st_free(data);
         data = NULL;
     }
+    if (status == ST_OK) status = write_seed(session, (int64_t)seed);
     init_rules_free(rules);
     return capi_status(status);
 }
