@@ -3,12 +3,12 @@
 #include <string.h>
 
 #include "autodiff/train_graph.h"
+#include "base/file.h"
 #include "base/memory.h"
 #include "capi/capi.h"
 #include "import/import.h"
 #include "import/model.h"
 #include "ir/codec.h"
-#include "ir/container.h"
 #include "ir/op.h"
 #include "ir/text.h"
 
@@ -62,17 +62,16 @@ const char *stator_graph_notes(const stator_graph_t *graph) {
 
 stator_status_t stator_graph_load(const char *path, stator_graph_t **out_graph) {
     *out_graph = NULL;
-    uint8_t *data = NULL;
-    size_t bytes = 0;
+    st_file_t file = {0};
     ir_graph_t *ir = NULL;
-    st_status_t status = ir_file_load(path, &data, &bytes);
+    st_status_t status = st_file_open(path, &file);
     if (status == ST_OK) {
-        bool text = bytes >= 5 && memcmp(data, "graph", 5) == 0;
-        status = text ? ir_graph_parse((const char *)data, bytes, &ir)
-                      : ir_graph_decode(data, bytes, &ir);
+        bool text = file.bytes >= 5 && memcmp(file.data, "graph", 5) == 0;
+        status = text ? ir_graph_parse((const char *)file.data, file.bytes, &ir)
+                      : ir_graph_decode(file.data, file.bytes, &ir);
         if (status != ST_OK) st_error_context(status, "%s", path);
     }
-    st_free(data);
+    st_file_close(&file);
     return capi_status(status == ST_OK ? capi_graph_wrap(ir, out_graph) : status);
 }
 

@@ -3,7 +3,7 @@
 
 #include "base/memory.h"
 #include "capi/capi.h"
-#include "state/file.h"
+#include "base/file.h"
 
 static st_status_t read_options(const stator_options_t *options, const stator_plan_t *state_of,
                                 compile_options_t *out) {
@@ -69,21 +69,21 @@ stator_status_t stator_plan_save(const stator_plan_t *plan, const char *path) {
     uint8_t *data = NULL;
     size_t bytes = 0;
     st_status_t status = plan_encode(plan->plan, &data, &bytes);
-    if (status == ST_OK) status = state_file_write(path, data, bytes);
+    if (status == ST_OK) status = st_file_write(path, data, bytes);
     st_free(data);
     return capi_status(status);
 }
 
 stator_status_t stator_plan_load(const char *path, stator_plan_t **out_plan) {
     *out_plan = NULL;
-    state_file_t file = {0};
+    st_file_t file = {0};
     plan_t *plan = NULL;
-    st_status_t status = state_file_open(path, &file);
+    st_status_t status = st_file_open(path, &file);
     if (status == ST_OK) {
         status = plan_decode(file.data, file.bytes, &plan);
         if (status != ST_OK) st_error_context(status, "%s", path);
     }
-    state_file_close(&file);
+    st_file_close(&file);
     if (status == ST_OK) status = wrap(plan, 0, out_plan);
     return capi_status(status);
 }

@@ -2,6 +2,7 @@
 #include "ir/codec.h"
 
 #include "base/memory.h"
+#include "base/file.h"
 #include "ir/container.h"
 #include "ir/wire.h"
 
@@ -53,17 +54,16 @@ st_status_t ir_graph_save(const ir_graph_t *graph, const char *path) {
     uint8_t *data;
     size_t bytes;
     TRY(ir_graph_encode(graph, &data, &bytes));
-    st_status_t status = ir_file_save(path, data, bytes);
+    st_status_t status = st_file_write(path, data, bytes);
     st_free(data);
     return status;
 }
 
 st_status_t ir_graph_load(const char *path, ir_graph_t **out_graph) {
     *out_graph = NULL;
-    uint8_t *data;
-    size_t bytes;
-    TRY(ir_file_load(path, &data, &bytes));
-    st_status_t status = ir_graph_decode(data, bytes, out_graph);
-    st_free(data);
+    st_file_t file;
+    TRY(st_file_open(path, &file));
+    st_status_t status = ir_graph_decode(file.data, file.bytes, out_graph);
+    st_file_close(&file);
     return status == ST_OK ? ST_OK : st_error_context(status, "'%s'", path);
 }

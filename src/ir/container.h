@@ -33,10 +33,4 @@ st_status_t ir_container_open(const ir_container_kind_t *kind, const void *data,
                               const uint8_t **out_payload,
                               size_t *out_payload_bytes) ST_WARN_UNUSED;
 
-/* Whole-file atomic write: a temporary file in the same folder, flushed, then renamed over `path`.
- */
-st_status_t ir_file_save(const char *path, const void *data, size_t bytes) ST_WARN_UNUSED;
-/* Reads a whole file; *out_data is freed with st_free. */
-st_status_t ir_file_load(const char *path, uint8_t **out_data, size_t *out_bytes) ST_WARN_UNUSED;
-
 #endif

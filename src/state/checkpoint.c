@@ -7,7 +7,7 @@
 
 #include "base/vec.h"
 #include "state/checkpoint_sets.h"
-#include "state/file.h"
+#include "base/file.h"
 #include "state/json.h"
 #include "state/report.h"
 
@@ -25,14 +25,14 @@ static const state_json_limits_t json_limits = {.depth = 4, .array_length = 16};
 /* A small JSON file of a set. */
 static st_status_t read_json(const char *folder, const char *name, json_object **out_object) {
     *out_object = NULL;
-    char *path = state_path_join(folder, name);
+    char *path = st_path_join(folder, name);
     if (path == NULL) return st_no_memory(strlen(folder), "a file's path");
-    state_file_t file;
-    st_status_t status = state_file_open(path, &file);
+    st_file_t file;
+    st_status_t status = st_file_open(path, &file);
     if (status == ST_OK) {
         status =
             state_json_parse((const char *)file.data, file.bytes, json_limits, path, out_object);
-        state_file_close(&file);
+        st_file_close(&file);
     }
     st_free(path);
     return status;
@@ -52,9 +52,9 @@ static st_status_t check_file(const char *folder, const char *expected_name, jso
     TRY(state_json_u64(entry, "bytes", "manifest", &bytes));
     TRY(state_json_string(entry, "xxh64", "manifest", &hex));
     TRY(state_parse_hex64(hex, "manifest", &hash));
-    char *path = state_path_join(folder, name);
+    char *path = st_path_join(folder, name);
     if (path == NULL) return st_no_memory(strlen(folder), "a file's path");
-    st_status_t status = state_file_digest(path, &actual_bytes, &actual_hash);
+    st_status_t status = st_file_digest(path, &actual_bytes, &actual_hash);
     if (status == ST_OK && actual_bytes != bytes) {
         status = FAIL(ST_PARSE, "'%s' has %llu bytes, the manifest says %llu", path,
                       (unsigned long long)actual_bytes, (unsigned long long)bytes);
@@ -114,7 +114,7 @@ static st_status_t read_progress(checkpoint_t *checkpoint, json_object *object) 
 }
 
 static st_status_t open_tensors(const char *folder, const char *name, safetensors_t **out_file) {
-    char *path = state_path_join(folder, name);
+    char *path = st_path_join(folder, name);
     if (path == NULL) return st_no_memory(strlen(folder), "a file's path");
     st_status_t status = safetensors_open(path, out_file);
     st_free(path);
@@ -162,10 +162,10 @@ static st_status_t open_set(char *folder, checkpoint_t **out_checkpoint) {
 
 /* True if the folder is a set itself. */
 static bool is_set(const char *dir) {
-    char *path = state_path_join(dir, "manifest.json");
-    state_file_t file;
-    bool found = path != NULL && state_file_open(path, &file) == ST_OK;
-    if (found) state_file_close(&file);
+    char *path = st_path_join(dir, "manifest.json");
+    st_file_t file;
+    bool found = path != NULL && st_file_open(path, &file) == ST_OK;
+    if (found) st_file_close(&file);
     st_free(path);
     return found;
 }
@@ -179,7 +179,7 @@ st_status_t checkpoint_open(const char *dir, checkpoint_t **out_checkpoint) {
     st_status_t status = ST_OK;
     if (sets.n == 0) status = FAIL(ST_NOT_FOUND, "there is no checkpoint in '%s'", dir);
     for (size_t i = 0; i < sets.n; i++) {
-        status = open_set(state_path_join(dir, sets.data[i].name), out_checkpoint);
+        status = open_set(st_path_join(dir, sets.data[i].name), out_checkpoint);
         if (status == ST_OK) {
             memcpy((*out_checkpoint)->skipped, skipped, sizeof skipped);
             break;

@@ -7,7 +7,7 @@
 #include "base/vec.h"
 #include "state/checkpoint.h"
 #include "state/checkpoint_sets.h"
-#include "state/file.h"
+#include "base/file.h"
 #include "state/json.h"
 #include "state/utf8.h"
 
@@ -49,7 +49,7 @@ static st_status_t write_json(const char *path, json_object *object) {
     const char *text = json_object_to_json_string_ext(
         object, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_NOSLASHESCAPE);
     if (text == NULL) return FAIL(ST_NO_MEMORY, "out of memory for '%s'", path);
-    return state_file_write(path, text, strlen(text));
+    return st_file_write(path, text, strlen(text));
 }
 
 static st_status_t write_trainer(const char *path, const checkpoint_progress_t *progress) {
@@ -72,10 +72,10 @@ fail:
 }
 
 static st_status_t describe_file(const char *folder, const char *name, json_object *files) {
-    char *path = state_path_join(folder, name);
+    char *path = st_path_join(folder, name);
     if (path == NULL) return st_no_memory(strlen(folder), "a file's path");
     uint64_t bytes, hash;
-    st_status_t status = state_file_digest(path, &bytes, &hash);
+    st_status_t status = st_file_digest(path, &bytes, &hash);
     st_free(path);
     TRY(status);
     json_object *file = json_object_new_object();
@@ -118,7 +118,7 @@ static st_status_t write_set(const char *folder, const checkpoint_contents_t *co
     st_status_t status = ST_OK;
     for (size_t i = 0; i <= CHECKPOINT_N_FILES; i++) {
         const char *name = i < CHECKPOINT_N_FILES ? checkpoint_files[i] : "manifest.json";
-        paths[i] = state_path_join(folder, name);
+        paths[i] = st_path_join(folder, name);
         if (paths[i] == NULL) {
             status = st_no_memory(strlen(folder), "a file's path");
             goto fail;
@@ -160,23 +160,23 @@ static st_status_t place_set(const char *dir, const char *name,
                              const checkpoint_contents_t *contents) {
     char partial_name[CHECKPOINT_SET_NAME_BYTES + 16];
     snprintf(partial_name, sizeof partial_name, "%s.partial-new", name);
-    char *final = state_path_join(dir, name);
-    char *partial = state_path_join(dir, partial_name);
+    char *final = st_path_join(dir, name);
+    char *partial = st_path_join(dir, partial_name);
     st_status_t status = ST_OK;
     if (final == NULL || partial == NULL) {
         status = st_no_memory(strlen(dir), "a file's path");
         goto fail;
     }
-    TRY_GOTO(state_remove_folder(partial), fail); /* of an earlier interrupted save */
-    TRY_GOTO(state_make_folder(partial), fail);
+    TRY_GOTO(st_remove_folder(partial), fail); /* of an earlier interrupted save */
+    TRY_GOTO(st_make_folder(partial), fail);
     status = write_set(partial, contents);
-    if (status == ST_OK) status = state_rename(partial, final);
+    if (status == ST_OK) status = st_rename(partial, final);
     if (status == ST_OK) {
-        status = state_sync_folder(dir);
+        status = st_sync_folder(dir);
     } else {
         char reason[1024];
         snprintf(reason, sizeof reason, "%s", st_last_error());
-        st_status_t removed = state_remove_folder(partial);
+        st_status_t removed = st_remove_folder(partial);
         if (removed != ST_OK) st_error_set(status, __FILE__, __LINE__, "%s", reason);
     }
 fail:
@@ -189,16 +189,16 @@ fail:
 static st_status_t point_at_set(const char *dir, const char *name, bool is_best) {
     char model_name[CHECKPOINT_SET_NAME_BYTES + 32];
     snprintf(model_name, sizeof model_name, "%s/model.safetensors", name);
-    char *model = state_path_join(dir, model_name);
-    char *link = state_path_join(dir, "model.safetensors");
-    char *best = state_path_join(dir, "best");
+    char *model = st_path_join(dir, model_name);
+    char *link = st_path_join(dir, "model.safetensors");
+    char *best = st_path_join(dir, "best");
     st_status_t status = ST_OK;
     if (model == NULL || link == NULL || best == NULL) {
         status = st_no_memory(strlen(dir), "a file's path");
         goto fail;
     }
-    TRY_GOTO(state_link_over(model, link), fail);
-    if (is_best) status = state_symlink_over(name, best);
+    TRY_GOTO(st_link_over(model, link), fail);
+    if (is_best) status = st_symlink_over(name, best);
 fail:
     st_free(model);
     st_free(link);
@@ -209,7 +209,7 @@ fail:
 st_status_t checkpoint_save(const char *dir, const checkpoint_contents_t *contents,
                             const checkpoint_policy_t *policy) {
     TRY(check_contents(contents, policy));
-    TRY(state_make_folder(dir));
+    TRY(st_make_folder(dir));
     checkpoint_sets_t sets;
     TRY(checkpoint_list(dir, &sets));
     int64_t serial = sets.n > 0 ? sets.data[0].serial : 0;

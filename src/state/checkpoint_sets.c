@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/vec.h"
-#include "state/file.h"
+#include "base/file.h"
 
 const char *const checkpoint_files[CHECKPOINT_N_FILES] = {"model.safetensors",
                                                           "optimizer.safetensors", "trainer.json"};
@@ -59,7 +59,7 @@ st_status_t checkpoint_list(const char *dir, checkpoint_sets_t *out_sets) {
 }
 
 static st_status_t in_folder(const char *dir, const char *name, char **out_path) {
-    *out_path = state_path_join(dir, name);
+    *out_path = st_path_join(dir, name);
     return *out_path != NULL ? ST_OK : st_no_memory(strlen(dir), "a file's path");
 }
 
@@ -71,8 +71,8 @@ static st_status_t remove_set(const char *dir, const char *name) {
     st_status_t status;
     TRY_GOTO(in_folder(dir, name, &path), fail);
     TRY_GOTO(in_folder(dir, partial_name, &partial), fail);
-    TRY_GOTO(state_rename(path, partial), fail);
-    status = state_remove_folder(partial);
+    TRY_GOTO(st_rename(path, partial), fail);
+    status = st_remove_folder(partial);
 fail:
     st_free(path);
     st_free(partial);
@@ -89,12 +89,12 @@ static st_status_t remove_partials(const char *dir) {
         const char *name = entry->d_name;
         bool is_ours = strncmp(name, "set-", 4) == 0 ||
                        strncmp(name, "model.safetensors", 17) == 0 || strncmp(name, "best", 4) == 0;
-        if (!is_ours || !state_is_partial_name(name)) continue;
+        if (!is_ours || !st_is_partial_name(name)) continue;
         char *path;
         status = in_folder(dir, name, &path);
         if (status != ST_OK) break;
         status =
-            strncmp(name, "set-", 4) == 0 ? state_remove_folder(path) : state_remove_file(path);
+            strncmp(name, "set-", 4) == 0 ? st_remove_folder(path) : st_remove_file(path);
         st_free(path);
     }
     closedir(folder);

@@ -8,7 +8,7 @@
 #include <zlib.h>
 
 #include "base/memory.h"
-#include "state/file.h"
+#include "base/file.h"
 
 enum { MAX_RANK = 3, MAX_EXPANSION = 1032 }; /* the largest ratio deflate reaches */
 
@@ -139,10 +139,10 @@ void idx_free(idx_t *idx) {
 
 static st_status_t read_file(const char *path, int32_t rank, idx_t *out_idx) {
     *out_idx = (idx_t){0};
-    state_file_t file;
-    TRY(state_file_open(path, &file));
+    st_file_t file;
+    TRY(st_file_open(path, &file));
     st_status_t status = idx_parse(file.data, file.bytes, path, out_idx);
-    state_file_close(&file);
+    st_file_close(&file);
     if (status == ST_OK && out_idx->rank != rank) {
         status = FAIL(ST_PARSE, "'%s' holds %s, expected %s", path,
                       out_idx->rank == 1 ? "labels" : "images", rank == 1 ? "labels" : "images");

@@ -8,7 +8,7 @@
 
 #include "base/arena.h"
 #include "base/memory.h"
-#include "state/file.h"
+#include "base/file.h"
 #include "state/json.h"
 #include "state/safetensors_internal.h"
 
@@ -29,7 +29,7 @@ typedef struct alias {
 } alias_t;
 
 struct safetensors {
-    state_file_t file; /* zero when reading from memory */
+    st_file_t file; /* zero when reading from memory */
     st_arena_t arena;
     const uint8_t *data; /* after the header */
     size_t data_bytes;
@@ -301,7 +301,7 @@ st_status_t safetensors_open_memory(const void *data, size_t bytes, safetensors_
 st_status_t safetensors_open(const char *path, safetensors_t **out_file) {
     TRY(create(out_file));
     safetensors_t *file = *out_file;
-    st_status_t status = state_file_open(path, &file->file);
+    st_status_t status = st_file_open(path, &file->file);
     if (status == ST_OK) {
         status = read_all(file, file->file.data, file->file.bytes);
         if (status != ST_OK) st_error_context(status, "'%s'", path);
@@ -315,7 +315,7 @@ st_status_t safetensors_open(const char *path, safetensors_t **out_file) {
 
 void safetensors_close(safetensors_t *file) {
     if (file == NULL) return;
-    state_file_close(&file->file);
+    st_file_close(&file->file);
     st_arena_clear(&file->arena);
     st_free(file);
 }

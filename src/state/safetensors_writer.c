@@ -7,7 +7,7 @@
 
 #include "base/arena.h"
 #include "base/vec.h"
-#include "state/file.h"
+#include "base/file.h"
 #include "state/json.h"
 #include "state/safetensors_internal.h"
 #include "state/utf8.h"
@@ -257,19 +257,19 @@ static st_status_t make_header(safetensors_writer_t *writer, st_arena_t *arena, 
 st_status_t safetensors_writer_commit(safetensors_writer_t *writer, const char *path) {
     st_arena_t arena = {0};
     text_t text = {0};
-    state_writer_t *output = NULL;
+    st_writer_t *output = NULL;
     st_status_t status;
     TRY_GOTO(make_header(writer, &arena, &text), fail);
-    TRY_GOTO(state_writer_create(path, &output), fail);
-    TRY_GOTO(state_writer_append(output, text.data, text.n), fail);
+    TRY_GOTO(st_writer_create(path, &output), fail);
+    TRY_GOTO(st_writer_append(output, text.data, text.n), fail);
     for (size_t i = 0; i < writer->tensors.n; i++) {
         const safetensors_tensor_t *tensor = &writer->tensors.data[i];
-        TRY_GOTO(state_writer_append(output, tensor->data, tensor->bytes), fail);
+        TRY_GOTO(st_writer_append(output, tensor->data, tensor->bytes), fail);
     }
-    status = state_writer_commit(output);
+    status = st_writer_commit(output);
     output = NULL;
 fail:
-    state_writer_abandon(output);
+    st_writer_abandon(output);
     ST_VEC_FREE(&text);
     st_arena_clear(&arena);
     return status;

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "state/file.h"
+#include "base/file.h"
 #include "state/json.h"
 #include "state/spm.h"
 
@@ -105,11 +105,11 @@ st_status_t tokenizer_open_memory(const void *data, size_t bytes, tokenizer_t **
 
 st_status_t tokenizer_open(const char *path, tokenizer_t **out_tokenizer) {
     *out_tokenizer = NULL;
-    state_file_t file;
-    TRY(state_file_open(path, &file));
+    st_file_t file;
+    TRY(st_file_open(path, &file));
     st_status_t status = tokenizer_open_memory(file.data, file.bytes, out_tokenizer);
     if (status != ST_OK) st_error_context(status, "'%s'", path);
-    state_file_close(&file);
+    st_file_close(&file);
     return status;
 }
 
@@ -126,7 +126,7 @@ st_status_t tokenizer_save(const tokenizer_t *tokenizer, const char *path) {
     }
     n += (size_t)snprintf(text + n, sizeof text - n, "]}\n");
     ASSERT(n < sizeof text);
-    return state_file_write(path, text, n);
+    return st_file_write(path, text, n);
 }
 
 void tokenizer_close(tokenizer_t *tokenizer) {

@@ -5,7 +5,7 @@
 
 #include "base/hash.h"
 #include "base/memory.h"
-#include "state/file.h"
+#include "base/file.h"
 
 enum { HEADER_BYTES = 64, DATA_HASH_AT = 48, HEADER_HASH_AT = 56, VERSION = 1 };
 static const char magic[8] = {'S', 'T', 'T', 'O', 'K', 'E', 'N', 'S'};
@@ -19,7 +19,7 @@ enum { VERIFIES_SUMS = 1 };
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "files hold little-endian numbers");
 
 typedef struct shard {
-    state_file_t file;
+    st_file_t file;
     const uint8_t *data;
     uint32_t token_bytes;
     int64_t n_tokens;
@@ -76,7 +76,7 @@ st_status_t tokens_write(const char *path, const uint32_t *tokens, size_t n_toke
     put_u32(image + 24, vocab);
     put_u64(image + DATA_HASH_AT, st_hash64(data, bytes, 0));
     put_u64(image + HEADER_HASH_AT, st_hash64(image, HEADER_HASH_AT, 0));
-    st_status_t status = state_file_write(path, image, HEADER_BYTES + bytes);
+    st_status_t status = st_file_write(path, image, HEADER_BYTES + bytes);
     st_free(image);
     return status;
 }
@@ -126,7 +126,7 @@ st_status_t tokens_open(const char *const *paths, size_t n_paths, tokens_t **out
     }
     for (size_t i = 0; i < n_paths; i++) {
         shard_t *shard = &tokens->shards[i];
-        TRY_GOTO(state_file_open(paths[i], &shard->file), fail);
+        TRY_GOTO(st_file_open(paths[i], &shard->file), fail);
         tokens->n_shards++;
         TRY_GOTO(read_header(shard), fail);
         if (shard->vocab != tokens->shards[0].vocab) {
@@ -146,7 +146,7 @@ fail:
 void tokens_close(tokens_t *tokens) {
     if (tokens == NULL) return;
     for (size_t i = 0; i < tokens->n_shards; i++)
-        state_file_close(&tokens->shards[i].file);
+        st_file_close(&tokens->shards[i].file);
     st_free(tokens->shards);
     st_free(tokens);
 }

@@ -3,8 +3,8 @@
 #include <unistd.h>
 
 #include "state/checkpoint.h"
-#include "state/file.h"
-#include "state_test.h"
+#include "base/file.h"
+#include "support/scratch.h"
 
 typedef struct model {
     float w[6], mean[3], moment[6];
@@ -186,9 +186,9 @@ static void interrupted_saves_lose_nothing(void **state) {
         int64_t step = budget + 2;
         make_model(&model, step);
         checkpoint_policy_t policy = {2, true};
-        state_fail_after(budget);
+        st_file_fail_after(budget);
         st_status_t status = checkpoint_save(dir, &model.contents, &policy);
-        state_fail_after(-1);
+        st_file_fail_after(-1);
         finished = status == ST_OK;
         int64_t newest = newest_step(dir);
         int64_t linked = step_of_model(model_path);

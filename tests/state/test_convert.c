@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "state_test.h"
+#include "support/scratch.h"
 
 static uint16_t encode(ir_dtype_t dtype, double value) {
     uint16_t bits;

@@ -3,7 +3,7 @@
 
 #include <zlib.h>
 
-#include "state_test.h"
+#include "support/scratch.h"
 
 static const char *const fashion = "/usr/share/datasets/fashion-mnist";
 

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "state_test.h"
+#include "support/scratch.h"
 
 enum { N = 64 * 48 * 3 * 3 };
 static const int64_t conv_dims[] = {64, 48, 3, 3};

@@ -1,7 +1,7 @@
 /* Strict JSON: what json-c would let through is refused, exact numbers, bounded memory. */
 #include "state/json.h"
 
-#include "state_test.h"
+#include "support/scratch.h"
 
 static const state_json_limits_t limits = {.depth = 3, .array_length = 4};
 

@@ -1,7 +1,7 @@
 /* Lists of names in messages: ten names, the count, and no overflow by long names. */
 #include "state/report.h"
 
-#include "state_test.h"
+#include "support/scratch.h"
 
 static void counts_and_cuts(void **state) {
     (void)state;

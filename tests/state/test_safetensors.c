@@ -1,6 +1,6 @@
 /* Safetensors: what is written reads back, files of other writers load, damage is refused. */
 #include "state/safetensors.h"
-#include "state_test.h"
+#include "support/scratch.h"
 
 static const int64_t dims23[] = {2, 3};
 

@@ -1,7 +1,7 @@
 /* Order of samples: each once an epoch, other orders in other epochs, resumable anywhere. */
 #include "state/sampler.h"
 
-#include "state_test.h"
+#include "support/scratch.h"
 
 static void each_sample_once_an_epoch(void **state) {
     (void)state;

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "state/safetensors.h"
-#include "state_test.h"
+#include "support/scratch.h"
 
 static bool has_sentencepiece(void) {
     char *found = capture("command -v spm_train && command -v spm_encode && command -v spm_decode");

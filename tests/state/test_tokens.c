@@ -2,7 +2,7 @@
 #include "state/tokens.h"
 
 #include "base/hash.h"
-#include "state_test.h"
+#include "support/scratch.h"
 
 static void write_range(const char *path, uint32_t first, size_t n, uint32_t vocab) {
     uint32_t *tokens = malloc((n + 1) * sizeof *tokens);

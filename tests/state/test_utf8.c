@@ -2,7 +2,7 @@
  * and the edges of four. */
 #include "state/utf8.h"
 
-#include "state_test.h"
+#include "support/scratch.h"
 
 /* Decodes by arithmetic and accepts only what encodes back to the same length. */
 static size_t expected_length(const uint8_t *c, size_t n) {

@@ -2,7 +2,7 @@
 #include "state/weights.h"
 
 #include "state/checkpoint.h"
-#include "state_test.h"
+#include "support/scratch.h"
 
 static float w_data[6] = {1, 2, 3, 4, 5, 6}, b_data[3] = {7, 8, 9};
 static int64_t counter;

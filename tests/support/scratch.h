@@ -1,6 +1,6 @@
-/* What the tests of state share: a scratch folder, whole files, and the shared cases. */
-#ifndef STATOR_TESTS_STATE_H
-#define STATOR_TESTS_STATE_H
+/* What several tests share: a scratch folder, whole files, and the shared cases. */
+#ifndef STATOR_TESTS_SUPPORT_SCRATCH_H
+#define STATOR_TESTS_SUPPORT_SCRATCH_H
 
 #include <setjmp.h>
 #include <stdarg.h>

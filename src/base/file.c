@@ -1,6 +1,6 @@
 /* Files: see file.h. Everything that changes the disk passes through spend(), so that tests can cut
  * a save short at every byte and between any two operations. */
-#include "state/file.h"
+#include "base/file.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -18,12 +18,12 @@
 static int64_t fail_budget = -1;
 static int64_t changes_made;
 
-void state_fail_after(int64_t budget) {
+void st_file_fail_after(int64_t budget) {
     fail_budget = budget;
     changes_made = 0;
 }
 
-int64_t state_changes(void) {
+int64_t st_file_changes(void) {
     return changes_made;
 }
 
@@ -48,8 +48,8 @@ static st_status_t fail_errno(const char *verb, const char *path) {
                 strerror(error), advice);
 }
 
-st_status_t state_file_open(const char *path, state_file_t *out_file) {
-    *out_file = (state_file_t){0};
+st_status_t st_file_open(const char *path, st_file_t *out_file) {
+    *out_file = (st_file_t){0};
     /* Non-blocking, so that a named pipe without a writer is refused below instead of waited for.
      */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -84,17 +84,17 @@ st_status_t state_file_open(const char *path, state_file_t *out_file) {
     return ST_OK;
 fail:
     close(fd);
-    state_file_close(out_file);
+    st_file_close(out_file);
     return status;
 }
 
-void state_file_close(state_file_t *file) {
+void st_file_close(st_file_t *file) {
     if (file->bytes > 0) munmap((void *)(uintptr_t)file->data, file->bytes);
     st_free(file->path);
-    *file = (state_file_t){0};
+    *file = (st_file_t){0};
 }
 
-char *state_path_join(const char *folder, const char *name) {
+char *st_path_join(const char *folder, const char *name) {
     size_t folder_bytes = strlen(folder);
     size_t name_bytes = strlen(name);
     char *path = st_malloc(folder_bytes + name_bytes + 2);
@@ -107,7 +107,7 @@ char *state_path_join(const char *folder, const char *name) {
 
 static const char partial_mark[] = ".partial-";
 
-bool state_is_partial_name(const char *name) {
+bool st_is_partial_name(const char *name) {
     return strstr(name, partial_mark) != NULL;
 }
 
@@ -134,7 +134,7 @@ static char *parent_path(const char *path) {
     return parent;
 }
 
-st_status_t state_sync_folder(const char *path) {
+st_status_t st_sync_folder(const char *path) {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) return fail_errno("open folder", path);
     /* Some file systems cannot flush folders and say EINVAL: renames are durable there or never. */
@@ -150,14 +150,14 @@ st_status_t state_sync_folder(const char *path) {
 static st_status_t sync_parent(const char *path) {
     char *parent = parent_path(path);
     if (parent == NULL) return st_no_memory(strlen(path) + 1, "a folder's path");
-    st_status_t status = state_sync_folder(parent);
+    st_status_t status = st_sync_folder(parent);
     st_free(parent);
     return status;
 }
 
 enum { BUFFER_BYTES = 1 << 16 };
 
-struct state_writer {
+struct st_writer {
     char *path;
     char *partial;
     int fd;
@@ -165,9 +165,9 @@ struct state_writer {
     uint8_t buffer[BUFFER_BYTES];
 };
 
-st_status_t state_writer_create(const char *path, state_writer_t **out_writer) {
+st_status_t st_writer_create(const char *path, st_writer_t **out_writer) {
     *out_writer = NULL;
-    state_writer_t *writer = st_malloc(sizeof *writer);
+    st_writer_t *writer = st_malloc(sizeof *writer);
     if (writer == NULL) return st_no_memory(sizeof *writer, "a file writer");
     writer->fd = -1;
     writer->buffered = 0;
@@ -188,11 +188,11 @@ st_status_t state_writer_create(const char *path, state_writer_t **out_writer) {
     *out_writer = writer;
     return ST_OK;
 fail:
-    state_writer_abandon(writer);
+    st_writer_abandon(writer);
     return status;
 }
 
-static st_status_t write_all(state_writer_t *writer, const uint8_t *data, size_t bytes) {
+static st_status_t write_all(st_writer_t *writer, const uint8_t *data, size_t bytes) {
     while (bytes > 0) {
         size_t chunk = bytes < ((size_t)1 << 30) ? bytes : (size_t)1 << 30;
         size_t allowed = spend(chunk);
@@ -205,13 +205,13 @@ static st_status_t write_all(state_writer_t *writer, const uint8_t *data, size_t
     return ST_OK;
 }
 
-static st_status_t flush_buffer(state_writer_t *writer) {
+static st_status_t flush_buffer(st_writer_t *writer) {
     size_t bytes = writer->buffered;
     writer->buffered = 0;
     return write_all(writer, writer->buffer, bytes);
 }
 
-st_status_t state_writer_append(state_writer_t *writer, const void *data, size_t bytes) {
+st_status_t st_writer_append(st_writer_t *writer, const void *data, size_t bytes) {
     if (bytes == 0) return ST_OK;
     if (bytes > BUFFER_BYTES - writer->buffered) {
         TRY(flush_buffer(writer));
@@ -222,7 +222,7 @@ st_status_t state_writer_append(state_writer_t *writer, const void *data, size_t
     return ST_OK;
 }
 
-st_status_t state_writer_commit(state_writer_t *writer) {
+st_status_t st_writer_commit(st_writer_t *writer) {
     st_status_t status = ST_OK;
     TRY_GOTO(flush_buffer(writer), fail);
     if (fsync(writer->fd) != 0) {
@@ -235,16 +235,16 @@ st_status_t state_writer_commit(state_writer_t *writer) {
         status = fail_errno("close", writer->path);
         goto fail;
     }
-    TRY_GOTO(state_rename(writer->partial, writer->path), fail);
+    TRY_GOTO(st_rename(writer->partial, writer->path), fail);
     status = sync_parent(writer->path);
     st_free(writer->partial);
     writer->partial = NULL; /* it is the file now */
 fail:
-    state_writer_abandon(writer);
+    st_writer_abandon(writer);
     return status;
 }
 
-void state_writer_abandon(state_writer_t *writer) {
+void st_writer_abandon(st_writer_t *writer) {
     if (writer == NULL) return;
     if (writer->fd >= 0) close(writer->fd);
     if (writer->partial != NULL && spend(1) == 1) unlink(writer->partial);
@@ -253,23 +253,23 @@ void state_writer_abandon(state_writer_t *writer) {
     st_free(writer);
 }
 
-st_status_t state_file_write(const char *path, const void *data, size_t bytes) {
-    state_writer_t *writer;
-    TRY(state_writer_create(path, &writer));
-    st_status_t status = state_writer_append(writer, data, bytes);
+st_status_t st_file_write(const char *path, const void *data, size_t bytes) {
+    st_writer_t *writer;
+    TRY(st_writer_create(path, &writer));
+    st_status_t status = st_writer_append(writer, data, bytes);
     if (status != ST_OK) {
-        state_writer_abandon(writer);
+        st_writer_abandon(writer);
         return status;
     }
-    return state_writer_commit(writer);
+    return st_writer_commit(writer);
 }
 
-st_status_t state_file_digest(const char *path, uint64_t *out_bytes, uint64_t *out_hash) {
-    state_file_t file;
-    TRY(state_file_open(path, &file));
+st_status_t st_file_digest(const char *path, uint64_t *out_bytes, uint64_t *out_hash) {
+    st_file_t file;
+    TRY(st_file_open(path, &file));
     *out_bytes = file.bytes;
     *out_hash = st_hash64(file.data, file.bytes, 0);
-    state_file_close(&file);
+    st_file_close(&file);
     return ST_OK;
 }
 
@@ -285,7 +285,7 @@ static st_status_t make_one_folder(const char *path) {
     return sync_parent(path);
 }
 
-st_status_t state_make_folder(const char *path) {
+st_status_t st_make_folder(const char *path) {
     char *prefix = st_strdup(path);
     if (prefix == NULL) return st_no_memory(strlen(path) + 1, "a folder's path");
     st_status_t status = ST_OK;
@@ -301,30 +301,30 @@ st_status_t state_make_folder(const char *path) {
     return status;
 }
 
-st_status_t state_rename(const char *from, const char *to) {
+st_status_t st_rename(const char *from, const char *to) {
     if (spend(1) != 1 || rename(from, to) != 0) return fail_errno("put in place", to);
     return ST_OK;
 }
 
 static st_status_t copy_file(const char *from, const char *to) {
-    state_file_t file;
-    TRY(state_file_open(from, &file));
-    st_status_t status = state_file_write(to, file.data, file.bytes);
-    state_file_close(&file);
+    st_file_t file;
+    TRY(st_file_open(from, &file));
+    st_status_t status = st_file_write(to, file.data, file.bytes);
+    st_file_close(&file);
     return status;
 }
 
 /* Renames `partial` over `path` and frees `partial`. When both already name the same file, rename
  * leaves `partial` there (POSIX), so it is removed in any case. */
 static st_status_t settle(char *partial, const char *path) {
-    st_status_t status = state_rename(partial, path);
+    st_status_t status = st_rename(partial, path);
     if (spend(1) == 1) unlink(partial);
     st_free(partial);
     if (status != ST_OK) return status;
     return sync_parent(path);
 }
 
-st_status_t state_link_over(const char *from, const char *to) {
+st_status_t st_link_over(const char *from, const char *to) {
     char *partial = partial_path(to);
     if (partial == NULL) return st_no_memory(strlen(to) + 1, "a file's path");
     if (spend(1) == 1 && link(from, partial) == 0) return settle(partial, to);
@@ -335,7 +335,7 @@ st_status_t state_link_over(const char *from, const char *to) {
     return status;
 }
 
-st_status_t state_symlink_over(const char *target, const char *path) {
+st_status_t st_symlink_over(const char *target, const char *path) {
     char *partial = partial_path(path);
     if (partial == NULL) return st_no_memory(strlen(path) + 1, "a file's path");
     if (spend(1) == 1 && symlink(target, partial) == 0) return settle(partial, path);
@@ -344,21 +344,21 @@ st_status_t state_symlink_over(const char *target, const char *path) {
     return status;
 }
 
-st_status_t state_remove_file(const char *path) {
+st_status_t st_remove_file(const char *path) {
     if (spend(1) != 1 || (unlink(path) != 0 && errno != ENOENT)) return fail_errno("remove", path);
     return ST_OK;
 }
 
-st_status_t state_remove_folder(const char *path) {
+st_status_t st_remove_folder(const char *path) {
     DIR *folder = opendir(path);
     if (folder == NULL) return errno == ENOENT ? ST_OK : fail_errno("open folder", path);
     st_status_t status = ST_OK;
     for (struct dirent *entry = readdir(folder); status == ST_OK && entry != NULL;
          entry = readdir(folder)) {
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
-        char *file = state_path_join(path, entry->d_name);
+        char *file = st_path_join(path, entry->d_name);
         status =
-            file != NULL ? state_remove_file(file) : st_no_memory(strlen(path), "a file's path");
+            file != NULL ? st_remove_file(file) : st_no_memory(strlen(path), "a file's path");
         st_free(file);
     }
     closedir(folder);

@@ -1,5 +1,5 @@
-/* See state_test.h. */
-#include "state_test.h"
+/* See support/scratch.h. */
+#include "support/scratch.h"
 
 #include <sys/stat.h>
 #include <unistd.h>

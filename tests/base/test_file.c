@@ -7,21 +7,21 @@
 #include <unistd.h>
 
 #include "base/hash.h"
-#include "state/file.h"
-#include "state_test.h"
+#include "base/file.h"
+#include "support/scratch.h"
 
 static void reads_what_was_written(void **state) {
     (void)state;
     const char *path = scratch("a");
-    assert_ok(state_file_write(path, "hello", 5));
-    state_file_t file;
-    assert_ok(state_file_open(path, &file));
+    assert_ok(st_file_write(path, "hello", 5));
+    st_file_t file;
+    assert_ok(st_file_open(path, &file));
     assert_int_equal(file.bytes, 5);
     assert_memory_equal(file.data, "hello", 5);
-    state_file_close(&file);
-    state_file_close(&file);
+    st_file_close(&file);
+    st_file_close(&file);
     uint64_t bytes, hash;
-    assert_ok(state_file_digest(path, &bytes, &hash));
+    assert_ok(st_file_digest(path, &bytes, &hash));
     assert_int_equal(bytes, 5);
     assert_int_equal(hash, st_hash64("hello", 5, 0));
 }
@@ -31,16 +31,16 @@ static void large_appends_keep_their_order(void **state) {
     const char *path = scratch("large");
     size_t total = 0;
     uint8_t *expected = malloc(1 << 20);
-    state_writer_t *writer;
-    assert_ok(state_writer_create(path, &writer));
+    st_writer_t *writer;
+    assert_ok(st_writer_create(path, &writer));
     for (size_t n = 1; total + n <= (1 << 20); n = n * 3 + 1) {
         for (size_t i = 0; i < n; i++)
             expected[total + i] = (uint8_t)(total * 31 + i * 7);
-        assert_ok(state_writer_append(writer, expected + total, n));
+        assert_ok(st_writer_append(writer, expected + total, n));
         total += n;
     }
     assert_false(exists(path));
-    assert_ok(state_writer_commit(writer));
+    assert_ok(st_writer_commit(writer));
     size_t bytes;
     uint8_t *actual = slurp(path, &bytes);
     assert_int_equal(bytes, total);
@@ -52,18 +52,18 @@ static void large_appends_keep_their_order(void **state) {
 static void empty_and_special_files(void **state) {
     (void)state;
     const char *path = scratch("empty");
-    assert_ok(state_file_write(path, NULL, 0));
-    state_file_t file;
-    assert_ok(state_file_open(path, &file));
+    assert_ok(st_file_write(path, NULL, 0));
+    st_file_t file;
+    assert_ok(st_file_open(path, &file));
     assert_int_equal(file.bytes, 0);
     assert_non_null(file.data);
-    state_file_close(&file);
-    assert_fails(state_file_open(scratch("none"), &file), ST_NOT_FOUND, "none");
-    assert_fails(state_file_open(scratch(""), &file), ST_IO, "not a regular file");
+    st_file_close(&file);
+    assert_fails(st_file_open(scratch("none"), &file), ST_NOT_FOUND, "none");
+    assert_fails(st_file_open(scratch(""), &file), ST_IO, "not a regular file");
     const char *pipe = scratch("pipe");
     assert_int_equal(mkfifo(pipe, 0600), 0);
-    assert_fails(state_file_open(pipe, &file), ST_IO, "not a regular file");
-    assert_fails(state_file_write(scratch("no/such/file"), "x", 1), ST_NOT_FOUND, "no/such/file");
+    assert_fails(st_file_open(pipe, &file), ST_IO, "not a regular file");
+    assert_fails(st_file_write(scratch("no/such/file"), "x", 1), ST_NOT_FOUND, "no/such/file");
 }
 
 static int count_files(const char *folder) {
@@ -79,21 +79,21 @@ static int count_files(const char *folder) {
 
 static void full_disk_keeps_the_previous_file(void **state) {
     (void)state;
-    assert_ok(state_make_folder(scratch("deep/er/still")));
-    assert_ok(state_make_folder(scratch("deep/er/still")));
+    assert_ok(st_make_folder(scratch("deep/er/still")));
+    assert_ok(st_make_folder(scratch("deep/er/still")));
     const char *folder = scratch("deep/er/still");
     const char *path = scratch("deep/er/still/f");
-    assert_ok(state_file_write(path, "previous", 8));
-    state_fail_after(INT64_MAX);
-    assert_ok(state_file_write(path, "new contents", 12));
-    int64_t changes = state_changes();
+    assert_ok(st_file_write(path, "previous", 8));
+    st_file_fail_after(INT64_MAX);
+    assert_ok(st_file_write(path, "new contents", 12));
+    int64_t changes = st_file_changes();
     assert_true(changes > 12);
     for (int64_t budget = 0; budget < changes; budget++) {
-        state_fail_after(-1);
-        assert_ok(state_file_write(path, "previous", 8));
-        state_fail_after(budget);
-        st_status_t status = state_file_write(path, "new contents", 12);
-        state_fail_after(-1);
+        st_file_fail_after(-1);
+        assert_ok(st_file_write(path, "previous", 8));
+        st_file_fail_after(budget);
+        st_status_t status = st_file_write(path, "new contents", 12);
+        st_file_fail_after(-1);
         size_t bytes;
         char *text = (char *)slurp(path, &bytes);
         assert_non_null(text);
@@ -108,7 +108,7 @@ static void full_disk_keeps_the_previous_file(void **state) {
 static void file_size_limit(void **state) {
     (void)state;
     const char *path = scratch("limited");
-    assert_ok(state_file_write(path, "previous", 8));
+    assert_ok(st_file_write(path, "previous", 8));
     for (int killed = 0; killed < 2; killed++) {
         pid_t child = fork();
         if (child == 0) {
@@ -116,7 +116,7 @@ static void file_size_limit(void **state) {
             signal(SIGXFSZ, killed ? SIG_DFL : SIG_IGN);
             setrlimit(RLIMIT_FSIZE, &limit);
             uint8_t *data = calloc(1, 300000);
-            st_status_t status = state_file_write(path, data, 300000);
+            st_status_t status = st_file_write(path, data, 300000);
             _exit(status == ST_IO && strstr(st_last_error(), "too large") != NULL ? 7 : 8);
         }
         int result;
@@ -134,21 +134,21 @@ static void file_size_limit(void **state) {
 
 static void links_replace(void **state) {
     (void)state;
-    assert_ok(state_file_write(scratch("one"), "1", 1));
-    assert_ok(state_file_write(scratch("two"), "2", 1));
-    assert_ok(state_link_over(scratch("one"), scratch("link")));
-    assert_ok(state_link_over(scratch("one"), scratch("link"))); /* already the same file */
-    assert_ok(state_link_over(scratch("two"), scratch("link")));
+    assert_ok(st_file_write(scratch("one"), "1", 1));
+    assert_ok(st_file_write(scratch("two"), "2", 1));
+    assert_ok(st_link_over(scratch("one"), scratch("link")));
+    assert_ok(st_link_over(scratch("one"), scratch("link"))); /* already the same file */
+    assert_ok(st_link_over(scratch("two"), scratch("link")));
     size_t bytes;
     char *text = (char *)slurp(scratch("link"), &bytes);
     assert_string_equal(text, "2");
     free(text);
-    assert_ok(state_symlink_over("one", scratch("soft")));
-    assert_ok(state_symlink_over("two", scratch("soft")));
+    assert_ok(st_symlink_over("one", scratch("soft")));
+    assert_ok(st_symlink_over("two", scratch("soft")));
     text = (char *)slurp(scratch("soft"), &bytes);
     assert_string_equal(text, "2");
     free(text);
-    assert_fails(state_make_folder(scratch("one/x")), ST_IO, "a file of that name exists");
+    assert_fails(st_make_folder(scratch("one/x")), ST_IO, "a file of that name exists");
 }
 
 int main(void) {

@@ -3,8 +3,8 @@
  * A write goes to "<path>.partial-<pid>-<n>" in the same folder, is flushed to the disk, and then
  * takes the place of `path` by rename: at any moment `path` is either the previous file or the
  * whole new one. Messages name the path and the system's reason. */
-#ifndef STATOR_STATE_FILE_H
-#define STATOR_STATE_FILE_H
+#ifndef STATOR_BASE_FILE_H
+#define STATOR_BASE_FILE_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -13,58 +13,58 @@
 #include "base/status.h"
 
 /* A regular file, mapped read-only. The file must not be truncated by others while it is open. */
-typedef struct state_file {
+typedef struct st_file {
     const uint8_t *data; /* never NULL once open, also for an empty file */
     size_t bytes;
     char *path;
-} state_file_t;
+} st_file_t;
 
 /* A missing file is ST_NOT_FOUND, anything else that goes wrong ST_IO. */
-st_status_t state_file_open(const char *path, state_file_t *out_file) ST_WARN_UNUSED;
+st_status_t st_file_open(const char *path, st_file_t *out_file) ST_WARN_UNUSED;
 /* A zeroed or closed file is fine. */
-void state_file_close(state_file_t *file);
+void st_file_close(st_file_t *file);
 
-typedef struct state_writer state_writer_t;
+typedef struct st_writer st_writer_t;
 /* Opens the partial file. */
-st_status_t state_writer_create(const char *path, state_writer_t **out_writer) ST_WARN_UNUSED;
-st_status_t state_writer_append(state_writer_t *writer, const void *data,
+st_status_t st_writer_create(const char *path, st_writer_t **out_writer) ST_WARN_UNUSED;
+st_status_t st_writer_append(st_writer_t *writer, const void *data,
                                 size_t bytes) ST_WARN_UNUSED;
 /* Flushes, renames and destroys the writer, whether or not it succeeds; on failure the partial file
  * is removed and `path` is what it was. */
-st_status_t state_writer_commit(state_writer_t *writer) ST_WARN_UNUSED;
+st_status_t st_writer_commit(st_writer_t *writer) ST_WARN_UNUSED;
 /* Removes the partial file. NULL is fine. */
-void state_writer_abandon(state_writer_t *writer);
+void st_writer_abandon(st_writer_t *writer);
 
 /* Whole-file atomic write. */
-st_status_t state_file_write(const char *path, const void *data, size_t bytes) ST_WARN_UNUSED;
+st_status_t st_file_write(const char *path, const void *data, size_t bytes) ST_WARN_UNUSED;
 /* Size and st_hash64 (seed 0) of a file's contents. */
-st_status_t state_file_digest(const char *path, uint64_t *out_bytes,
+st_status_t st_file_digest(const char *path, uint64_t *out_bytes,
                               uint64_t *out_hash) ST_WARN_UNUSED;
 
 /* Creates a folder and its missing parents; an existing folder is fine. */
-st_status_t state_make_folder(const char *path) ST_WARN_UNUSED;
+st_status_t st_make_folder(const char *path) ST_WARN_UNUSED;
 /* Makes earlier renames and creations inside the folder survive a power cut. */
-st_status_t state_sync_folder(const char *path) ST_WARN_UNUSED;
-st_status_t state_rename(const char *from, const char *to) ST_WARN_UNUSED;
+st_status_t st_sync_folder(const char *path) ST_WARN_UNUSED;
+st_status_t st_rename(const char *from, const char *to) ST_WARN_UNUSED;
 /* `to` becomes another name of the file `from`, replacing what `to` named, atomically. A copy where
  * the file system has no hard links. */
-st_status_t state_link_over(const char *from, const char *to) ST_WARN_UNUSED;
+st_status_t st_link_over(const char *from, const char *to) ST_WARN_UNUSED;
 /* `path` becomes a symbolic link with the text `target`, replacing what was there, atomically. */
-st_status_t state_symlink_over(const char *target, const char *path) ST_WARN_UNUSED;
+st_status_t st_symlink_over(const char *target, const char *path) ST_WARN_UNUSED;
 /* Removes a folder and the plain files in it (not sub-folders). Absent is fine. */
-st_status_t state_remove_folder(const char *path) ST_WARN_UNUSED;
+st_status_t st_remove_folder(const char *path) ST_WARN_UNUSED;
 /* Removes a file; absent is fine. */
-st_status_t state_remove_file(const char *path) ST_WARN_UNUSED;
+st_status_t st_remove_file(const char *path) ST_WARN_UNUSED;
 /* "<folder>/<name>" from the heap, or NULL when out of memory. */
-char *state_path_join(const char *folder, const char *name);
+char *st_path_join(const char *folder, const char *name);
 /* True for names that an interrupted atomic write leaves behind. */
-bool state_is_partial_name(const char *name);
+bool st_is_partial_name(const char *name);
 
 /* Test hook: after `budget` more units of change to the disk (a byte written, or one other change,
  * is a unit) every further change fails as on a full disk. What is on the disk then is what a crash
  * at that point leaves. Negative switches it off. Not for use with several threads. */
-void state_fail_after(int64_t budget);
-/* Units since the last call of state_fail_after. */
-int64_t state_changes(void);
+void st_file_fail_after(int64_t budget);
+/* Units since the last call of st_file_fail_after. */
+int64_t st_file_changes(void);
 
 #endif
