@@ -1,8 +1,8 @@
 /* Graphs as bytes. See codec.h for the contract; the messages are built and read in wire.c. */
 #include "ir/codec.h"
 
-#include "base/memory.h"
 #include "base/file.h"
+#include "base/memory.h"
 #include "ir/container.h"
 #include "ir/wire.h"
 
