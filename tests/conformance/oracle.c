@@ -217,10 +217,10 @@ static bool binary(const o_call_t *c, double a, double b, double *y) {
             *y = a >= b;
             return true;
         case IR_OP_LOGICAL_AND:
-            *y = a && b;
+            *y = a != 0 && b != 0;
             return true;
         case IR_OP_LOGICAL_OR:
-            *y = a || b;
+            *y = a != 0 || b != 0;
             return true;
         default:
             return slope(c, b, y) ? (*y *= a, true) : false;
