@@ -112,6 +112,27 @@ static st_status_t check_values(const machine_t *m) {
     return ST_OK;
 }
 
+static void grow(uint64_t *end, const plan_place_t *place) {
+    uint64_t stop = place->offset + place->bytes;
+    if (end[place->region] < stop) end[place->region] = stop;
+}
+
+/* Work and comm are no larger than what lies in them: a plan cannot ask for memory without use.
+ * (State may be that of a larger plan it is shared with.) */
+static st_status_t check_regions(const machine_t *m) {
+    uint64_t end[PLAN_REGION_END] = {0};
+    for (ir_value_t v = 0; v < m->graph->values.n; v++)
+        grow(end, place_of(m, v));
+    for (ir_node_t n = 0; n < m->graph->nodes.n; n++)
+        grow(end, &m->program->steps[n].workspace);
+    for (int r = PLAN_WORK; r <= PLAN_COMM; r++)
+        if (m->program->region_bytes[r] > st_align_up(end[r], PLAN_ALIGNMENT))
+            return FAIL(ST_INVALID, "region %s has %llu bytes, what lies in it ends at %llu",
+                        region_names[r], (unsigned long long)m->program->region_bytes[r],
+                        (unsigned long long)end[r]);
+    return ST_OK;
+}
+
 /* ---- the machine ---- */
 
 /* Bytes of `place` are written: what overlaps is intact no more. Values equal to `except` stay. */
@@ -311,6 +332,7 @@ static st_status_t machine_run(machine_t *m) {
             return st_error_context(status, "%s", label);
         }
     }
+    TRY(check_regions(m));
     return check_end(m);
 }
 

@@ -172,6 +172,9 @@ static void the_proof_finds_faults(void **state) {
     expect_refusal(plan, "lies on input");
     *dw = old;
 
+    p->region_bytes[PLAN_WORK] += (uint64_t)1 << 40;
+    expect_refusal(plan, "region work has");
+    p->region_bytes[PLAN_WORK] -= (uint64_t)1 << 40;
     p->steps[6].ticket = 3;
     expect_refusal(plan, "waits for another collective");
     p->steps[6].ticket = 0;
