@@ -164,7 +164,7 @@ static stator_status_t generate(generation_t *g) {
     feed.data = g->sequence;
     feed.bytes = (size_t)g->length * sizeof *g->sequence;
     stator_fetch_t fetch = {"logits", g->logits, g->logits_bytes};
-    while (g->n < wanted && !tool_interrupted()) {
+    while (g->n < wanted) {
         TOOL_TRY(stator_session_step(g->session, 1, &feed, 1, &fetch));
         int64_t token = sample(g, g->logits + (g->n - 1) * g->vocabulary);
         g->sequence[g->n++] = token;

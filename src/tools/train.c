@@ -258,6 +258,7 @@ static stator_status_t train_loop(train_run_t *run) {
     const tool_t *tool = run->tool;
     step_result_t result = {0};
     TOOL_TRY(prepare_fetches(run, &result));
+    tool_catch_interrupts();
     run->started = tool_seconds();
     run->first_step = run->progress.step;
     bool saved = false;

@@ -1,0 +1,72 @@
+# The frame: help, hints, environment, output on a terminal and in a pipe.
+. "$STATOR_SOURCE_DIR/tests/tools/common.sh"
+make_small
+
+answer 0 "$stator" --help
+for command in model import info compile run train eval generate; do
+    says out "  $command "
+done
+for command in model import info compile run train eval generate; do
+    answer 0 "$stator" $command --help
+    says out "usage: stator $command" "options:"
+    [ ! -s err ] || fail "'$command --help' writes to standard error: $(cat err)"
+done
+answer 0 "$stator" train --help
+says out "--optimizer" "(sgd|adam|adamw)" "--ranks" "[1]" "--save-every" "STATOR_"
+if grep -q -e '--greedy' out; then fail "train --help lists an option of generate"; fi
+answer 0 "$stator" generate --help
+says out --greedy --temperature --tokenizer
+answer 0 "$stator" --version
+says out "stator 0."
+
+answer 2 "$stator"
+says err "usage: stator"
+answer 2 "$stator" trian
+says err "there is no command 'trian'"
+answer 2 "$stator" train g.stator --wieght-decay 0.1
+says err "wieght-decay" "weight-decay"
+answer 2 "$stator" train g.stator --optimizer adagrad
+says err adagrad "sgd|adam|adamw"
+answer 2 "$stator" info g.stator --lr 1
+says err "'--lr' is not an option of 'info'"
+
+# --key=value, values that begin with a dash, options before the file
+answer 0 "$stator" compile --ranks=2 g.stator --json
+says out '"ranks":2'
+
+# the environment sets an option, the command line wins
+answer 0 env STATOR_RANKS=3 "$stator" compile g.stator --json
+says out '"ranks":3'
+answer 0 env STATOR_RANKS=3 "$stator" compile g.stator --json --ranks 1
+says out '"ranks":1'
+answer 2 env STATOR_RANKS=three "$stator" compile g.stator
+says err STATOR_RANKS three
+
+# a pipe gets plain lines, at most about twenty beside the first
+"$stator" train g.stator --tokens-file text.tokens --steps 40 > plain
+if grep -q "$(printf '[\r\033]')" plain; then fail "control characters in a pipe"; fi
+[ "$(wc -l < plain)" -le 22 ] || fail "$(wc -l < plain) lines for 40 steps"
+says plain "step 1/40" "step 40/40" "steps/s" "a rank" "s left"
+
+# a terminal gets one line that is written over
+if command -v script > /dev/null; then
+    script -qec "$stator train g.stator --tokens-file text.tokens --steps 40" typescript > /dev/null < /dev/null
+    live=$(tr -cd '\r' < typescript | wc -c)
+    [ "$live" -ge 40 ] || fail "on a terminal the line was written $live times for 40 steps"
+    says typescript "step 39/40" "step 40/40"
+else
+    echo "the live line is not tested: there is no command 'script'"
+fi
+
+# a file name with a control character stays on the message's line
+name=$(printf 'no\nfile\033[1m')
+answer 2 "$stator" info "$name"
+[ "$(wc -l < err)" = 1 ] || fail "more than one line: $(cat err)"
+
+# standard output that cannot be written is an error
+if [ -c /dev/full ]; then
+    given=0
+    "$stator" info g.stator > /dev/full 2> err || given=$?
+    [ "$given" = 1 ] || fail "a full standard output ended with $given instead of 1"
+    says err "standard output"
+fi

@@ -1,0 +1,38 @@
+# A resumed run goes on where it stopped, bit for bit: weights, optimizer state, data order, learning rate.
+. "$STATOR_SOURCE_DIR/tests/tools/common.sh"
+make_small
+
+# The schedule depends on all ten steps, so the first half is the set that the whole run left after five.
+options="--tokens-file text.tokens --optimizer adamw --lr 1e-2 --warmup 2 --schedule cosine --ema 0.9
+    --clip 1 --seed 3 --steps 10 --ranks 2"
+# shellcheck disable=SC2086 # words are meant
+{
+    "$stator" train g.stator $options --save whole --save-every 5 --log whole.jsonl > /dev/null
+    "$stator" train g.stator $options --resume whole/set-000001-step-5 --save rest --log rest.jsonl \
+        > /dev/null 2> err
+}
+says err "resumed at step 5"
+set_of() { echo "$1"/set-*-step-10; }
+for file in model.safetensors optimizer.safetensors trainer.json; do
+    cmp "$(set_of whole)/$file" "$(set_of rest)/$file"
+done
+cmp "$(set_of whole)/model.safetensors" whole/model.safetensors
+sed -n '6,10p' whole.jsonl | sed 's/,"step_ms.*//' > wanted
+sed 's/,"step_ms.*//' rest.jsonl > given
+diff given wanted
+
+# Without a schedule: five steps, then five more in the same folder and log.
+short="--tokens-file text.tokens --seed 3"
+# shellcheck disable=SC2086
+{
+    "$stator" train g.stator $short --steps 10 --save ten > /dev/null
+    "$stator" train g.stator $short --steps 5 --save five --log five.jsonl > /dev/null
+    "$stator" train g.stator $short --steps 10 --save five --resume five --log five.jsonl > /dev/null 2>&1
+}
+cmp ten/model.safetensors five/model.safetensors
+cmp ten/set-*-step-10/optimizer.safetensors five/set-*-step-10/optimizer.safetensors
+[ "$(wc -l < five.jsonl)" = 10 ] || fail "the log has $(wc -l < five.jsonl) lines, not 10"
+
+# On another number of ranks the checkpoint loads as well.
+# shellcheck disable=SC2086
+"$stator" train g.stator $short --steps 12 --resume five --ranks 3 > /dev/null 2>&1
