@@ -85,6 +85,8 @@ static ir_value_t enter(onnx_t *o, onnx_value_t *value) {
                            IR_ARG_BOOL("assumed", !weights_known)};
         b->status = ir_graph_add(b->graph, IR_OP_PARAMETER, name, 0, NULL, 3, args, &value->value);
         add_tensor(o, name, &type, data, IMPORT_PARAMETER);
+        if (!weights_known && type.rank == 0 && onnx_ok(o))
+            b->status = ST_VEC_PUSH(&o->scalars, name);
     } else {
         value->value = ir_b_constant(b, type, data, ir_type_bytes(&type));
         if (is_parameter && onnx_ok(o)) b->status = ST_VEC_PUSH(&o->frozen, name);
@@ -347,19 +349,17 @@ static st_status_t make_graph(onnx_t *o, const char *what) {
     return ST_OK;
 }
 
-/* One line that names the floating initializers which the weights do not have. */
-static st_status_t note_frozen(onnx_t *o) {
-    st_arena_t *arena = &o->result->arena;
-    if (o->frozen.n == 0) return ST_OK;
-    size_t bytes = 128, used;
-    for (size_t i = 0; i < o->frozen.n; i++)
-        bytes += strlen(o->frozen.data[i]) + 2;
-    char *line = st_arena_alloc(arena, bytes);
+/* One line: `what`, then the names. */
+static st_status_t note_names(onnx_t *o, const char *what, size_t n, const char *const *names) {
+    if (n == 0) return ST_OK;
+    size_t bytes = strlen(what) + 1, used;
+    for (size_t i = 0; i < n; i++)
+        bytes += strlen(names[i]) + 2;
+    char *line = st_arena_alloc(&o->result->arena, bytes);
     if (!line) return st_no_memory(bytes, "a note");
-    used = (size_t)snprintf(line, bytes, "constants, as the weights do not name them: ");
-    for (size_t i = 0; i < o->frozen.n; i++)
-        used +=
-            (size_t)snprintf(line + used, bytes - used, "%s%s", i ? ", " : "", o->frozen.data[i]);
+    used = (size_t)snprintf(line, bytes, "%s", what);
+    for (size_t i = 0; i < n; i++)
+        used += (size_t)snprintf(line + used, bytes - used, "%s%s", i ? ", " : "", names[i]);
     return ST_VEC_PUSH(&o->result->messages, (const char *)line);
 }
 
@@ -380,7 +380,10 @@ static st_status_t read_model(onnx_t *o, const char *what) {
     TRY(prune(o));
     if (o->model->n_training_info)
         TRY(import_note(o->result, "the model's own training_info is not used"));
-    return note_frozen(o);
+    TRY(note_names(o, "constants, as the weights do not name them: ", o->frozen.n, o->frozen.data));
+    return note_names(
+        o, "scalars taken as parameters (option 'constant' takes patterns of constants): ",
+        o->scalars.n, o->scalars.data);
 }
 
 st_status_t onnx_read(const char *path, const void *data, size_t bytes, const char *what,
@@ -401,6 +404,7 @@ st_status_t onnx_read(const char *path, const void *data, size_t bytes, const ch
     ST_VEC_FREE(&o.known);
     ST_VEC_FREE(&o.files);
     ST_VEC_FREE(&o.frozen);
+    ST_VEC_FREE(&o.scalars);
     st_arena_clear(&arena);
     return status;
 }

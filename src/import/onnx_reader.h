@@ -69,7 +69,9 @@ struct onnx {
     int64_t known_left;                  /* elements that may still be computed while importing */
     ir_value_t random_seed, random_step; /* IR_NONE until a random op needs them */
     int64_t n_random;
-    ST_VEC(const char *) frozen; /* floating initializers that became constants */
+    /* floating initializers that became constants; scalars that became parameters */
+    ST_VEC(const char *) frozen;
+    ST_VEC(const char *) scalars;
     /* the node at hand */
     const Onnx__NodeProto *node;
     const onnx_op_t *op;

@@ -96,6 +96,21 @@ static void test_patterns_and_weight_names(void **state) {
     import_result_destroy(result);
 }
 
+/* A scalar that would train is worth a word. */
+static void test_scalar_parameters_are_noted(void **state) {
+    (void)state;
+    make_t m;
+    open_linear(&m);
+    make_tensor(&m, "factor", MAKE_F32, 0, NULL, (float[]){2}, 4);
+    make_node(&m, "Mul", "y,factor", "z");
+    m.outputs[0]->name = (char *)(uintptr_t) "z";
+    import_result_t *result = import_ok(&m, NULL);
+    assert_int_equal(op_of(result, "factor"), IR_OP_PARAMETER);
+    assert_int_equal(result->messages.n, 1);
+    assert_non_null(strstr(result->messages.data[0], ": factor"));
+    import_result_destroy(result);
+}
+
 /* Up to IR version 3 initializers are listed among the inputs. */
 static void test_inputs_that_are_initializers(void **state) {
     (void)state;
@@ -469,6 +484,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_floating_initializers_are_parameters),
         cmocka_unit_test(test_patterns_and_weight_names),
+        cmocka_unit_test(test_scalar_parameters_are_noted),
         cmocka_unit_test(test_inputs_that_are_initializers),
         cmocka_unit_test(test_batch_norm_statistics),
         cmocka_unit_test(test_typed_data),

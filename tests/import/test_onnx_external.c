@@ -153,6 +153,21 @@ static void test_refuses_wrong_extents(void **state) {
     expect_refusal("w.bin", "0", "12", "12 bytes");
 }
 
+/* Beyond 2 GB: a sparse file, read at its end. */
+static void test_reads_far_into_a_file(void **state) {
+    (void)state;
+    const off_t end = (off_t)2200 << 20;
+    char path[256];
+    snprintf(path, sizeof path, "%s/model/large.bin", root);
+    int file = open(path, O_RDWR | O_CREAT, 0600);
+    assert_true(file >= 0);
+    bool sparse = pwrite(file, (float[]){6, 7}, 8, end - 8) == 8;
+    close(file);
+    if (sparse) expect_values("large.bin", "2306867192", "8", 6, 7);
+    unlink(path);
+    if (!sparse) print_message("skipped: the folder for temporary files takes no sparse file\n");
+}
+
 /* A model in memory has no folder. */
 static void test_needs_a_path(void **state) {
     (void)state;
@@ -166,9 +181,8 @@ static void test_needs_a_path(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reads_inside),
-        cmocka_unit_test(test_refuses_outside),
-        cmocka_unit_test(test_refuses_wrong_extents),
+        cmocka_unit_test(test_reads_inside),          cmocka_unit_test(test_refuses_outside),
+        cmocka_unit_test(test_refuses_wrong_extents), cmocka_unit_test(test_reads_far_into_a_file),
         cmocka_unit_test(test_needs_a_path),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
