@@ -34,6 +34,9 @@ extern void *__libc_realloc(void *old, size_t bytes);
 extern void *__libc_memalign(size_t alignment, size_t bytes);
 extern void __libc_free(void *memory);
 
+/* The tests are built with hidden symbols; libraries must find these. */
+#define SEEN_BY_LIBRARIES __attribute__((visibility("default")))
+
 static void *count(void *memory) {
     if (!memory) return NULL;
     int64_t now = atomic_fetch_add(&live_bytes, (int64_t)malloc_usable_size(memory)) +
@@ -47,27 +50,27 @@ static void *count(void *memory) {
 static void discount(void *memory) {
     if (memory) atomic_fetch_sub(&live_bytes, (int64_t)malloc_usable_size(memory));
 }
-void *malloc(size_t bytes) {
+SEEN_BY_LIBRARIES void *malloc(size_t bytes) {
     return count(__libc_malloc(bytes));
 }
-void *calloc(size_t n, size_t bytes) {
+SEEN_BY_LIBRARIES void *calloc(size_t n, size_t bytes) {
     return count(__libc_calloc(n, bytes));
 }
-void *realloc(void *old, size_t bytes) {
+SEEN_BY_LIBRARIES void *realloc(void *old, size_t bytes) {
     discount(old);
     return count(__libc_realloc(old, bytes));
 }
-void *memalign(size_t alignment, size_t bytes) {
+SEEN_BY_LIBRARIES void *memalign(size_t alignment, size_t bytes) {
     return count(__libc_memalign(alignment, bytes));
 }
-void *aligned_alloc(size_t alignment, size_t bytes) {
+SEEN_BY_LIBRARIES void *aligned_alloc(size_t alignment, size_t bytes) {
     return count(__libc_memalign(alignment, bytes));
 }
-int posix_memalign(void **out, size_t alignment, size_t bytes) {
+SEEN_BY_LIBRARIES int posix_memalign(void **out, size_t alignment, size_t bytes) {
     *out = count(__libc_memalign(alignment, bytes));
     return *out ? 0 : 12;
 }
-void free(void *memory) {
+SEEN_BY_LIBRARIES void free(void *memory) {
     discount(memory);
     __libc_free(memory);
 }
