@@ -1,0 +1,179 @@
+/* The passes of the pipeline: each calls one entry point of another folder on the context. What a
+ * pass does is told there; here is only how it reaches the graph or the ranks' programs. */
+#include "compile/passes.h"
+
+#include <string.h>
+
+#include "compile/convert.h"
+#include "fusion/buckets.h"
+#include "fusion/simplify.h"
+#include "ir/expand.h"
+#include "ir/structure.h"
+#include "schedule/order.h"
+
+/* ---- the global program ---- */
+
+st_status_t compile_pass_dtype(compile_context_t *c) {
+    ir_graph_t *made;
+    TRY(compile_to_f64(c->graph, &made));
+    compile_replace(&c->graph, made);
+    return ST_OK;
+}
+
+st_status_t compile_pass_mode(compile_context_t *c) {
+    ir_graph_t *made;
+    TRY(compile_to_evaluation(c->graph, &made));
+    compile_replace(&c->graph, made);
+    return ST_OK;
+}
+
+st_status_t compile_pass_expand(compile_context_t *c) {
+    ir_graph_t *made;
+    TRY(ir_expand_composites(c->graph, ir_expand_any, &made));
+    compile_replace(&c->graph, made);
+    return ST_OK;
+}
+
+st_status_t compile_pass_simplify(compile_context_t *c) {
+    ir_graph_t *made;
+    TRY(fuse_simplify(c->graph, &c->target, &made));
+    compile_replace(&c->graph, made);
+    return ST_OK;
+}
+
+/* ---- lowering ---- */
+
+static st_status_t make_port(plan_t *plan, const char *name, const ir_type_t *type,
+                             ir_placement_t placement, plan_port_t *out) {
+    *out = (plan_port_t){st_arena_strdup(&plan->arena, name), *type, placement};
+    return out->name ? ST_OK : st_no_memory(0, "an input or output");
+}
+
+static st_status_t make_ports(compile_context_t *c) {
+    plan_t *plan = c->plan;
+    const ir_graph_t *graph = c->graph;
+    uint32_t n_inputs = 0;
+    for (ir_node_t n = 0; n < graph->nodes.n; n++)
+        n_inputs += ir_node(graph, n)->op == IR_OP_INPUT;
+    plan->inputs = st_arena_array(&plan->arena, n_inputs, sizeof *plan->inputs);
+    plan->outputs = st_arena_array(&plan->arena, graph->outputs.n, sizeof *plan->outputs);
+    if (!plan->inputs || !plan->outputs)
+        return st_no_memory(n_inputs * sizeof *plan->inputs, "the inputs and outputs");
+    for (ir_node_t n = 0; n < graph->nodes.n; n++) {
+        const ir_node_info_t *node = ir_node(graph, n);
+        if (node->op != IR_OP_INPUT) continue;
+        TRY(make_port(plan, node->name, ir_value_type(graph, node->first_output),
+                      shard_value_placement(c->lowering, node->first_output),
+                      &plan->inputs[plan->n_inputs++]));
+    }
+    for (size_t o = 0; o < graph->outputs.n; o++)
+        TRY(make_port(plan, graph->outputs.data[o].name,
+                      ir_value_type(graph, graph->outputs.data[o].value),
+                      shard_output_placement(c->lowering, o), &plan->outputs[plan->n_outputs++]));
+    return ST_OK;
+}
+
+static bool programs_equal(const ir_graph_t *a, const ir_graph_t *b) {
+    if (a->nodes.n != b->nodes.n || a->outputs.n != b->outputs.n) return false;
+    for (ir_node_t n = 0; n < a->nodes.n; n++) {
+        const ir_node_info_t *x = ir_node(a, n), *y = ir_node(b, n);
+        if (x->op != y->op || x->n_inputs != y->n_inputs ||
+            memcmp(x->inputs, y->inputs, x->n_inputs * sizeof *x->inputs) ||
+            !ir_attrs_equal(x->op, x->attrs, y->attrs))
+            return false;
+    }
+    for (size_t o = 0; o < a->outputs.n; o++)
+        if (a->outputs.data[o].value != b->outputs.data[o].value) return false;
+    return true;
+}
+
+/* Ranks whose graphs are equal share a program. */
+st_status_t compile_pass_lower(compile_context_t *c) {
+    plan_t *plan = c->plan;
+    TRY(shard_decide(c->graph, plan->n_ranks, &c->lowering));
+    TRY(make_ports(c));
+    plan->programs = st_arena_array(&plan->arena, plan->n_ranks, sizeof *plan->programs);
+    plan->program_of = st_arena_array(&plan->arena, plan->n_ranks, sizeof *plan->program_of);
+    if (!plan->programs || !plan->program_of)
+        return st_no_memory(plan->n_ranks * sizeof *plan->programs, "the programs");
+    for (uint32_t rank = 0; rank < plan->n_ranks; rank++) {
+        ir_graph_t *made;
+        uint32_t p = 0;
+        TRY(shard_emit(c->lowering, rank, &made));
+        while (p < plan->n_programs && !programs_equal(plan->programs[p].graph, made))
+            p++;
+        if (p == plan->n_programs)
+            plan->programs[plan->n_programs++].graph = made;
+        else
+            ir_graph_destroy(made);
+        plan->program_of[rank] = p;
+    }
+    shard_lowering_destroy(c->lowering);
+    c->lowering = NULL;
+    ir_graph_destroy(c->graph);
+    c->graph = NULL;
+    return ST_OK;
+}
+
+/* ---- the ranks' programs ---- */
+
+/* A quarter of what is summed, so that most of it is on its way while the rest is still being made;
+ * between 256 KiB, where latency counts, and 4 MiB. Sums are of whole values: the same on all
+ * ranks. */
+static uint64_t default_bucket_bytes(const ir_graph_t *graph) {
+    const uint64_t least = (uint64_t)256 << 10, most = (uint64_t)4 << 20;
+    uint64_t total = 0;
+    for (ir_node_t n = 0; n < graph->nodes.n; n++) {
+        const ir_node_info_t *node = ir_node(graph, n);
+        if (node->op != IR_OP_ALL_REDUCE_START) continue;
+        for (uint32_t j = 0; j < node->n_inputs; j++)
+            total += ir_type_bytes(ir_value_type(graph, node->inputs[j]));
+    }
+    return total / 4 < least ? least : total / 4 > most ? most : total / 4;
+}
+
+st_status_t compile_pass_buckets(compile_context_t *c) {
+    uint64_t bytes = c->options.bucket_bytes;
+    if (!bytes) bytes = default_bucket_bytes(c->plan->programs[0].graph);
+    for (uint32_t p = 0; p < c->plan->n_programs; p++) {
+        ir_graph_t *made;
+        TRY(fuse_buckets(c->plan->programs[p].graph, bytes, &made));
+        compile_replace(&c->plan->programs[p].graph, made);
+    }
+    return ST_OK;
+}
+
+static uint64_t total_bytes(const ir_graph_t *graph) {
+    uint64_t bytes = 0;
+    for (ir_value_t v = 0; v < graph->values.n; v++)
+        bytes += ir_type_bytes(ir_value_type(graph, v));
+    return bytes;
+}
+
+/* The order is found on the largest program and applied to all: it must be one order. */
+st_status_t compile_pass_order(compile_context_t *c) {
+    const plan_t *plan = c->plan;
+    uint32_t largest = 0;
+    for (uint32_t p = 1; p < plan->n_programs; p++)
+        if (total_bytes(plan->programs[p].graph) > total_bytes(plan->programs[largest].graph))
+            largest = p;
+    size_t n = plan->programs[largest].graph->nodes.n;
+    ir_node_t *order = st_calloc(n, sizeof *order);
+    st_status_t status = ST_OK;
+    if (!order) return st_no_memory(n * sizeof *order, "the order");
+    TRY_GOTO(sched_order(plan->programs[largest].graph, order), done);
+    for (uint32_t p = 0; p < plan->n_programs; p++) {
+        ir_graph_t *made;
+        if (plan->programs[p].graph->nodes.n != n)
+            TRY_GOTO(FAIL(ST_INTERNAL, "the ranks' programs differ in more than sizes"), done);
+        TRY_GOTO(sched_apply(plan->programs[p].graph, order, &made), done);
+        compile_replace(&c->plan->programs[p].graph, made);
+    }
+done:
+    st_free(order);
+    return status;
+}
+
+st_status_t compile_pass_prove(compile_context_t *c) {
+    return plan_check(c->plan);
+}

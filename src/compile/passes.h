@@ -1,0 +1,17 @@
+/* The passes that pipeline.c lists, in its order. Each maps the context it gets to the next: up to
+ * compile_pass_lower the global graph, from there on the ranks' programs. */
+#ifndef STATOR_COMPILE_PASSES_H
+#define STATOR_COMPILE_PASSES_H
+
+#include "compile/manager.h"
+
+st_status_t compile_pass_dtype(compile_context_t *c) ST_WARN_UNUSED;
+st_status_t compile_pass_mode(compile_context_t *c) ST_WARN_UNUSED;
+st_status_t compile_pass_expand(compile_context_t *c) ST_WARN_UNUSED;
+st_status_t compile_pass_simplify(compile_context_t *c) ST_WARN_UNUSED;
+st_status_t compile_pass_lower(compile_context_t *c) ST_WARN_UNUSED;
+st_status_t compile_pass_buckets(compile_context_t *c) ST_WARN_UNUSED;
+st_status_t compile_pass_order(compile_context_t *c) ST_WARN_UNUSED;
+st_status_t compile_pass_prove(compile_context_t *c) ST_WARN_UNUSED;
+
+#endif
