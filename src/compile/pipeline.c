@@ -22,23 +22,23 @@ static bool several_ranks(const compile_options_t *options) {
     return options->n_ranks > 1;
 }
 
+/* clang-format off */
 static const compile_pass_t pipeline[] = {
     /* the global program: what is computed */
-    {"dtype", compile_pass_dtype, wants_f64}, /* every float becomes float64 */
-    {"mode", compile_pass_mode,
-     wants_evaluation},                    /* norms and dropout as in evaluation, no updates */
-    {"expand", compile_pass_expand, NULL}, /* composites into their definitions: means into sums */
-    {"simplify", compile_pass_simplify,
-     NULL}, /* folding, common subexpressions, dead code, algebra */
+    {"dtype",    compile_pass_dtype,     wants_f64},        /* every float becomes float64 */
+    {"mode",     compile_pass_mode,      wants_evaluation}, /* norms, dropout: evaluation; no updates */
+    {"expand",   compile_pass_expand,    NULL},             /* composites into definitions */
+    {"simplify", compile_pass_simplify,  NULL},             /* folding, CSE, dead code, algebra */
     /* one program a rank: who computes which part */
-    {"lower", compile_pass_lower, NULL},              /* split the batch, insert collectives */
-    {"buckets", compile_pass_buckets, several_ranks}, /* merge gradients' all-reduces */
-    {"order", compile_pass_order, NULL}, /* least memory first, starts early, waits late */
+    {"lower",    compile_pass_lower,     NULL},             /* split the batch, insert collectives */
+    {"buckets",  compile_pass_buckets,   several_ranks},    /* merge gradients' all-reduces */
+    {"order",    compile_pass_order,     NULL},             /* least memory; starts early, waits late */
     /* the plan: with what, and where */
-    {"kernels", compile_choose_kernels, NULL}, /* first implementation that can run each node */
-    {"memory", compile_place_values, NULL},    /* a region, offset and size for every value */
-    {"prove", compile_pass_prove, NULL}, /* no overlap, matching collectives: or it is no plan */
+    {"kernels",  compile_choose_kernels, NULL},             /* first implementation that can run */
+    {"memory",   compile_place_values,   NULL},             /* region, offset and size of every value */
+    {"prove",    compile_pass_prove,     NULL},             /* no overlap, collectives match, or no plan */
 };
+/* clang-format on */
 
 /* ---- entry ---- */
 
