@@ -30,6 +30,7 @@ typedef struct side {
 typedef struct thread_state {
     dnnl_stream_t stream;
     dnnl_memory_t plain[N_ROLES], blocked[N_ROLES], bias, scratch;
+    dnnl_status_t failed; /* of this launch; dnnl_success: none */
 } thread_state_t;
 
 typedef struct conv_prepared {
@@ -274,8 +275,6 @@ typedef struct conv_job {
     char *workspace;
     const float *x, *w, *y, *bias;
     float *x_out, *w_out, *y_out;
-    dnnl_status_t
-        status[64]; /* a thread's first failure; threads past 64 share slots of equal value */
 } conv_job_t;
 
 static dnnl_status_t reorder(thread_state_t *t, dnnl_primitive_t primitive, dnnl_memory_t from,
@@ -352,7 +351,7 @@ static void forward(void *arg, int64_t begin, int64_t end, int thread) {
         if (status == dnnl_success)
             status = dnnl_primitive_execute(p->primitive, t->stream, n, args);
         if (status == dnnl_success) status = write_side(job, t, Y, slot, y);
-        if (status != dnnl_success) job->status[thread % 64] = status;
+        if (status != dnnl_success) t->failed = status;
     }
     kern_onednn_leave(before);
 }
@@ -375,7 +374,7 @@ static void grad_input(void *arg, int64_t begin, int64_t end, int thread) {
         if (status == dnnl_success)
             status = dnnl_primitive_execute(p->primitive, t->stream, n, args);
         if (status == dnnl_success) status = write_side(job, t, X, slot, dx);
-        if (status != dnnl_success) job->status[thread % 64] = status;
+        if (status != dnnl_success) t->failed = status;
     }
     kern_onednn_leave(before);
 }
@@ -406,7 +405,7 @@ static void grad_weight(void *arg, int64_t begin, int64_t end, int thread) {
             int n = add_scratch(job, t, slot, args, 3);
             if (status == dnnl_success)
                 status = dnnl_primitive_execute(p->primitive, t->stream, n, args);
-            if (status != dnnl_success) job->status[thread % 64] = status;
+            if (status != dnnl_success) t->failed = status;
             for (size_t i = 0; i < n_part; i++)
                 part[i] += fresh[i];
         }
@@ -414,9 +413,14 @@ static void grad_weight(void *arg, int64_t begin, int64_t end, int thread) {
     kern_onednn_leave(before);
 }
 
+static void clear_failures(conv_prepared_t *p) {
+    for (int t = 0; t < p->n_threads; t++)
+        p->threads[t].failed = dnnl_success;
+}
+
 static st_status_t outcome(const kern_call_t *call, const conv_job_t *job, dnnl_status_t status) {
-    for (int i = 0; i < 64 && status == dnnl_success; i++)
-        status = job->status[i];
+    for (int t = 0; t < job->p->n_threads && status == dnnl_success; t++)
+        status = job->p->threads[t].failed;
     if (status == dnnl_success) return ST_OK;
     char label[160];
     return FAIL(status == dnnl_out_of_memory ? ST_NO_MEMORY : ST_INTERNAL,
@@ -430,6 +434,7 @@ static st_status_t launch_data(const kern_call_t *call) {
     conv_job_t job = {
         .p = p, .l = layout_of(p, false), .workspace = call->workspace, .w = call->in[1]};
     dnnl_status_t status = dnnl_success;
+    clear_failures(p);
     if (p->side[W].blocked_bytes) {
         int before = kern_onednn_enter();
         thread_state_t *t = &p->threads[0];
@@ -457,6 +462,7 @@ static st_status_t launch_weights(const kern_call_t *call) {
                       .x = call->in[0],
                       .y = call->in[1],
                       .w_out = call->out[0]};
+    clear_failures(p);
     dev_team_for(call->team, WEIGHT_RUNS, 1, grad_weight, &job);
     float *total = (float *)(job.workspace + job.l.slot * (size_t)p->n_threads);
     size_t n_part = job.l.parts / sizeof(float);
