@@ -319,8 +319,10 @@ static bool eval_gather(const eval_t *e) {
     int64_t index[IR_MAX_RANK], from[IR_MAX_RANK];
     for (int64_t i = 0; i < n; i++) {
         unravel(&e->type, i, index);
-        for (int32_t k = 0; k < x->rank; k++)
-            from[k] = index[k < axis ? k : k + idx->rank - 1];
+        for (int32_t k = 0; k < axis; k++)
+            from[k] = index[k];
+        for (int32_t k = (int32_t)axis + 1; k < x->rank; k++)
+            from[k] = index[k + idx->rank - 1];
         int64_t chosen = ir_element_load_i64(idx->dtype, e->in[1].data, ravel(idx, index + axis));
         if (chosen < 0) chosen += x->dims[axis];
         if (chosen < 0 || chosen >= x->dims[axis]) return false;

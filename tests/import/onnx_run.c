@@ -25,6 +25,7 @@ bool onnx_run_tensor(const Onnx__TensorProto *t, ir_type_t *out_type, void **out
     *out_type = ir_type_make(dtype, (int32_t)t->n_dims, t->dims);
     size_t bytes = ir_type_bytes(out_type), n = (size_t)ir_type_elements(out_type);
     void *data = *out_data = calloc(1, bytes + 1);
+    if (bytes == 0) return true;
     if (t->has_raw_data && t->raw_data.len == bytes)
         memcpy(data, t->raw_data.data, bytes);
     else if (dtype == IR_F32 && t->n_float_data == n)
