@@ -37,7 +37,8 @@ STATOR_API stator_status_t stator_session_step(stator_session_t *session, size_t
 
 /* Parameters by rules of name patterns: option keys "init" and "seed". The values depend on seed, name and
  * element only, not on ranks. Buffers too: running variances 1, the rest 0. The seed also becomes that of
- * dropout. */
+ * dropout. NOT_FOUND names a parameter that no rule matches; it is zero and all else is set, so that a caller
+ * who gives every parameter a value afterwards may go on. */
 STATOR_API stator_status_t stator_session_initialize(stator_session_t *session,
                                                      const stator_options_t *options) STATOR_WARN_UNUSED;
 /* Parameters and buffers from tensors. Names must match, or match after one constant prefix; any parameter

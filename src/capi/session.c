@@ -120,6 +120,7 @@ stator_status_t stator_session_initialize(stator_session_t *session,
     const ir_graph_t *graph = program_graph(session);
     init_rules_t *rules = NULL;
     void *data = NULL;
+    const ir_node_info_t *without_rule = NULL;
     uint64_t seed = (uint64_t)st_options_int(options->table, "seed");
     st_status_t status = init_rules_parse(st_options_string(options->table, "init"), &rules);
     for (size_t i = 0; status == ST_OK && i < graph->nodes.n; i++) {
@@ -128,18 +129,22 @@ stator_status_t stator_session_initialize(stator_session_t *session,
         const ir_type_t *type = ir_value_type(graph, node->first_output);
         data = st_malloc(ir_type_bytes(type));
         if (!data) status = st_no_memory(ir_type_bytes(type), node->name);
-        /* a buffer without a rule is zero; a parameter has to have one */
         if (status == ST_OK)
             status = init_fill(rules, seed, node->name, type, 0, ir_type_elements(type), data);
-        if (status == ST_NOT_FOUND && node->op == IR_OP_BUFFER) {
+        /* without a rule it is zero, which is right for a buffer; a parameter is reported at the end */
+        if (status == ST_NOT_FOUND) {
             memset(data, 0, ir_type_bytes(type));
             status = ST_OK;
+            if (node->op == IR_OP_PARAMETER && !without_rule) without_rule = node;
         }
         if (status == ST_OK) status = exec_state_write(session->exec, node->name, type, data);
         st_free(data);
         data = NULL;
     }
     if (status == ST_OK) status = write_seed(session, (int64_t)seed);
+    if (status == ST_OK && without_rule) /* no element: for the message */
+        status = init_fill(rules, seed, without_rule->name, ir_value_type(graph, without_rule->first_output),
+                           0, 0, &seed);
     init_rules_free(rules);
     return capi_status(status);
 }

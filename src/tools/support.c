@@ -98,10 +98,24 @@ fail:
     return status;
 }
 
+/* Whether `companion` has a value for every parameter, so that none needs a rule. */
+static bool holds_parameters(const stator_session_t *session, const stator_tensors_t *companion) {
+    stator_tensor_t unused;
+    for (size_t i = 0; i < stator_session_count(session, STATOR_PARAMETER); i++) {
+        stator_tensor_t parameter = stator_session_at(session, STATOR_PARAMETER, i);
+        if (stator_tensors_find(companion, parameter.name, &unused) != STATOR_OK) return false;
+    }
+    return true;
+}
+
 stator_status_t tool_fill_state(const tool_t *tool, stator_session_t *session,
                                 const stator_tensors_t *companion, bool companion_parameters,
                                 const stator_tensors_t *weights) {
-    TOOL_TRY(stator_session_initialize(session, tool->options));
+    /* Weights are complete or refused; the companion is complete if it is an importer's. */
+    bool complete =
+        weights || (companion && companion_parameters && holds_parameters(session, companion));
+    stator_status_t status = stator_session_initialize(session, tool->options);
+    if (status != STATOR_NOT_FOUND || !complete) TOOL_TRY(status);
     if (companion) TOOL_TRY(stator_session_restore(session, companion, companion_parameters));
     return weights ? stator_session_load(session, weights) : STATOR_OK;
 }

@@ -34,6 +34,13 @@ check() {
     says train.txt "step 1/20" "step 20/20"
     names DIR/model.safetensors | grep -v 'num_batches_tracked$' > given
     same_names given weights "$1/$2: DIR/model.safetensors"
+
+    # from the archive's own values, which stand beside the graph
+    "$stator" train g.stator --weights g.safetensors --input "$case/batches.safetensors" \
+        --map 'x=x.*,y=y.*' --steps 1 --log own.jsonl > /dev/null 2>> notes.txt
+    [ "$(field own.jsonl 1 step)" = 1 ] || fail "$1/$2: no step from g.safetensors"
+    "$stator" run g.stator --input "$case/batches.safetensors" --map x=x.0,y=y.0 > run.txt 2>> notes.txt
+    close "$(field own.jsonl 1 loss)" "$(sed -n 's/^loss //p' run.txt)" 1e-6
     echo "$1/$2: loss $(field run.jsonl 1 loss), after 20 steps $(field run.jsonl 20 loss)"
 }
 
