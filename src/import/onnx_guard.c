@@ -65,6 +65,28 @@ static bool read_field(cursor_t *c, field_t *f) {
 
 /* ---- the walk ---- */
 
+/* Fields of newer schemas that may be passed over: descriptions, devices, overload names of
+ * functions. Any other unknown field is an error: to leave out, say, an attribute would change the
+ * model. */
+static const struct {
+    const ProtobufCMessageDescriptor *type;
+    uint32_t number;
+} newer_fields[] = {
+    {&onnx__node_proto__descriptor, 8},      {&onnx__node_proto__descriptor, 9},
+    {&onnx__node_proto__descriptor, 10},     {&onnx__value_info_proto__descriptor, 4},
+    {&onnx__graph_proto__descriptor, 16},    {&onnx__tensor_proto__descriptor, 16},
+    {&onnx__function_proto__descriptor, 11}, {&onnx__function_proto__descriptor, 12},
+    {&onnx__function_proto__descriptor, 13}, {&onnx__function_proto__descriptor, 14},
+    {&onnx__model_proto__descriptor, 26},
+};
+
+static bool may_skip(const ProtobufCMessageDescriptor *type, const field_t *f) {
+    bool listed = false;
+    for (size_t i = 0; i < sizeof newer_fields / sizeof newer_fields[0]; i++)
+        listed |= newer_fields[i].type == type && newer_fields[i].number == f->number;
+    return listed && f->wire == PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED;
+}
+
 typedef struct walk {
     const uint8_t *start;
     size_t structs;
@@ -88,6 +110,9 @@ static st_status_t walk_message(walk_t *w, const ProtobufCMessageDescriptor *typ
         if (w->structs > MOST_STRUCTS)
             return FAIL(ST_DOES_NOT_FIT, "more than %d MiB of structure up to byte %zu",
                         MOST_STRUCTS >> 20, at);
+        if (!field && !may_skip(type, &f))
+            return FAIL(ST_PARSE, "%s has a field %u at byte %zu, which is not in ONNX's schema",
+                        type->name, (unsigned)f.number, at);
         if (!field) continue;
         bool prefixed = f.wire == PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED;
         if (field->type == PROTOBUF_C_TYPE_MESSAGE && prefixed)
@@ -138,7 +163,7 @@ st_status_t onnx_unpack(const void *data, size_t bytes, st_arena_t *arena,
 /* Protobuf has no magic number: the first fields must be ones of ModelProto, with their wire types.
  */
 bool onnx_probe(const void *data, size_t bytes) {
-    enum { LOOKED_AT = 4 };
+    enum { LOOKED_AT = 2 };
     cursor_t c = {data, (const uint8_t *)data + bytes};
     for (int i = 0; i < LOOKED_AT && c.at < c.end; i++) {
         field_t f;

@@ -418,6 +418,40 @@ static void test_prefixes_and_bit_flips(void **state) {
     make_close(&m);
 }
 
+/* Newer schemas describe nodes in further fields, which may be passed over; any other field may
+ * not. */
+static void test_unknown_fields(void **state) {
+    (void)state;
+    static const struct {
+        const char *bytes;
+        size_t n;
+        st_status_t status;
+    } ends[] = {
+        {"\xd2\x01\x00", 3, ST_OK},    /* ModelProto.configuration */
+        {"\xda\x01\x00", 3, ST_PARSE}, /* field 27 */
+        {"\xd0\x01\x00", 3, ST_PARSE}, /* field 26 as a number */
+    };
+    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
+        make_t m;
+        import_result_t *result;
+        size_t bytes;
+        open_linear(&m);
+        const void *data = make_pack(&m, &bytes);
+        char *longer = malloc(bytes + ends[i].n);
+        memcpy(longer, data, bytes);
+        memcpy(longer + bytes, ends[i].bytes, ends[i].n);
+        st_status_t status = import_memory(longer, bytes + ends[i].n, "m", NULL, &result);
+        if (status != ends[i].status)
+            fail_msg("end %zu: status %d, '%s'", i, status, status ? st_last_error() : "");
+        if (ends[i].status == ST_OK)
+            import_result_destroy(result);
+        else
+            assert_non_null(strstr(st_last_error(), "not in ONNX's schema"));
+        free(longer);
+        make_close(&m);
+    }
+}
+
 /* A graph in an attribute of a node of a graph …, 2000 deep: each level is three messages. */
 static void test_deep_nesting(void **state) {
     (void)state;
@@ -498,6 +532,7 @@ int main(void) {
         cmocka_unit_test(test_wrong_ranks),
         cmocka_unit_test(test_wrong_tensors),
         cmocka_unit_test(test_prefixes_and_bit_flips),
+        cmocka_unit_test(test_unknown_fields),
         cmocka_unit_test(test_deep_nesting),
         cmocka_unit_test(test_too_large),
         cmocka_unit_test(test_lack_of_memory),
