@@ -50,11 +50,11 @@ static const format_t shared_formats[] = {
 };
 
 static void damage_shorten(const format_t *f, const unsigned char *data, size_t bytes) {
-    static const size_t lengths[] = {0, 1, 3, 4, 7, 8, 9, 15, 16, 17, 31, 32, 48, 63, 64, 65, 100, 1000};
+    static const size_t lengths[] = {0, 1, 4, 8, 9, 16, 31, 40, 64, 100};
     char what[64];
-    for (size_t i = 0; i < sizeof lengths / sizeof lengths[0] + 12; i++) {
+    for (size_t i = 0; i < sizeof lengths / sizeof lengths[0] + 8; i++) {
         size_t n = sizeof lengths / sizeof lengths[0];
-        size_t length = i < n ? lengths[i] : i < n + 8 ? bytes / 9 * (i - n + 1) : bytes - (i - n - 7);
+        size_t length = i < n ? lengths[i] : i < n + 6 ? bytes / 7 * (i - n + 1) : bytes - (i - n - 5);
         if (length >= bytes) continue;
         snprintf(what, sizeof what, "%s of %zu bytes instead of %zu", f->label, length, bytes);
         write_bytes("victim", data, length);
@@ -68,7 +68,7 @@ static void damage_shorten(const format_t *f, const unsigned char *data, size_t 
 static void damage_flip(const format_t *f, unsigned char *data, size_t bytes) {
     char what[64];
     uint64_t random = 88172645463325252u;
-    for (int i = 0; i < 40; i++) {
+    for (int i = 0; i < 24; i++) {
         random ^= random << 13, random ^= random >> 7, random ^= random << 17;
         /* half in the head, a quarter at the end, a quarter anywhere */
         size_t span = i % 4 < 2 ? 128 : i % 4 == 2 ? 64 : bytes;
@@ -91,7 +91,7 @@ static void damage_flip(const format_t *f, unsigned char *data, size_t bytes) {
 static void damage_oversize(const format_t *f, unsigned char *data, size_t bytes) {
     char what[64];
     unsigned char kept[8];
-    for (size_t at = 0; at + 8 <= bytes && at <= 96; at += 4) {
+    for (size_t at = 0; at + 8 <= bytes && at <= 96; at += 8) {
         memcpy(kept, data + at, 8);
         memset(data + at, 0xff, 8);
         snprintf(what, sizeof what, "%s with ones at byte %zu", f->label, at);

@@ -1,7 +1,8 @@
-/* The command with weights whose names are not the graph's: a constant prefix is matched and results use the
- * file's names; names missing or left over are listed. */
+/* The command with tensors that are not quite the graph's. Weights: a constant prefix is matched and results use
+ * the file's names; names missing or left over are listed. Batches: another shape, type or number is refused. */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -88,10 +89,55 @@ static void other_differences_are_listed(void **state) {
     assert_int_equal(n_findings, 0);
 }
 
+/* x.0 … x.2 for g.stator, which takes i64[2,4]; number `other` has the given type. */
+static void write_batches(const char *path, int other, stator_dtype_t dtype, int64_t second_dim, bool with_y2) {
+    static const int64_t zeros[64];
+    stator_tensors_t *made = NULL;
+    assert_ok(stator_tensors_create(&made));
+    for (int i = 0; i < 3; i++) {
+        char x[8], y[8];
+        snprintf(x, sizeof x, "x.%d", i);
+        snprintf(y, sizeof y, "y.%d", i);
+        stator_tensor_t tensor = {.name = y, .dtype = STATOR_DTYPE_I64, .rank = 2, .dims = {2, 4}, .data = zeros};
+        tensor.bytes = 8 * sizeof(int64_t);
+        if (i < 2 || with_y2) assert_ok(stator_tensors_add(made, &tensor));
+        tensor.name = x;
+        if (i == other) {
+            tensor.dtype = dtype;
+            tensor.dims[1] = second_dim;
+            tensor.bytes = (size_t)(2 * second_dim) * stator_dtype_bytes(dtype);
+        }
+        assert_ok(stator_tensors_add(made, &tensor));
+    }
+    assert_ok(stator_tensors_save(made, path));
+    stator_tensors_destroy(made);
+}
+
+static void batches_of_other_shapes_are_refused(void **state) {
+    (void)state;
+    n_findings = 0;
+    static const char line[] = "train g.stator --input batches --map x=x.*,y=y.* --steps 3";
+    write_batches("batches", -1, STATOR_DTYPE_NONE, 0, true);
+    must_run(line);
+    write_batches("batches", 1, STATOR_DTYPE_I64, 5, true);
+    must_refuse(line, "the second batch is longer", "i64[2,5]");
+    write_batches("batches", 2, STATOR_DTYPE_F32, 4, true);
+    must_refuse(line, "the third batch is of floats", "f32[2,4]");
+    write_batches("batches", -1, STATOR_DTYPE_NONE, 0, false);
+    must_refuse(line, "three of x and two of y", "y");
+    must_refuse("train g.stator --input batches --map x=x.*,y=z.* --steps 3", "no z at all", "z.");
+    must_refuse("train g.stator --input batches --map x=x.* --steps 3", "y is not mapped", "y");
+    must_refuse("train g.stator --input batches --map x=x.*,y=y.*,z=y.* --steps 3", "no such input", "z");
+    must_refuse("train g.stator --input batches --map x=x.*,x=y.* --steps 3", "x twice, no y", "'y'");
+    must_refuse("train g.stator --input batches --steps 3", "no map and no equal names", "x");
+    assert_int_equal(n_findings, 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_prefix_is_matched),
         cmocka_unit_test(other_differences_are_listed),
+        cmocka_unit_test(batches_of_other_shapes_are_refused),
     };
     return cmocka_run_group_tests(tests, command_make_files, command_remove_files);
 }
