@@ -112,7 +112,7 @@ static void bad_options_are_refused(void **state) {
         {"train g.stator --tokens-file text.tokens --steps 1 --betas 0.9,1.5", "betas"},
         {"train g.stator --tokens-file text.tokens --steps 1 --eps -1", "eps"},
         {"train g.stator --tokens-file text.tokens --steps 1 --clip -1", "clip"},
-        {"train g.stator --tokens-file text.tokens --steps 1 --weight-decay -1", "decay"},
+        {"train g.stator --tokens-file text.tokens --steps 1 --weight-decay -2", "decay"},
         {"train g.stator --tokens-file text.tokens --steps 1 --optimizer adamx", "adamx"},
         {"train g.stator --tokens-file text.tokens --steps 1 --accumulate -2", "accumulate"},
         {"train g.stator --tokens-file text.tokens --steps 1 --accumulate 0", "accumulate"},
