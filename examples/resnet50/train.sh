@@ -4,7 +4,7 @@
 #
 #   train.sh [RANKS [CONFIG]]      environment: STATOR (the command), OUT (folder), SEED, EPOCHS
 #
-# CONFIG is a shell file like those beside this script: depth, classes, image, batch, lr, and the four files.
+# CONFIG is a shell file like those beside this script: depth, classes, image, batch, lr, warmup, mean, std, and the four files.
 set -eu
 here=$(dirname "$0")
 ranks=${1:-2}
@@ -17,6 +17,7 @@ mkdir -p "$out"
     --batch "$batch" -o "$out/resnet.stator"
 "$stator" train "$out/resnet.stator" --ranks "$ranks" --seed "${SEED:-1}" --epochs "${EPOCHS:-1}" \
     --images "$train_images" --labels "$train_labels" \
+    --mean "$mean" --std "$std" \
     --eval-images "$test_images" --eval-labels "$test_labels" \
     --optimizer sgd --momentum 0.9 --nesterov --weight-decay 5e-4 --lr "$lr" --warmup "$warmup" \
     --schedule linear --log "$out/resnet.jsonl" --save "$out/checkpoints"

@@ -34,7 +34,7 @@ STATOR_API stator_status_t stator_data_next(stator_data_t *data, size_t *out_n,
                                             const stator_tensor_t **out_feeds) STATOR_WARN_UNUSED;
 /* Real samples in the batch that the last stator_data_next gave. */
 STATOR_API int64_t stator_data_valid(const stator_data_t *data);
-/* Steps in an epoch; 0 for a cycle without end. */
+/* Steps in an epoch; of a set of tensors: how many steps until it begins again. */
 STATOR_API int64_t stator_data_steps(const stator_data_t *data);
 /* Position: (epoch, sample) of the next sample; seeking makes a resumed run go on where it stopped. */
 STATOR_API void stator_data_position(const stator_data_t *data, int64_t *out_epoch,

@@ -71,7 +71,8 @@ typedef enum stator_port_kind {
     STATOR_OUTPUT = 3
 } stator_port_kind_t;
 STATOR_API size_t stator_graph_count(const stator_graph_t *graph, stator_port_kind_t kind);
-/* Name and type of number `index` of a kind, in the order of the graph; data is NULL. */
+/* Name and type of number `index` of a kind, in the order of the graph; data is NULL. An empty
+ * tensor past the end. */
 STATOR_API stator_tensor_t stator_graph_at(const stator_graph_t *graph, stator_port_kind_t kind,
                                            size_t index);
 STATOR_API size_t stator_graph_node_count(const stator_graph_t *graph);

@@ -17,8 +17,8 @@ extern "C" {
 typedef struct stator_plan stator_plan_t;
 
 /* Option keys: those of "compiling" in the table, and "mode" ("eval": norms and dropout as in evaluation,
- * no updates). With `state_of` the state is laid out as in that plan, so that a session of this plan can
- * share the other's state; NULL otherwise. Blocks; thread-safe. */
+ * no updates). With `state_of` the state is laid out as in that plan and a session of this plan has to
+ * share that of a session of the other; NULL otherwise. Blocks; thread-safe. */
 STATOR_API stator_status_t stator_plan_compile(const stator_graph_t *graph,
                                                const stator_options_t *options,
                                                const stator_plan_t *state_of,

@@ -55,7 +55,7 @@ STATOR_API stator_status_t stator_session_write(stator_session_t *session,
                                                 const stator_tensor_t *tensor) STATOR_WARN_UNUSED;
 STATOR_API stator_status_t stator_session_read(stator_session_t *session, const char *name, void *data,
                                                size_t bytes) STATOR_WARN_UNUSED;
-/* Names and types of the state: parameters first (kind STATOR_PARAMETER), then buffers; optimizer state is
+/* Names and types of the state, an empty tensor past the end: parameters first (kind STATOR_PARAMETER), then buffers; optimizer state is
  * under STATOR_BUFFER with names that begin with "optim.", "ema." or "random.". */
 STATOR_API size_t stator_session_count(const stator_session_t *session, stator_port_kind_t kind);
 STATOR_API stator_tensor_t stator_session_at(const stator_session_t *session, stator_port_kind_t kind,
@@ -77,6 +77,10 @@ typedef struct stator_progress {
 STATOR_API stator_status_t stator_session_save(stator_session_t *session, const char *dir,
                                                const stator_progress_t *progress, int32_t keep,
                                                int is_best) STATOR_WARN_UNUSED;
+/* Reads where the newest whole set of `dir` stands. *out_note says why newer sets were passed over ("" if none
+ * was) and is freed with stator_free. NOT_FOUND: no set; PARSE: none is whole. */
+STATOR_API stator_status_t stator_checkpoint_read(const char *dir, stator_progress_t *out_progress,
+                                                  char **out_note) STATOR_WARN_UNUSED;
 /* Loads the newest whole set of `dir`: all state, exactly. */
 STATOR_API stator_status_t stator_session_resume(stator_session_t *session, const char *dir,
                                                  stator_progress_t *out_progress) STATOR_WARN_UNUSED;

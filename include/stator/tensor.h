@@ -57,7 +57,7 @@ STATOR_API stator_status_t stator_tensors_add(stator_tensors_t *tensors,
 STATOR_API stator_status_t stator_tensors_save(const stator_tensors_t *tensors,
                                                const char *path) STATOR_WARN_UNUSED;
 STATOR_API size_t stator_tensors_count(const stator_tensors_t *tensors);
-/* In ascending order of names; the data lives as long as the set. index < count. */
+/* In ascending order of names; the data lives as long as the set. An empty tensor past the end. */
 STATOR_API stator_tensor_t stator_tensors_at(const stator_tensors_t *tensors, size_t index);
 /* By name or alias; NOT_FOUND names the nearest one. */
 STATOR_API stator_status_t stator_tensors_find(const stator_tensors_t *tensors, const char *name,

@@ -27,6 +27,8 @@ struct stator_plan {
 struct stator_session {
     const stator_plan_t *plan;
     exec_session_t *exec;
+    exec_feed_t *feeds;    /* [inputs of the plan + 1]: a step allocates nothing */
+    exec_fetch_t *fetches; /* [outputs of the plan + 1] */
 };
 
 static inline stator_status_t capi_status(st_status_t status) {

@@ -372,6 +372,13 @@ static st_status_t tensors_source(const stator_plan_t *plan, const stator_tensor
     return ST_OK;
 }
 
+/* Samples a step has: the batch extent of the first input that carries one. */
+static int64_t batch_extent(const stator_plan_t *plan) {
+    for (uint32_t i = 0; i < plan->plan->n_inputs; i++)
+        if (plan->plan->inputs[i].type.rank > 0) return plan->plan->inputs[i].type.dims[0];
+    return 1;
+}
+
 stator_status_t stator_data_tensors(const stator_plan_t *plan, const stator_tensors_t *tensors,
                                     const char *map, stator_data_t **out_data) {
     *out_data = NULL;
@@ -384,7 +391,7 @@ stator_status_t stator_data_tensors(const stator_plan_t *plan, const stator_tens
     }
     if (data->n_turns == 0) data->n_turns = 1;
     data->fill = fill_cycle;
-    data->valid = 1;
+    data->valid = batch_extent(plan);
     *out_data = data;
     return STATOR_OK;
 }
@@ -403,7 +410,7 @@ int64_t stator_data_valid(const stator_data_t *data) {
 }
 
 int64_t stator_data_steps(const stator_data_t *data) {
-    if (data->cycles) return 0;
+    if (data->cycles) return data->n_turns;
     if (data->shuffle) return sampler_batches(&data->sampler);
     return (data->n_samples + data->batch - 1) / data->batch;
 }

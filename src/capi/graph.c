@@ -197,6 +197,7 @@ size_t capi_port_count(const ir_graph_t *graph, stator_port_kind_t kind) {
 }
 
 stator_tensor_t capi_port_at(const ir_graph_t *graph, stator_port_kind_t kind, size_t index) {
+    if (index >= capi_port_count(graph, kind)) return (stator_tensor_t){0};
     if (kind == STATOR_OUTPUT) {
         const ir_output_t *output = &graph->outputs.data[index];
         return capi_tensor(output->name, ir_value_type(graph, output->value), NULL);
@@ -215,7 +216,6 @@ size_t stator_graph_count(const stator_graph_t *graph, stator_port_kind_t kind) 
 }
 stator_tensor_t stator_graph_at(const stator_graph_t *graph, stator_port_kind_t kind,
                                 size_t index) {
-    ASSERT(index < capi_port_count(graph->ir, kind));
     return capi_port_at(graph->ir, kind, index);
 }
 size_t stator_graph_node_count(const stator_graph_t *graph) {

@@ -1,9 +1,12 @@
 /* Compiling, and plans on disk. */
+#include <math.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "capi/capi.h"
 #include "base/file.h"
+
+enum { LONGEST_TIMEOUT_S = 86400 };
 
 static st_status_t read_options(const stator_options_t *options, const stator_plan_t *state_of,
                                 compile_options_t *out) {
@@ -18,6 +21,10 @@ static st_status_t read_options(const stator_options_t *options, const stator_pl
         threads = st_processor_count() / ranks;
         if (threads < 1) threads = 1;
     }
+    double timeout = st_options_float(table, "timeout");
+    if (!(timeout > 0) || timeout > LONGEST_TIMEOUT_S)
+        return FAIL(ST_INVALID, "option 'timeout' is %g seconds; above 0 up to %d are possible", timeout,
+                    LONGEST_TIMEOUT_S);
     const char *dtype = st_options_string(table, "dtype"), *dump = st_options_string(table, "dump");
     *out = (compile_options_t){
         .device = st_options_string(table, "device"),
@@ -27,7 +34,7 @@ static st_status_t read_options(const stator_options_t *options, const stator_pl
         .reference_kernels = st_options_bool(table, "reference-kernels"),
         .evaluation = strcmp(st_options_string(table, "mode"), "eval") == 0,
         .bucket_bytes = st_options_size(table, "bucket-size"),
-        .timeout_ms = (uint64_t)(st_options_float(table, "timeout") * 1000),
+        .timeout_ms = (uint64_t)ceil(timeout * 1000),
         .state_of = state_of ? state_of->plan : NULL,
         .dump = dump[0] ? dump : NULL,
     };
@@ -121,7 +128,7 @@ size_t stator_plan_count(const stator_plan_t *plan, stator_port_kind_t kind) {
 }
 
 stator_tensor_t stator_plan_at(const stator_plan_t *plan, stator_port_kind_t kind, size_t index) {
-    ASSERT(index < stator_plan_count(plan, kind));
+    if (index >= stator_plan_count(plan, kind)) return (stator_tensor_t){0};
     if (kind != STATOR_INPUT && kind != STATOR_OUTPUT)
         return capi_port_at(plan->plan->programs[0].graph, kind, index);
     const plan_port_t *port =

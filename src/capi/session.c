@@ -17,10 +17,16 @@ stator_status_t stator_session_create(const stator_plan_t *plan, stator_session_
     stator_session_t *session = st_calloc(1, sizeof *session);
     if (!session) return capi_status(st_no_memory(sizeof *session, "a session"));
     session->plan = plan;
-    st_status_t status =
-        exec_session_create(plan->plan, share ? share->exec : NULL, &session->exec);
+    session->feeds = st_calloc((size_t)plan->plan->n_inputs + 1, sizeof *session->feeds);
+    session->fetches = st_calloc((size_t)plan->plan->n_outputs + 1, sizeof *session->fetches);
+    st_status_t status = session->feeds && session->fetches
+                             ? ST_OK
+                             : st_no_memory(plan->plan->n_outputs * sizeof *session->fetches,
+                                            "a session");
+    if (status == ST_OK)
+        status = exec_session_create(plan->plan, share ? share->exec : NULL, &session->exec);
     if (status != ST_OK) {
-        st_free(session);
+        stator_session_destroy(session);
         return capi_status(status);
     }
     *out_session = session;
@@ -30,31 +36,50 @@ stator_status_t stator_session_create(const stator_plan_t *plan, stator_session_
 void stator_session_destroy(stator_session_t *session) {
     if (!session) return;
     exec_session_destroy(session->exec);
+    st_free(session->feeds);
+    st_free(session->fetches);
     st_free(session);
 }
 
 /* ---- steps ---- */
 
-enum { SMALL_PORTS = 16 };
+/* Type, name and size of what a caller hands over. */
+static st_status_t check_given(const stator_tensor_t *tensor, ir_type_t *out_type) {
+    if (!tensor->name) return FAIL(ST_INVALID, "a tensor without a name");
+    TRY(capi_type_of(tensor, out_type));
+    if (tensor->bytes != ir_type_bytes(out_type))
+        return FAIL(ST_INVALID, "tensor '%s' has %zu bytes, its shape and type need %zu", tensor->name,
+                    tensor->bytes, ir_type_bytes(out_type));
+    if (!tensor->data && tensor->bytes)
+        return FAIL(ST_INVALID, "tensor '%s' has no data", tensor->name);
+    return ST_OK;
+}
+
+static st_status_t take_ports(stator_session_t *session, size_t n_feeds, const stator_tensor_t *feeds,
+                              size_t n_fetches, const stator_fetch_t *fetches) {
+    for (size_t i = 0; i < n_feeds; i++) {
+        session->feeds[i] = (exec_feed_t){.name = feeds[i].name, .data = feeds[i].data};
+        TRY(check_given(&feeds[i], &session->feeds[i].type));
+    }
+    for (size_t i = 0; i < n_fetches; i++) {
+        if (!fetches[i].name || (!fetches[i].data && fetches[i].bytes))
+            return FAIL(ST_INVALID, "fetch %zu ('%s') has no name or no room", i,
+                        fetches[i].name ? fetches[i].name : "");
+        session->fetches[i] = (exec_fetch_t){fetches[i].name, fetches[i].data, fetches[i].bytes};
+    }
+    return ST_OK;
+}
 
 stator_status_t stator_session_step(stator_session_t *session, size_t n_feeds,
                                     const stator_tensor_t *feeds, size_t n_fetches,
                                     const stator_fetch_t *fetches) {
-    exec_feed_t few_feeds[SMALL_PORTS], *in = few_feeds;
-    exec_fetch_t few_fetches[SMALL_PORTS], *out = few_fetches;
-    st_status_t status = ST_OK;
-    if (n_feeds > SMALL_PORTS) in = st_malloc(n_feeds * sizeof *in);
-    if (n_fetches > SMALL_PORTS) out = st_malloc(n_fetches * sizeof *out);
-    if (!in || !out) status = st_no_memory(n_fetches * sizeof *out, "feeds and fetches");
-    for (size_t i = 0; status == ST_OK && i < n_feeds; i++) {
-        in[i] = (exec_feed_t){.name = feeds[i].name ? feeds[i].name : "", .data = feeds[i].data};
-        status = capi_type_of(&feeds[i], &in[i].type);
-    }
-    for (size_t i = 0; status == ST_OK && i < n_fetches; i++)
-        out[i] = (exec_fetch_t){fetches[i].name, fetches[i].data, fetches[i].bytes};
-    if (status == ST_OK) status = exec_session_step(session->exec, n_feeds, in, n_fetches, out);
-    if (in != few_feeds) st_free(in);
-    if (out != few_fetches) st_free(out);
+    /* one more than there can be is enough: the runtime names the one that is unknown or doubled */
+    const plan_t *plan = session->plan->plan;
+    if (n_feeds > plan->n_inputs) n_feeds = (size_t)plan->n_inputs + 1;
+    if (n_fetches > plan->n_outputs) n_fetches = (size_t)plan->n_outputs + 1;
+    st_status_t status = take_ports(session, n_feeds, feeds, n_fetches, fetches);
+    if (status == ST_OK)
+        status = exec_session_step(session->exec, n_feeds, session->feeds, n_fetches, session->fetches);
     return capi_status(status);
 }
 
@@ -69,7 +94,6 @@ size_t stator_session_count(const stator_session_t *session, stator_port_kind_t 
 }
 stator_tensor_t stator_session_at(const stator_session_t *session, stator_port_kind_t kind,
                                   size_t index) {
-    ASSERT(index < stator_session_count(session, kind));
     return capi_port_at(program_graph(session), kind, index);
 }
 
@@ -80,6 +104,7 @@ static bool is_state(const ir_node_info_t *node) {
 static bool is_model_state(const ir_node_info_t *node) {
     static const char *const trainer_prefixes[] = {"optim.", "ema.", "random."};
     if (!is_state(node)) return false;
+    if (node->op == IR_OP_PARAMETER) return true;
     for (size_t i = 0; i < sizeof trainer_prefixes / sizeof trainer_prefixes[0]; i++)
         if (strncmp(node->name, trainer_prefixes[i], strlen(trainer_prefixes[i])) == 0) return false;
     return true;
@@ -87,7 +112,7 @@ static bool is_model_state(const ir_node_info_t *node) {
 
 stator_status_t stator_session_write(stator_session_t *session, const stator_tensor_t *tensor) {
     ir_type_t type;
-    st_status_t status = capi_type_of(tensor, &type);
+    st_status_t status = check_given(tensor, &type);
     if (status == ST_OK) status = exec_state_write(session->exec, tensor->name, &type, tensor->data);
     return capi_status(status);
 }
@@ -331,6 +356,25 @@ stator_status_t stator_session_save(stator_session_t *session, const char *dir,
     return capi_status(status);
 }
 
+static stator_progress_t progress_of(const checkpoint_t *checkpoint) {
+    const checkpoint_progress_t *p = checkpoint_progress(checkpoint);
+    return (stator_progress_t){p->step, p->epoch, p->sample, p->seed, p->has_best, p->best};
+}
+
+stator_status_t stator_checkpoint_read(const char *dir, stator_progress_t *out_progress,
+                                       char **out_note) {
+    checkpoint_t *checkpoint = NULL;
+    *out_note = NULL;
+    st_status_t status = checkpoint_open(dir, &checkpoint);
+    if (status == ST_OK) {
+        *out_progress = progress_of(checkpoint);
+        *out_note = st_strdup(checkpoint_skipped(checkpoint));
+        if (!*out_note) status = st_no_memory(strlen(checkpoint_skipped(checkpoint)), "a note");
+    }
+    checkpoint_close(checkpoint);
+    return capi_status(status);
+}
+
 stator_status_t stator_session_resume(stator_session_t *session, const char *dir,
                                       stator_progress_t *out_progress) {
     checkpoint_t *checkpoint = NULL;
@@ -341,11 +385,7 @@ stator_status_t stator_session_resume(stator_session_t *session, const char *dir
     if (status == ST_OK) status = checkpoint_load_optimizer(checkpoint, s.optimizer, s.n_optimizer);
     if (status == ST_OK) status = snapshot_transfer(session, s.model, s.n_model, true);
     if (status == ST_OK) status = snapshot_transfer(session, s.optimizer, s.n_optimizer, true);
-    if (status == ST_OK) {
-        const checkpoint_progress_t *p = checkpoint_progress(checkpoint);
-        *out_progress =
-            (stator_progress_t){p->step, p->epoch, p->sample, p->seed, p->has_best, p->best};
-    }
+    if (status == ST_OK) *out_progress = progress_of(checkpoint);
     st_arena_clear(&s.arena);
     checkpoint_close(checkpoint);
     return capi_status(status);

@@ -136,6 +136,9 @@ static st_status_t settle(settling_t *s) {
     TRY(copy_nodes(s, &constants));
     TRY(copy_aliases(s));
     TRY(rename_values(s));
+    if (s->match.ignored.n)
+        TRY(capi_graph_note(s->graph, state_report_text(&s->match.ignored, "weights left aside (no floats)",
+                                                        note, sizeof note)));
     if (constants.n == 0) return ST_OK;
     return capi_graph_note(s->graph, state_report_text(&constants, "constants (not among the weights)",
                                                        note, sizeof note));

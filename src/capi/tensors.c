@@ -3,6 +3,7 @@
 
 #include "base/memory.h"
 #include "base/vec.h"
+#include "base/words.h"
 #include "capi/capi.h"
 #include "state/safetensors.h"
 
@@ -99,6 +100,8 @@ st_status_t capi_tensors_rename(stator_tensors_t *tensors, const char *old_name,
     bool found;
     size_t at = position(tensors, old_name, &found);
     if (!found || strcmp(old_name, new_name) == 0) return ST_OK;
+    position(tensors, new_name, &found);
+    if (found) return FAIL(ST_INVALID, "'%s' cannot become '%s': that name is taken", old_name, new_name);
     held_t held = tensors->tensors.data[at];
     held.tensor.name = st_arena_strdup(&tensors->arena, new_name);
     if (!held.tensor.name) return st_no_memory(0, "a name");
@@ -214,7 +217,7 @@ size_t stator_tensors_count(const stator_tensors_t *tensors) {
     return tensors->tensors.n;
 }
 stator_tensor_t stator_tensors_at(const stator_tensors_t *tensors, size_t index) {
-    ASSERT(index < tensors->tensors.n);
+    if (index >= tensors->tensors.n) return (stator_tensor_t){0};
     return tensors->tensors.data[index].tensor;
 }
 

@@ -1,10 +1,10 @@
 /* Training graphs: options of the table into the options of the training-graph builder. */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "autodiff/train_graph.h"
 #include "base/memory.h"
+#include "base/number.h"
 #include "capi/capi.h"
 
 typedef ST_VEC(ad_group_t) groups_t;
@@ -42,14 +42,14 @@ static st_status_t read_settings(const char *text, size_t length, ad_group_t *ou
     const char *end = text + length;
     while (text < end) {
         size_t one = strcspn(text, ",;");
-        char *stop = NULL;
+        bool known = false;
         if (one == 6 && strncmp(text, "frozen", 6) == 0)
-            out->frozen = true, stop = (char *)text + 6;
-        else if (strncmp(text, "lr:", 3) == 0)
-            out->lr_scale = strtod(text + 3, &stop);
-        else if (strncmp(text, "decay:", 6) == 0)
-            out->weight_decay = strtod(text + 6, &stop);
-        if (stop != text + one || out->lr_scale < 0 || out->weight_decay < 0)
+            out->frozen = known = true;
+        else if (one > 3 && strncmp(text, "lr:", 3) == 0)
+            known = st_double_parse(text + 3, one - 3, &out->lr_scale);
+        else if (one > 6 && strncmp(text, "decay:", 6) == 0)
+            known = st_double_parse(text + 6, one - 6, &out->weight_decay);
+        if (!known || out->lr_scale < 0 || out->weight_decay < 0)
             return FAIL(ST_INVALID,
                         "option 'groups': '%.*s' is neither 'lr:FACTOR', 'decay:RATE' nor 'frozen'",
                         (int)one, text);
@@ -80,6 +80,9 @@ static st_status_t read_groups(const char *text, st_arena_t *arena, groups_t *gr
     return ST_OK;
 }
 
+/* Value of the option that leaves the decay to the optimizer. */
+static const double OWN_DECAY = -1;
+
 static const char *loss_name(const st_options_t *table) {
     const char *name = st_options_string(table, "loss");
     return name[0] ? name : NULL;
@@ -95,7 +98,8 @@ static st_status_t read_train_options(const st_options_t *table, const ir_graph_
     TRY(read_no_decay(st_options_string(table, "no-decay"), graph, arena, groups));
     TRY(read_groups(st_options_string(table, "groups"), arena, groups));
     out->lr = st_options_float(table, "lr");
-    out->weight_decay = st_options_float(table, "weight-decay");
+    if (st_options_float(table, "weight-decay") != OWN_DECAY)
+        out->weight_decay = st_options_float(table, "weight-decay");
     out->beta1 = betas[0];
     out->beta2 = betas[1];
     out->eps = st_options_float(table, "eps");

@@ -9,7 +9,7 @@
 
 typedef struct model_llama_config {
     int64_t vocab, hidden, intermediate, layers, heads, kv_heads, head_dim, max_positions;
-    double rms_eps, rope_theta, initializer_range;
+    double rms_eps, rope_theta;
     bool tied, attention_bias, mlp_bias;
     int64_t sliding_window; /* keys a query sees; 0: all */
     /* rope_scaling of type "llama3"; factor 0: none */

@@ -68,6 +68,10 @@ static void require_text(reader_t *r, const char *key, const char *wanted) {
 /* Null, absent, {"rope_type": "default"}, or Llama 3.1's frequency scaling. */
 static void read_rope_scaling(reader_t *r, model_llama_config_t *out) {
     json_object *scaling = entry(r, "rope_scaling"), *type = NULL;
+    if (entry(r, "rope_parameters")) { /* newer files hold base and scaling in one place */
+        scaling = entry(r, "rope_parameters");
+        out->rope_theta = read_float(r, scaling, "rope_theta", out->rope_theta);
+    }
     if (!scaling || r->status != ST_OK) return;
     if (!json_object_object_get_ex(scaling, "rope_type", &type))
         json_object_object_get_ex(scaling, "type", &type);
@@ -133,7 +137,6 @@ st_status_t model_llama_read_config(const char *path, model_llama_config_t *out)
     out->max_positions = read_int(&r, "max_position_embeddings", false, 2048);
     out->rms_eps = read_float(&r, r.root, "rms_norm_eps", 1e-6);
     out->rope_theta = read_float(&r, r.root, "rope_theta", 10000);
-    out->initializer_range = read_float(&r, r.root, "initializer_range", 0.02);
     out->tied = read_bool(&r, "tie_word_embeddings");
     out->attention_bias = read_bool(&r, "attention_bias");
     out->mlp_bias = read_bool(&r, "mlp_bias");

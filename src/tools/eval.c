@@ -22,7 +22,7 @@ stator_status_t tool_eval(tool_t *tool) {
                                            "--eval-images with --eval-labels");
         goto done;
     }
-    TOOL_TRY_GOTO(tool_evaluate(session, plan, data, tool_int(tool, "eval-batches"), &loss, &accuracy),
+    TOOL_TRY_GOTO(tool_evaluate(tool, session, plan, data, &loss, &accuracy),
                   done);
     if (tool_flag(tool, "json")) {
         printf("{\"loss\":");

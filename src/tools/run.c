@@ -61,7 +61,8 @@ static stator_status_t write_results(const tool_t *tool, const stator_plan_t *pl
         stator_fetch_t unused;
         if (!tool_scalar_fetch(plan, port.name, &scalar, &unused)) continue;
         memcpy(&scalar.f64, results->fetches[i].data, port.bytes);
-        printf("%s %.9g\n", port.name, tool_scalar_value(&scalar));
+        printf("%s %.*g\n", port.name, port.dtype == STATOR_DTYPE_F32 ? 9 : 17,
+               tool_scalar_value(&scalar));
     }
     if (!output[0]) return STATOR_OK;
     stator_tensors_t *out = NULL;

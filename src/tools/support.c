@@ -166,18 +166,24 @@ bool tool_scalar_fetch(const stator_plan_t *plan, const char *name, tool_scalar_
     return false;
 }
 
-stator_status_t tool_evaluate(stator_session_t *session, const stator_plan_t *plan, stator_data_t *data,
-                              int64_t max_batches, double *out_loss, double *out_accuracy) {
+const char *tool_loss(const tool_t *tool) {
+    const char *name = tool_text(tool, "loss");
+    return name[0] ? name : "loss";
+}
+
+stator_status_t tool_evaluate(const tool_t *tool, stator_session_t *session, const stator_plan_t *plan,
+                              stator_data_t *data, double *out_loss, double *out_accuracy) {
+    const char *loss_name = tool_loss(tool);
+    int64_t max_batches = tool_int(tool, "eval-batches");
     tool_scalar_t loss = {0}, correct = {0};
     stator_fetch_t fetches[2];
     size_t n_fetches = 0;
-    if (!tool_scalar_fetch(plan, "loss", &loss, &fetches[n_fetches++]))
-        return tool_fail(STATOR_INVALID, "the graph has no scalar output 'loss' to evaluate");
+    if (!tool_scalar_fetch(plan, loss_name, &loss, &fetches[n_fetches++]))
+        return tool_fail(STATOR_INVALID, "the graph has no scalar output '%s' to evaluate", loss_name);
     bool counted = tool_scalar_fetch(plan, "correct", &correct, &fetches[n_fetches]);
     n_fetches += counted;
     int64_t batches = stator_data_steps(data);
-    if (batches == 0 || (max_batches && max_batches < batches)) batches = max_batches;
-    if (batches == 0) batches = 1;
+    if (max_batches > 0 && max_batches < batches) batches = max_batches;
     double sum = 0, right = 0, samples = 0;
     TOOL_TRY(stator_data_seek(data, 0, 0));
     for (int64_t i = 0; i < batches && !tool_interrupted(); i++) {

@@ -85,9 +85,12 @@ double tool_scalar_value(const tool_scalar_t *scalar);
 /* Prepares a fetch of output `name`; false if the plan has no such scalar output. */
 bool tool_scalar_fetch(const stator_plan_t *plan, const char *name, tool_scalar_t *scalar,
                        stator_fetch_t *out_fetch);
-/* Runs an evaluation over a source: weighted mean loss, share of right answers (−1 without "correct"). */
-stator_status_t tool_evaluate(stator_session_t *session, const stator_plan_t *plan, stator_data_t *data,
-                              int64_t max_batches, double *out_loss, double *out_accuracy);
+/* Name of the output to minimize: --loss, or "loss". */
+const char *tool_loss(const tool_t *tool);
+/* Runs an evaluation over a source, at most --eval-batches of it: weighted mean loss, share of right answers
+ * (−1 without an output "correct"). */
+stator_status_t tool_evaluate(const tool_t *tool, stator_session_t *session, const stator_plan_t *plan,
+                              stator_data_t *data, double *out_loss, double *out_accuracy);
 /* "12.3 MiB" */
 const char *tool_bytes(uint64_t bytes, char buffer[32]);
 double tool_seconds(void); /* monotonic */

@@ -41,8 +41,6 @@ static stator_status_t plan_steps(train_run_t *run) {
     int64_t steps = tool_int(run->tool, "steps"), an_epoch = stator_data_steps(run->data);
     if (steps < 0) return tool_fail(STATOR_INVALID, "option 'steps' is negative");
     if (steps == 0) {
-        if (an_epoch == 0)
-            return tool_fail(STATOR_INVALID, "tensors are fed in a cycle without end: --steps is needed");
         int64_t epochs = tool_int(run->tool, "epochs");
         if (epochs < 1 || epochs > INT64_MAX / an_epoch)
             return tool_fail(STATOR_INVALID, "option 'epochs' is %lld; it must be at least 1%s",
@@ -97,9 +95,34 @@ static stator_status_t open_log(train_run_t *run) {
     return STATOR_OK;
 }
 
+/* A run that goes on has the seed it began with: its data comes in that order. */
+static stator_status_t read_checkpoint(train_run_t *run) {
+    const tool_t *tool = run->tool;
+    const char *resume = tool_text(tool, "resume");
+    char *note = NULL, seed[32];
+    if (!resume[0]) return STATOR_OK;
+    TOOL_TRY(stator_checkpoint_read(resume, &run->progress, &note));
+    if (note[0]) fprintf(stderr, "%s\n", note);
+    stator_free(note);
+    if (stator_options_given(tool->options, "seed") &&
+        (uint64_t)tool_int(tool, "seed") != run->progress.seed)
+        return tool_fail(STATOR_INVALID, "%s was trained with --seed %llu; go on without --seed", resume,
+                         (unsigned long long)run->progress.seed);
+    snprintf(seed, sizeof seed, "%lld", (long long)run->progress.seed);
+    return stator_options_set(tool->options, "seed", seed);
+}
+
+static stator_status_t go_on(train_run_t *run) {
+    TOOL_TRY(stator_session_resume(run->session, tool_text(run->tool, "resume"), &run->progress));
+    TOOL_TRY(stator_data_seek(run->data, run->progress.epoch, run->progress.sample));
+    fprintf(stderr, "resumed at step %lld\n", (long long)run->progress.step);
+    return STATOR_OK;
+}
+
 static stator_status_t open_run(train_run_t *run) {
     const tool_t *tool = run->tool;
-    const char *input = tool_text(tool, "input"), *resume = tool_text(tool, "resume");
+    const char *input = tool_text(tool, "input");
+    TOOL_TRY(read_checkpoint(run));
     TOOL_TRY(tool_load_graph(tool, tool->files[0], &run->graph, &run->weights, &run->companion));
     if (input[0]) TOOL_TRY(stator_tensors_load(input, &run->inputs));
     TOOL_TRY(compile_first(run));
@@ -112,11 +135,7 @@ static stator_status_t open_run(train_run_t *run) {
     TOOL_TRY(tool_fill_state(tool, run->session, run->companion, false, run->weights));
     TOOL_TRY(open_evaluation(run));
     run->progress.seed = (uint64_t)tool_int(tool, "seed");
-    if (resume[0]) {
-        TOOL_TRY(stator_session_resume(run->session, resume, &run->progress));
-        TOOL_TRY(stator_data_seek(run->data, run->progress.epoch, run->progress.sample));
-        fprintf(stderr, "resumed at step %lld\n", (long long)run->progress.step);
-    }
+    if (tool_text(tool, "resume")[0]) TOOL_TRY(go_on(run));
     run->live = isatty(STDOUT_FILENO);
     return open_log(run);
 }
@@ -201,15 +220,15 @@ static stator_status_t save(train_run_t *run, bool is_best) {
     const char *dir = tool_text(run->tool, "save");
     if (!dir[0]) return STATOR_OK;
     stator_data_position(run->data, &run->progress.epoch, &run->progress.sample);
-    return stator_session_save(run->session, dir, &run->progress, 2, is_best);
+    return stator_session_save(run->session, dir, &run->progress, (int32_t)tool_int(run->tool, "keep"), is_best);
 }
 
 /* Evaluates, and marks and saves the best weights so far (by loss). */
 static stator_status_t evaluate(train_run_t *run, bool final, bool *out_saved) {
     *out_saved = false;
     if (!run->eval_data) return STATOR_OK;
-    TOOL_TRY(tool_evaluate(run->eval_session, run->eval_plan, run->eval_data,
-                           tool_int(run->tool, "eval-batches"), &run->eval_loss, &run->accuracy));
+    TOOL_TRY(tool_evaluate(run->tool, run->eval_session, run->eval_plan, run->eval_data,
+                           &run->eval_loss, &run->accuracy));
     if (tool_interrupted()) return STATOR_OK; /* cut short: no result */
     printf("%sstep %lld  held-out loss %.4f", run->live ? "\r\033[K" : "",
            (long long)run->progress.step, run->eval_loss);
@@ -241,9 +260,9 @@ static bool due(const tool_t *tool, const char *key, int64_t step) {
 }
 
 static stator_status_t prepare_fetches(const train_run_t *run, step_result_t *result) {
-    const char *loss = tool_text(run->tool, "loss");
-    if (!tool_scalar_fetch(run->plan, loss[0] ? loss : "loss", &result->loss, &result->fetches[0]))
-        return tool_fail(STATOR_INVALID, "the graph has no scalar output '%s'", loss[0] ? loss : "loss");
+    const char *loss = tool_loss(run->tool);
+    if (!tool_scalar_fetch(run->plan, loss, &result->loss, &result->fetches[0]))
+        return tool_fail(STATOR_INVALID, "the graph has no scalar output '%s'", loss);
     result->n_fetches = 1;
     result->has_norm = tool_scalar_fetch(run->plan, "grad_norm", &result->grad_norm,
                                          &result->fetches[result->n_fetches]);

@@ -15,7 +15,7 @@ typedef struct ranks_case {
 } ranks_case_t;
 
 /* Trains in float64 on 1 rank, then on 2, 3 and 4; fails unless every parameter, buffer and moment is within
- * 1e-9 (relative above 1) of the one-rank run. The data is a fixed function of step and element. */
+ * 1e-9 of the one-rank run, relative to the tensor's largest element. The data is a fixed function of step and element. */
 void ranks_check(const ranks_case_t *row);
 
 #endif

@@ -146,7 +146,7 @@ static double largest_gradient(const stator_tensors_t *reference) {
 static void check_step0(const case_row_t *row, int ranks) {
     opened_t o;
     stator_tensors_t *reference = NULL;
-    open_case(&o, row, ranks, "f32");
+    open_case(&o, row, ranks, "auto");
     assert_ok(stator_graph_add_gradients(o.graph, o.options, &o.step));
     start_case(&o);
     assert_ok(stator_tensors_load(path_of(row, "reference_step0.safetensors"), &reference));
@@ -284,7 +284,7 @@ static void curves_in_float64_agree_with_pytorch(void **state) {
 static void curves_in_float32_agree_with_pytorch(void **state) {
     (void)state;
     if (!shared_is_there()) skip();
-    check_curves("f32", "");
+    check_curves("auto", "");
 }
 
 int main(void) {

@@ -48,7 +48,7 @@ static void check(const char *path, const char *ranks) {
     stator_plan_info_t info = stator_plan_info(plan);
     print_message("%s ranks: %.0f ms for %u kernels a step\n", ranks, taken * 1e3, info.n_kernels);
     assert_true(info.n_kernels > 500);
-#ifdef NDEBUG
+#if defined(NDEBUG) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
     assert_true(taken < 1);
 #endif
     stator_plan_destroy(plan);
