@@ -41,9 +41,27 @@ static inline bool st_mul_i64(int64_t a, int64_t b, int64_t *out) {
 static inline bool st_add_i64(int64_t a, int64_t b, int64_t *out) {
     return !__builtin_add_overflow(a, b, out);
 }
-/* Rounds up to a multiple of `alignment` (a power of two). The caller knows it does not overflow. */
+/* Rounds up to a multiple of `alignment` (a power of two). The caller knows it does not overflow.
+ */
 static inline size_t st_align_up(size_t value, size_t alignment) {
     return (value + alignment - 1) & ~(alignment - 1);
+}
+
+/* Sums and products of sizes, of which only the end is checked: ST_SIZE_TOO_LARGE is what does not
+ * fit, and what is computed from it. */
+#define ST_SIZE_TOO_LARGE SIZE_MAX
+static inline size_t st_size_mul(size_t a, size_t b) {
+    size_t out;
+    if (a == ST_SIZE_TOO_LARGE || b == ST_SIZE_TOO_LARGE) return ST_SIZE_TOO_LARGE;
+    return st_mul_size(a, b, &out) ? out : ST_SIZE_TOO_LARGE;
+}
+static inline size_t st_size_add(size_t a, size_t b) {
+    size_t out;
+    return st_add_size(a, b, &out) ? out : ST_SIZE_TOO_LARGE;
+}
+static inline size_t st_size_align(size_t value, size_t alignment) {
+    size_t out = st_size_add(value, alignment - 1);
+    return out == ST_SIZE_TOO_LARGE ? out : out & ~(alignment - 1);
 }
 
 #endif

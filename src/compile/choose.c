@@ -38,6 +38,11 @@ static st_status_t choose(compile_context_t *context, plan_program_t *program, i
     if (!step->kernel) return st_no_memory(0, "a kernel's name");
     if (impl->workspace)
         step->workspace.bytes = impl->workspace(&problem, (int)context->options.n_threads);
+    if (step->workspace.bytes > INT64_MAX)
+        return FAIL(ST_DOES_NOT_FIT,
+                    "%s: the scratch space of kernel '%s' overflows 63 bits: make its tensors "
+                    "smaller",
+                    ir_node_label(graph, n), impl->name);
     return ST_OK;
 }
 

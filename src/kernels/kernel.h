@@ -10,6 +10,7 @@
 #ifndef STATOR_KERNELS_KERNEL_H
 #define STATOR_KERNELS_KERNEL_H
 
+#include "base/memory.h"
 #include "device/device.h"
 #include "ir/op.h"
 
@@ -40,7 +41,9 @@ typedef struct kern_impl {
                        choice */
     /* NULL: any problem its op's shape rule accepts. On false *out_reason says why not. */
     bool (*can_run)(const kern_problem_t *problem, const char **out_reason);
-    /* Bytes of scratch for a team of n_threads. NULL: none. */
+    /* Bytes of scratch for a team of n_threads, ST_SIZE_TOO_LARGE where they overflow: compiling
+     * then ends with ST_DOES_NOT_FIT. Shapes come from files and one zero dim makes the largest
+     * tensors legal, so all of it is computed with st_size_mul and its like. NULL: none. */
     size_t (*workspace)(const kern_problem_t *problem, int n_threads);
     /* Library objects made once a session. NULL: none. */
     st_status_t (*prepare)(const kern_problem_t *problem, int n_threads, void **out_prepared);

@@ -19,12 +19,12 @@ typedef const kern_impl_t *const kern_array_t[];
 #define REFERENCE_FILES(X) \
     X(elementwise)         \
     X(shape) X(index) X(reduce) X(contract) X(pool) X(attention) X(norm) X(loss) X(source) X(state)
-#define CPU_FILES(X)                                                                           \
-    X(unary)                                                                                   \
-    X(binary)                                                                                  \
-    X(copy)                                                                                    \
-    X(index) X(reduce) X(matmul) X(conv) X(pool) X(attention) X(softmax) X(norm) X(batch_norm) \
-        X(optimizer)
+#define CPU_FILES(X) \
+    X(unary)         \
+    X(binary)        \
+    X(copy)          \
+    X(index)         \
+    X(reduce) X(matmul) X(conv) X(pool) X(attention) X(softmax) X(norm) X(batch_norm) X(optimizer)
 
 #define DECLARE(file) extern kern_array_t kern_reference_##file;
 REFERENCE_FILES(DECLARE)
@@ -168,6 +168,9 @@ st_status_t kern_run_impl(const kern_impl_t *impl, const kern_problem_t *problem
     dev_team_t *team = NULL;
     void *workspace = NULL, *prepared = NULL;
     size_t bytes = impl->workspace ? impl->workspace(problem, n_threads) : 0;
+    if (bytes == ST_SIZE_TOO_LARGE)
+        return FAIL(ST_DOES_NOT_FIT, "'%s': the scratch space of kernel '%s' overflows 64 bits",
+                    problem->name ? problem->name : "", impl->name);
     TRY_GOTO(dev_team_create(n_threads, &team), done);
     workspace = st_aligned_alloc(64, bytes ? bytes : 64);
     if (!workspace) {

@@ -136,8 +136,9 @@ st_status_t sched_pack(uint32_t n, sched_piece_t *pieces, uint64_t alignment, ui
     for (uint32_t i = 0; i < n; i++) {
         pieces[i].offset = 0;
         if (!pieces[i].bytes) continue;
-        size_t bytes = st_align_up(pieces[i].bytes, alignment);
-        if (!st_add_size(sum, bytes, &sum) || sum > INT64_MAX)
+        size_t bytes = st_size_align(pieces[i].bytes, alignment);
+        sum = st_size_add(sum, bytes);
+        if (sum > INT64_MAX)
             TRY_GOTO(FAIL(ST_DOES_NOT_FIT, "the sizes of all buffers overflow 63 bits"), done);
         items[n_items++] = (item_t){pieces[i].begin, pieces[i].end, bytes, 0, 0, i};
     }

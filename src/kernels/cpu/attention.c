@@ -39,23 +39,23 @@ static void block_keys(const kern_attention_t *a, int64_t m, int64_t rows, int64
 #include "kernels/cpu/attention.inc"
 
 static size_t score_bytes(const kern_attention_t *a, size_t element_bytes) {
-    return ((size_t)(BLOCK_ROWS * a->s) * element_bytes + 63) & ~(size_t)63;
+    return st_size_align(st_size_mul(st_size_mul(BLOCK_ROWS, (size_t)a->s), element_bytes), 64);
 }
 
 static size_t slot_bytes(const kern_attention_t *a, size_t element_bytes, int n_scores) {
     int64_t wide = cpu_max(cpu_max(a->s, BLOCK_ROWS), cpu_max(a->d, a->e));
-    return (size_t)n_scores * score_bytes(a, element_bytes) +
-           cpu_gemm_pack_bytes(wide, wide, wide, element_bytes);
+    return st_size_add(st_size_mul((size_t)n_scores, score_bytes(a, element_bytes)),
+                       cpu_gemm_pack_bytes(wide, wide, wide, element_bytes));
 }
 
 static size_t workspace(const kern_problem_t *problem, int n_threads) {
     kern_attention_t a = kern_attention_of(problem, 0, 3);
-    return slot_bytes(&a, ir_dtype_bytes(problem->in[0].dtype), 1) * (size_t)n_threads;
+    return st_size_mul(slot_bytes(&a, ir_dtype_bytes(problem->in[0].dtype), 1), (size_t)n_threads);
 }
 
 static size_t grad_workspace(const kern_problem_t *problem, int n_threads) {
     kern_attention_t a = kern_attention_of(problem, 1, 6);
-    return slot_bytes(&a, ir_dtype_bytes(problem->in[0].dtype), 2) * (size_t)n_threads;
+    return st_size_mul(slot_bytes(&a, ir_dtype_bytes(problem->in[0].dtype), 2), (size_t)n_threads);
 }
 
 static st_status_t attention(const kern_call_t *call) {

@@ -29,10 +29,6 @@ typedef struct conv_job {
 #define TYPED(name) name##_f64
 #include "kernels/cpu/conv.inc"
 
-static size_t align64(size_t bytes) {
-    return (bytes + 63) & ~(size_t)63;
-}
-
 static conv_job_t job_of(const kern_problem_t *problem, const ir_type_t *x, const ir_type_t *w,
                          const ir_type_t *y) {
     conv_job_t job = {.w = kern_conv_window(problem, x, w, y)};
@@ -45,10 +41,11 @@ static conv_job_t job_of(const kern_problem_t *problem, const ir_type_t *x, cons
     job.blocks = cpu_ceil(job.rows, job.block_rows);
     job.images = cpu_ceil(job.w.n, WEIGHT_CHUNKS);
     int64_t positions = job.block_rows * job.w.out[2];
-    job.col_bytes = align64((size_t)(job.ck * positions) * bytes);
+    job.col_bytes =
+        st_size_align(st_size_mul(st_size_mul((size_t)job.ck, (size_t)positions), bytes), 64);
     int64_t wide = cpu_max(positions, job.ck), tall = cpu_max(job.o_each, job.ck);
-    job.slot_bytes =
-        job.col_bytes + cpu_gemm_pack_bytes(tall, wide, cpu_max(tall, positions), bytes);
+    job.slot_bytes = st_size_add(job.col_bytes,
+                                 cpu_gemm_pack_bytes(tall, wide, cpu_max(tall, positions), bytes));
     return job;
 }
 
@@ -60,12 +57,15 @@ static conv_job_t job_for(const kern_problem_t *problem) {
     return job_of(problem, &problem->in[0], &problem->out[0], &problem->in[1]);
 }
 
+/* Parts of the weight's gradient, one a chunk. */
+static size_t parts_bytes(const ir_type_t *weight) {
+    return st_size_mul(st_size_align(ir_type_bytes(weight), 64), WEIGHT_CHUNKS);
+}
+
 static size_t workspace(const kern_problem_t *problem, int n_threads) {
     conv_job_t job = job_for(problem);
-    size_t parts = problem->op == IR_OP_CONV_GRAD_WEIGHT
-                       ? align64(ir_type_bytes(&problem->out[0])) * WEIGHT_CHUNKS
-                       : 0;
-    return job.slot_bytes * (size_t)n_threads + parts;
+    size_t parts = problem->op == IR_OP_CONV_GRAD_WEIGHT ? parts_bytes(&problem->out[0]) : 0;
+    return st_size_add(st_size_mul(job.slot_bytes, (size_t)n_threads), parts);
 }
 
 static st_status_t conv(const kern_call_t *call) {
@@ -102,7 +102,7 @@ static st_status_t conv_grad_weight(const kern_call_t *call) {
     job.dy = call->in[1];
     job.dw = call->out[0];
     job.parts = call->workspace;
-    job.slots = job.parts + align64(ir_type_bytes(&problem->out[0])) * WEIGHT_CHUNKS;
+    job.slots = job.parts + parts_bytes(&problem->out[0]);
     if (n == 0) return ST_OK;
     dev_team_for(call->team, WEIGHT_CHUNKS, 1, f32 ? grad_weight_f32 : grad_weight_f64, &job);
     dev_team_for(call->team, n, CPU_GRAIN / WEIGHT_CHUNKS, f32 ? join_f32 : join_f64, &job);

@@ -27,9 +27,9 @@ enum { VECTOR_BYTES = 16, MR = 4 };
 enum { MC = 96, KC = 256, NC = 1024, NV = 2 /* vectors a row of the tile */ };
 
 size_t cpu_gemm_pack_bytes(int64_t m, int64_t n, int64_t k, size_t element_bytes) {
-    int64_t rows = cpu_min(cpu_max(m, 1) + MR, MC + MR), depth = cpu_min(cpu_max(k, 1), KC);
+    int64_t rows = cpu_min(cpu_max(m, 1), MC) + MR, depth = cpu_min(cpu_max(k, 1), KC);
     int64_t nr = NV * VECTOR_BYTES / (int64_t)element_bytes;
-    int64_t columns = cpu_min(cpu_max(n, 1) + nr, NC + nr);
+    int64_t columns = cpu_min(cpu_max(n, 1), NC) + nr;
     return (((size_t)(rows * depth) * element_bytes + 63) & ~(size_t)63) +
            (((size_t)(columns * depth) * element_bytes + 63) & ~(size_t)63);
 }

@@ -33,7 +33,7 @@ static size_t pack_bytes(const kern_problem_t *problem, const kern_product_t *p)
 
 static size_t workspace(const kern_problem_t *problem, int n_threads) {
     kern_product_t product = kern_product_of(problem);
-    return pack_bytes(problem, &product) * (size_t)n_threads;
+    return st_size_mul(pack_bytes(problem, &product), (size_t)n_threads);
 }
 
 static st_status_t matmul(const kern_call_t *call) {

@@ -63,7 +63,8 @@ static size_t grad_workspace(const kern_problem_t *problem, int n_threads) {
     int64_t h = ir_type_elements(&problem->in[layer ? 4 : 3]);
     int64_t chunks = cpu_ceil(ir_type_elements(&problem->in[2]), GRAD_ROWS);
     (void)n_threads;
-    return (size_t)(chunks * 2 * h) * ir_dtype_bytes(problem->in[0].dtype);
+    size_t parts = st_size_mul(st_size_mul((size_t)chunks, 2), (size_t)h);
+    return st_size_mul(parts, ir_dtype_bytes(problem->in[0].dtype));
 }
 
 static st_status_t rms_norm_grad(const kern_call_t *call) {

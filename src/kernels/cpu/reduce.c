@@ -72,7 +72,8 @@ static size_t workspace(const kern_problem_t *problem, int n_threads) {
     (void)n_threads;
     if (!merge(problem, &s)) return 0;
     int64_t pieces = pieces_of(&s);
-    return pieces > 1 ? (size_t)(s.k0 * s.k1 * pieces) * sizeof(double) : 0;
+    if (pieces == 1) return 0;
+    return st_size_mul(st_size_mul((size_t)(s.k0 * s.k1), (size_t)pieces), sizeof(double));
 }
 
 static st_status_t reduce(const kern_call_t *call) {
@@ -135,7 +136,7 @@ static size_t squares_workspace(const kern_problem_t *problem, int n_threads) {
     (void)n_threads;
     for (uint32_t j = 0; j < problem->n_in; j++)
         most = cpu_max(most, cpu_ceil(ir_type_elements(&problem->in[j]), PIECE));
-    return (size_t)most * sizeof(double);
+    return st_size_mul((size_t)most, sizeof(double));
 }
 
 static st_status_t sum_squares(const kern_call_t *call) {

@@ -47,10 +47,6 @@ typedef struct conv_prepared {
     thread_state_t *threads;
 } conv_prepared_t;
 
-static size_t align64(size_t bytes) {
-    return (bytes + 63) & ~(size_t)63;
-}
-
 /* Which types play x, w and y, by op. */
 typedef struct roles {
     const ir_type_t *x, *w, *y;
@@ -91,7 +87,7 @@ static bool can_run(const kern_problem_t *problem, const char **out_reason) {
 static int64_t images_a_task(int64_t n, size_t image_bytes) {
     int64_t best = 1;
     for (int64_t d = 2; d <= n; d++)
-        if (n % d == 0 && (size_t)d * image_bytes <= TASK_BYTES && n / d >= WEIGHT_RUNS) best = d;
+        if (n % d == 0 && n / d >= WEIGHT_RUNS && image_bytes <= TASK_BYTES / (size_t)d) best = d;
     return best;
 }
 
@@ -159,7 +155,7 @@ static dnnl_status_t make_reorders(conv_prepared_t *p, bool in[N_ROLES], bool ou
         side_t *side = &p->side[i];
         side->plain_bytes = compat_md_bytes(&side->plain);
         if (compat_md_equal(&side->plain, &side->blocked)) continue;
-        side->blocked_bytes = align64(compat_md_bytes(&side->blocked));
+        side->blocked_bytes = st_size_align(compat_md_bytes(&side->blocked), 64);
         dnnl_status_t status = dnnl_success;
         if (in[i]) status = compat_reorder(p->engine, &side->plain, &side->blocked, &side->in);
         if (status == dnnl_success && out[i])
@@ -191,8 +187,9 @@ static st_status_t prepare(const kern_problem_t *problem, int n_threads, void **
     bool forward = problem->op == IR_OP_CONV, data = problem->op == IR_OP_CONV_GRAD_INPUT;
     p->w = kern_conv_window(problem, r.x, r.w, r.y);
     p->has_bias = forward && problem->n_in > 2;
-    p->images =
-        images_a_task(p->w.n, (size_t)((p->w.c * p->w.in_size + p->w.o * p->w.out_size) * 8));
+    size_t image = st_size_add(st_size_mul((size_t)p->w.c, (size_t)p->w.in_size),
+                               st_size_mul((size_t)p->w.o, (size_t)p->w.out_size));
+    p->images = images_a_task(p->w.n, st_size_mul(image, 2 * sizeof(float)));
     p->tasks = p->w.n / p->images;
     p->n_threads = n_threads;
     p->threads = st_calloc((size_t)n_threads, sizeof *p->threads);
@@ -247,15 +244,17 @@ static layout_t layout_of(const conv_prepared_t *p, bool weight_gradient) {
     layout_t l = {.weights = weight_gradient ? 0 : p->side[W].blocked_bytes};
     for (int i = 0; i < N_ROLES; i++) {
         l.side_at[i] = l.slot;
-        if (i != W || weight_gradient) l.slot += p->side[i].blocked_bytes;
+        if (i != W || weight_gradient) l.slot = st_size_add(l.slot, p->side[i].blocked_bytes);
     }
-    if (weight_gradient && !p->side[W].blocked_bytes) l.slot += align64(p->side[W].plain_bytes);
+    if (weight_gradient && !p->side[W].blocked_bytes)
+        l.slot = st_size_add(l.slot, st_size_align(p->side[W].plain_bytes, 64));
     l.scratch_at = l.slot;
-    l.slot += align64(p->scratch_bytes);
-    size_t part =
-        p->side[W].blocked_bytes ? p->side[W].blocked_bytes : align64(p->side[W].plain_bytes);
+    l.slot = st_size_add(l.slot, st_size_align(p->scratch_bytes, 64));
+    size_t part = p->side[W].blocked_bytes ? p->side[W].blocked_bytes
+                                           : st_size_align(p->side[W].plain_bytes, 64);
     l.parts = weight_gradient ? part : 0;
-    l.total = l.weights + l.slot * (size_t)p->n_threads + l.parts * WEIGHT_RUNS;
+    l.total = st_size_add(st_size_add(l.weights, st_size_mul(l.slot, (size_t)p->n_threads)),
+                          st_size_mul(l.parts, WEIGHT_RUNS));
     return l;
 }
 

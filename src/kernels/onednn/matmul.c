@@ -43,7 +43,7 @@ static void chunk(void *arg, int64_t begin, int64_t end, int thread) {
 
 static size_t workspace(const kern_problem_t *problem, int n_threads) {
     (void)n_threads;
-    return (size_t)kern_product_of(problem).tasks * sizeof(dnnl_status_t);
+    return st_size_mul((size_t)kern_product_of(problem).tasks, sizeof(dnnl_status_t));
 }
 
 static st_status_t launch(const kern_call_t *call) {

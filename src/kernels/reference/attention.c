@@ -31,7 +31,7 @@ static double score(const kern_call_t *call, const kern_attention_t *a, uint32_t
 static size_t workspace(const kern_problem_t *problem, int n_threads) {
     kern_attention_t a = kern_attention_of(problem, 0, 3);
     (void)n_threads;
-    return (size_t)a.s * sizeof(double);
+    return st_size_mul((size_t)a.s, sizeof(double));
 }
 
 static st_status_t attention(const kern_call_t *call) {
@@ -67,7 +67,8 @@ static st_status_t attention(const kern_call_t *call) {
 static size_t grad_workspace(const kern_problem_t *problem, int n_threads) {
     kern_attention_t a = kern_attention_of(problem, 1, 6);
     (void)n_threads;
-    return (size_t)(a.s * (2 + a.d + a.e)) * sizeof(double);
+    size_t row = st_size_add(st_size_add((size_t)a.d, (size_t)a.e), 2);
+    return st_size_mul(st_size_mul((size_t)a.s, row), sizeof(double));
 }
 
 /* Row r of the query heads that read key head bg: its dq, and its parts of dk and dv. */
