@@ -13,7 +13,7 @@ typedef struct compile_options {
     bool evaluation;        /* norms and dropout in evaluation mode; updates dropped */
     uint64_t bucket_bytes;  /* gradients' all-reduces are merged up to this size; 0: a
                              * quarter of all, between 256 KiB and 4 MiB */
-    const plan_t *state_of; /* lay the state out as in this plan (a session can then share it) */
+    const plan_t *state_of; /* lay the state out as in this plan: sessions then share it */
     uint64_t timeout_ms;    /* bound of every wait for peers; 0: 60 s */
     const char *dump; /* pass name, "all", or NULL: print the graph after that pass to stderr */
 } compile_options_t;

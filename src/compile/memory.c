@@ -55,7 +55,12 @@ static st_status_t place_state(const compile_context_t *context, plan_program_t 
             TRY_GOTO(place_like(model, storage, rows[i].name, place), done);
         } else {
             place->offset = end;
-            end += st_align_up(storage->bytes, PLAN_ALIGNMENT);
+            end = st_size_add(end, st_size_align(storage->bytes, PLAN_ALIGNMENT));
+            if (end > INT64_MAX)
+                TRY_GOTO(FAIL(ST_DOES_NOT_FIT,
+                              "the sizes of parameters and buffers up to '%s' overflow 63 bits",
+                              rows[i].name),
+                         done);
         }
     }
     program->region_bytes[PLAN_STATE] = model ? model->programs[0].region_bytes[PLAN_STATE] : end;
@@ -132,6 +137,7 @@ done:
 }
 
 st_status_t compile_place_values(compile_context_t *context) {
+    context->plan->shares_state = context->options.state_of != NULL;
     for (uint32_t p = 0; p < context->plan->n_programs; p++)
         TRY(place_program(context, &context->plan->programs[p]));
     return ST_OK;

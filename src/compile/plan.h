@@ -71,6 +71,8 @@ typedef struct plan {
     ir_graph_t *source;
     uint32_t n_ranks, n_threads; /* threads a rank; sizes of workspaces depend on it */
     uint64_t timeout_ms;         /* bound of every wait for peers; 0: 60 s */
+    bool shares_state; /* state lies as another plan has it, with gaps: only a session of that plan
+                          has the memory */
     const char *device;
     uint32_t n_options, n_inputs, n_outputs, n_programs;
     plan_option_t *options;

@@ -18,6 +18,7 @@
 typedef struct machine {
     const plan_program_t *program;
     const ir_graph_t *graph;
+    bool shares_state;
     bool *intact; /* [values] */
     bool *copied; /* [values]: a state whose new content has been copied in */
     ST_VEC(ir_value_t) in_region[PLAN_REGION_END]; /* the intact ones */
@@ -117,14 +118,28 @@ static void grow(uint64_t *end, const plan_place_t *place) {
     if (end[place->region] < stop) end[place->region] = stop;
 }
 
-/* Work and comm are no larger than what lies in them: a plan cannot ask for memory without use.
- * (State may be that of a larger plan it is shared with.) */
+static st_status_t check_state_has_no_gaps(const machine_t *m) {
+    uint64_t used = 0, given = m->program->region_bytes[PLAN_STATE];
+    for (ir_node_t n = 0; n < m->graph->nodes.n; n++)
+        if (ir_op_def(ir_node(m->graph, n)->op)->flags & IR_STATE)
+            used = st_size_add(used,
+                               st_size_align(place_of(m, ir_node(m->graph, n)->first_output)->bytes,
+                                             PLAN_ALIGNMENT));
+    if (given <= used) return ST_OK;
+    return FAIL(ST_INVALID, "region state has %llu bytes, parameters and buffers need %llu",
+                (unsigned long long)given, (unsigned long long)used);
+}
+
+/* Regions are no larger than what lies in them: a plan cannot ask for memory without use. State has
+ * no gaps either; only one that lies in another plan's region has, and then a session does not
+ * allocate it. */
 static st_status_t check_regions(const machine_t *m) {
     uint64_t end[PLAN_REGION_END] = {0};
     for (ir_value_t v = 0; v < m->graph->values.n; v++)
         grow(end, place_of(m, v));
     for (ir_node_t n = 0; n < m->graph->nodes.n; n++)
         grow(end, &m->program->steps[n].workspace);
+    if (!m->shares_state) TRY(check_state_has_no_gaps(m));
     for (int r = PLAN_WORK; r <= PLAN_COMM; r++)
         if (m->program->region_bytes[r] > st_align_up(end[r], PLAN_ALIGNMENT))
             return FAIL(ST_INVALID, "region %s has %llu bytes, what lies in it ends at %llu",
@@ -336,8 +351,8 @@ static st_status_t machine_run(machine_t *m) {
     return check_end(m);
 }
 
-static st_status_t check_program(const plan_program_t *program) {
-    machine_t m = {.program = program, .graph = program->graph};
+static st_status_t check_program(const plan_t *plan, const plan_program_t *program) {
+    machine_t m = {.program = program, .graph = program->graph, .shares_state = plan->shares_state};
     size_t n_values = m.graph->values.n, n_nodes = m.graph->nodes.n;
     st_status_t status = ST_OK;
     m.intact = st_calloc(n_values, sizeof *m.intact);
@@ -501,7 +516,7 @@ st_status_t plan_check(const plan_t *plan) {
             return FAIL(ST_INVALID, "rank %u runs program %u, there are %u", rank,
                         plan->program_of[rank], plan->n_programs);
     for (uint32_t p = 0; p < plan->n_programs; p++) {
-        st_status_t status = check_program(&plan->programs[p]);
+        st_status_t status = check_program(plan, &plan->programs[p]);
         if (status != ST_OK) return st_error_context(status, "program %u", p);
         if (count_inputs(plan->programs[p].graph) != plan->n_inputs)
             return FAIL(ST_INVALID, "program %u has %u inputs, the plan has %u", p,

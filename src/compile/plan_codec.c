@@ -99,6 +99,7 @@ static st_status_t plan_to_wire(const plan_t *plan, st_arena_t *arena, plan_wire
     wire->n_ranks = plan->n_ranks;
     wire->n_threads = plan->n_threads;
     wire->timeout_ms = plan->timeout_ms;
+    wire->shares_state = plan->shares_state;
     wire->device = (char *)(uintptr_t)plan->device;
     wire->n_options = plan->n_options;
     POINTERS(arena, wire->options, plan->n_options);
@@ -233,6 +234,7 @@ static st_status_t plan_from_wire(const plan_wire_t *wire, plan_t *plan) {
     plan->n_ranks = wire->n_ranks;
     plan->n_threads = wire->n_threads;
     plan->timeout_ms = wire->timeout_ms;
+    plan->shares_state = wire->shares_state;
     TRY(text_from_wire(plan, wire->device, &plan->device));
     plan->options = st_arena_array(&plan->arena, wire->n_options, sizeof *plan->options);
     plan->programs = st_arena_array(&plan->arena, wire->n_programs, sizeof *plan->programs);

@@ -173,6 +173,10 @@ st_status_t exec_session_create_with(const plan_t *plan, exec_session_t *share,
                                      const exec_options_t *options, exec_session_t **out_session) {
     *out_session = NULL;
     if (share) TRY(check_share(plan, share));
+    if (plan->shares_state && !share)
+        return FAIL(ST_INVALID,
+                    "the plan was compiled with state_of another plan: pass the session of that "
+                    "plan, whose state this one shares");
     exec_session_t *session = st_calloc(1, sizeof *session);
     if (!session) return st_no_memory(sizeof *session, "a session");
     session->plan = plan;

@@ -128,6 +128,44 @@ static void corrupt_bytes_are_refused(void **state) {
     plan_destroy(plan);
 }
 
+/* A zero dim makes tensors of any other dims legal, but not the scratch space of their kernels. */
+static void scratch_that_overflows_does_not_fit(void **state) {
+    (void)state;
+    static const struct {
+        bool reference;
+        const char *kernel, *node, *text;
+    } rows[] = {
+        /* 48 rows of 2^58 scores are 3 · 2^64 bytes */
+        {false, "cpu.attention.fast", "'wide'",
+         "graph \"g\" {\n"
+         "  %0 q = input {dtype=f32, shape=[1,1,48,0]}\n"
+         "  %1 k = input {dtype=f32, shape=[1,1,288230376151711744,0]}\n"
+         "  %2, %3 wide = attention(%0, %1, %1)\n"
+         "  output \"lse\" = %3\n"
+         "}\n"},
+        {true, "cpu.attention.reference", "'wide'", /* one row of 2^60 f64 scores: 2^63 bytes */
+         "graph \"g\" {\n"
+         "  %0 q = input {dtype=f16, shape=[1,1,48,0]}\n"
+         "  %1 k = input {dtype=f16, shape=[1,1,1152921504606846976,0]}\n"
+         "  %2, %3 wide = attention(%0, %1, %1)\n"
+         "  output \"lse\" = %3\n"
+         "}\n"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        ir_graph_t *graph = NULL;
+        plan_t *plan = NULL;
+        compile_options_t options = {.n_ranks = 1, .reference_kernels = rows[i].reference};
+        st_status_t status = ir_graph_parse(rows[i].text, strlen(rows[i].text), &graph);
+        if (status != ST_OK) print_error("%s\n", st_last_error());
+        assert_int_equal(status, ST_OK);
+        assert_int_equal(compile_plan(graph, &options, &plan), ST_DOES_NOT_FIT);
+        assert_null(plan);
+        assert_non_null(strstr(st_last_error(), rows[i].kernel));
+        assert_non_null(strstr(st_last_error(), rows[i].node));
+        ir_graph_destroy(graph);
+    }
+}
+
 /* ---- the proof ---- */
 
 static ir_value_t value_of(const plan_program_t *program, const char *name) {
@@ -175,6 +213,9 @@ static void the_proof_finds_faults(void **state) {
     p->region_bytes[PLAN_WORK] += (uint64_t)1 << 40;
     expect_refusal(plan, "region work has");
     p->region_bytes[PLAN_WORK] -= (uint64_t)1 << 40;
+    p->region_bytes[PLAN_STATE] += (uint64_t)1 << 40;
+    expect_refusal(plan, "region state has");
+    p->region_bytes[PLAN_STATE] -= (uint64_t)1 << 40;
     p->steps[6].ticket = 3;
     expect_refusal(plan, "waits for another collective");
     p->steps[6].ticket = 0;
@@ -238,6 +279,8 @@ static void state_keeps_another_plans_layout(void **state) {
     const plan_place_t *b = plan_state_place(&eval->programs[0], "w");
     assert_int_equal(a->offset, b->offset);
     assert_null(plan_state_place(&eval->programs[0], "x"));
+    assert_false(train->shares_state);
+    assert_true(eval->shares_state);
     for (ir_node_t n = 0; n < eval->programs[0].graph->nodes.n; n++)
         assert_int_not_equal(ir_node(eval->programs[0].graph, n)->op, IR_OP_UPDATE);
     plan_destroy(eval);
@@ -301,6 +344,7 @@ int main(void) {
         cmocka_unit_test(text_shows_memory_and_steps),
         cmocka_unit_test(bytes_give_the_same_plan),
         cmocka_unit_test(corrupt_bytes_are_refused),
+        cmocka_unit_test(scratch_that_overflows_does_not_fit),
         cmocka_unit_test(the_proof_finds_faults),
         cmocka_unit_test(a_value_overwritten_too_early_is_found),
         cmocka_unit_test(ranks_that_disagree_are_found),

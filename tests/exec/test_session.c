@@ -278,7 +278,9 @@ static void evaluation_sees_the_trained_state(void **state) {
     options.evaluation = true;
     options.state_of = train_plan;
     plan_t *eval_plan = compile_ok(forward, &options);
-    exec_session_t *train = session_of(train_plan, NULL), *eval = session_of(eval_plan, train);
+    exec_session_t *train = session_of(train_plan, NULL), *eval = NULL;
+    expect_error(exec_session_create(eval_plan, NULL, &eval), ST_INVALID, "state_of");
+    eval = session_of(eval_plan, train);
     fill_states(train, train_plan);
     double before = loss_of(eval, eval_plan), again = loss_of(eval, eval_plan);
     assert_true(before == again); /* evaluation changes nothing and draws nothing */
