@@ -2,9 +2,12 @@
  * failures. */
 #include "comm/comm.h"
 
+#include <dlfcn.h>
+#include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -226,6 +229,51 @@ static void absent_ranks_are_named(void **state) {
     }
 }
 
+/* A wait whose time is up at the moment when its collective is done. This definition goes before
+ * the C library's: the timed wait of rank 0 lets rank 1 come and end, then says that the time is
+ * up. */
+static atomic_bool late_wait, may_come, has_ended;
+
+int pthread_cond_timedwait(pthread_cond_t *restrict condition, pthread_mutex_t *restrict mutex,
+                           const struct timespec *restrict deadline) {
+    if (!atomic_load(&late_wait)) {
+        int (*real)(pthread_cond_t *, pthread_mutex_t *, const struct timespec *);
+        *(void **)&real = dlsym(RTLD_NEXT, "pthread_cond_timedwait");
+        return real(condition, mutex, deadline);
+    }
+    pthread_mutex_unlock(mutex);
+    atomic_store(&may_come, true);
+    while (!atomic_load(&has_ended))
+        usleep(100);
+    pthread_mutex_lock(mutex);
+    return ETIMEDOUT;
+}
+
+static void *late_body(void *argument) {
+    rank_arg_t *arg = argument;
+    double x = 1 + arg->rank;
+    void *pointer = &x;
+    int64_t n = 1;
+    while (arg->rank == 1 && !atomic_load(&may_come))
+        usleep(100);
+    st_status_t status = comm_all_reduce_start(arg->comm, 0, IR_F64, 1, &pointer, &n);
+    if (status == ST_OK) status = comm_wait(arg->comm, 0);
+    if (arg->rank == 1) atomic_store(&has_ended, true);
+    finish(arg, status == ST_OK && x != 3 ? ST_INTERNAL : status);
+    return NULL;
+}
+
+static void what_is_done_when_the_time_is_up_is_done(void **state) {
+    (void)state;
+    rank_arg_t args[MAX_RANKS] = {0};
+    atomic_store(&late_wait, true);
+    run_ranks(2, 1000, late_body, args);
+    atomic_store(&late_wait, false);
+    assert_true(atomic_load(&may_come)); /* else the wait was not a timed one */
+    for (int r = 0; r < 2; r++)
+        assert_int_equal(args[r].status, ST_OK);
+}
+
 static void *abort_body(void *argument) {
     rank_arg_t *arg = argument;
     if (arg->rank == 2) {
@@ -316,6 +364,7 @@ int main(void) {
         cmocka_unit_test(every_type_sums),
         cmocka_unit_test(gathers_concatenate_uneven_parts),
         cmocka_unit_test(absent_ranks_are_named),
+        cmocka_unit_test(what_is_done_when_the_time_is_up_is_done),
         cmocka_unit_test(abort_wakes_waiting_ranks),
         cmocka_unit_test(different_sizes_are_an_error_everywhere),
         cmocka_unit_test(misuse_is_an_error),

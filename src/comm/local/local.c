@@ -15,6 +15,7 @@
  * One mutex guards everything but the chunks' data; a chunk is large (32 Ki elements) beside the
  * cost of taking it. After a failure no chunk is handed out any more, and a failing call returns
  * only when no chunk is being worked on: the caller may then free its buffers. */
+#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -352,6 +353,7 @@ static st_status_t local_wait(comm_t *comm, uint32_t ticket) {
     group_t *group = local->group;
     struct timespec deadline = deadline_after(group->timeout_ms);
     st_status_t status = ST_OK;
+    bool late = false;
     pthread_mutex_lock(&group->mutex);
     uint32_t index = ticket < local->n_uses ? 2 * ticket + local->uses[ticket] : 0;
     if (group->failed == ST_OK &&
@@ -369,8 +371,12 @@ static st_status_t local_wait(comm_t *comm, uint32_t ticket) {
         const slot_t *slot = &group->slots[index];
         if (slot->n_published == group->size && slot->n_done == slot->n_chunks) break;
         if (work(local, index, INT64_MAX)) continue;
-        if (pthread_cond_timedwait(&group->changed, &group->mutex, &deadline) != 0)
+        if (late) {
             latch_missing(local, ticket, &group->slots[index]);
+            continue;
+        }
+        /* the time may be up and the collective done at once: the loop looks once more */
+        late = pthread_cond_timedwait(&group->changed, &group->mutex, &deadline) == ETIMEDOUT;
     }
     leave(local, ticket, index);
 done:
