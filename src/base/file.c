@@ -15,27 +15,30 @@
 #include "base/hash.h"
 #include "base/memory.h"
 
-static int64_t fail_budget = -1;
-static int64_t changes_made;
+static atomic_int_least64_t fail_budget = -1; /* negative: no limit */
+static atomic_int_least64_t changes_made;
 
 void st_file_fail_after(int64_t budget) {
-    fail_budget = budget;
-    changes_made = 0;
+    atomic_store(&fail_budget, budget);
+    atomic_store(&changes_made, 0);
 }
 
 int64_t st_file_changes(void) {
-    return changes_made;
+    return atomic_load(&changes_made);
 }
 
 /* How many of `want` units of change may still happen; sets errno when fewer than asked. */
 static size_t spend(size_t want) {
-    if (fail_budget >= 0 && (uint64_t)fail_budget < want) {
-        want = (size_t)fail_budget;
-        errno = ENOSPC;
+    int64_t left = atomic_load_explicit(&fail_budget, memory_order_relaxed);
+    size_t may = want;
+    while (left >= 0) {
+        may = (uint64_t)left < want ? (size_t)left : want;
+        if (atomic_compare_exchange_weak(&fail_budget, &left, left - (int64_t)may)) break;
+        may = want; /* another thread spent or changed the budget: `left` is the new one */
     }
-    if (fail_budget >= 0) fail_budget -= (int64_t)want;
-    changes_made += (int64_t)want;
-    return want;
+    if (may < want) errno = ENOSPC;
+    atomic_fetch_add_explicit(&changes_made, (int64_t)may, memory_order_relaxed);
+    return may;
 }
 
 static st_status_t fail_errno(const char *verb, const char *path) {
@@ -357,8 +360,7 @@ st_status_t st_remove_folder(const char *path) {
          entry = readdir(folder)) {
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
         char *file = st_path_join(path, entry->d_name);
-        status =
-            file != NULL ? st_remove_file(file) : st_no_memory(strlen(path), "a file's path");
+        status = file != NULL ? st_remove_file(file) : st_no_memory(strlen(path), "a file's path");
         st_free(file);
     }
     closedir(folder);

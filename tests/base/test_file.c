@@ -1,13 +1,14 @@
 /* Mapped files and atomic writes: contents, refusals, and what a full disk leaves behind. */
 #include <dirent.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/hash.h"
 #include "base/file.h"
+#include "base/hash.h"
 #include "support/scratch.h"
 
 static void reads_what_was_written(void **state) {
@@ -104,6 +105,33 @@ static void full_disk_keeps_the_previous_file(void **state) {
     assert_true(count_files(folder) >= 1);
 }
 
+enum { WRITERS = 4, REMOVALS = 50000 };
+
+static void *remove_often(void *path) {
+    for (int i = 0; i < REMOVALS; i++)
+        if (st_remove_file(path) != ST_OK) return path;
+    return NULL;
+}
+
+/* The count of changes belongs to the process: threads save at the same time. */
+static void changes_of_all_threads_count(void **state) {
+    (void)state;
+    pthread_t threads[WRITERS];
+    const char *path = scratch("none");
+    st_file_fail_after(INT64_MAX);
+    for (int t = 0; t < WRITERS; t++)
+        assert_int_equal(pthread_create(&threads[t], NULL, remove_often, (void *)(uintptr_t)path),
+                         0);
+    for (int t = 0; t < WRITERS; t++) {
+        void *failed;
+        pthread_join(threads[t], &failed);
+        assert_null(failed);
+    }
+    int64_t changes = st_file_changes();
+    st_file_fail_after(-1);
+    assert_int_equal(changes, WRITERS * REMOVALS);
+}
+
 /* The real limit of the system in a child process, first reported as an error, then as a kill. */
 static void file_size_limit(void **state) {
     (void)state;
@@ -157,6 +185,7 @@ int main(void) {
         cmocka_unit_test(large_appends_keep_their_order),
         cmocka_unit_test(empty_and_special_files),
         cmocka_unit_test(full_disk_keeps_the_previous_file),
+        cmocka_unit_test(changes_of_all_threads_count),
         cmocka_unit_test(file_size_limit),
         cmocka_unit_test(links_replace),
     };
