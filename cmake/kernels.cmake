@@ -19,7 +19,7 @@ endif()
 
 # oneDNN is looked for by header and library rather than by its CMake package: Debian's package
 # file insists on OpenCL headers, which Stator has no use for, and 2.x and 3.x differ in layout.
-set(STATOR_ONEDNN AUTO CACHE STRING "oneDNN for matmul, convolution and pooling: AUTO, ON or OFF")
+set(STATOR_ONEDNN AUTO CACHE STRING "oneDNN for matmul and convolution: AUTO, ON or OFF")
 set_property(CACHE STATOR_ONEDNN PROPERTY STRINGS AUTO ON OFF)
 set(STATOR_ONEDNN_ROOT "" CACHE PATH "Where oneDNN is installed, if not with the system")
 set(STATOR_HAVE_ONEDNN FALSE)
