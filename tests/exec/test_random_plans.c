@@ -22,7 +22,7 @@ static void check_overlaps(const plan_program_t *program) {
     for (ir_value_t v = 0; v < n; v++) {
         const ir_node_info_t *node = ir_value_producer(graph, v);
         bool always = (ir_op_def(node->op)->flags & IR_STATE) || node->op == IR_OP_CONSTANT;
-        born[v] = always || node->op == IR_OP_INPUT ? -1 : graph->values.data[v].producer;
+        born[v] = always || node->op == IR_OP_INPUT ? -1 : (int64_t)graph->values.data[v].producer;
         dies[v] = always ? n_nodes : born[v];
     }
     for (ir_node_t i = 0; i < n_nodes; i++) {
