@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "tools/tool.h"
 
@@ -37,6 +38,11 @@ done:
 static stator_status_t read_file(const char *path, char **out_text, size_t *out_bytes) {
     FILE *file = fopen(path, "rb");
     if (!file) return tool_fail(STATOR_NOT_FOUND, "%s: %s", path, strerror(errno));
+    struct stat info;
+    if (fstat(fileno(file), &info) != 0 || (!S_ISREG(info.st_mode) && !S_ISFIFO(info.st_mode))) {
+        fclose(file);
+        return tool_fail(STATOR_IO, "%s: neither a file nor a pipe; a text is needed", path);
+    }
     size_t n = 0, capacity = 1 << 20;
     char *text = malloc(capacity);
     while (text) {

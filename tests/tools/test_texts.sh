@@ -17,6 +17,17 @@ printf 'a fox\n' > other.txt
 answer 2 "$stator" import other.txt --tokenizer vocab.json -o other.tokens
 [ "$(wc -l < err)" = 1 ] || fail "not one line: $(cat err)"
 
+# a text may come through a pipe; a device or a folder is refused, an empty text too
+printf 'the end\n' | "$stator" import /dev/stdin --tokenizer vocab.json -o piped.tokens > out
+says out "piped.tokens: 8 tokens"
+for wrong in /dev/zero .; do
+    answer 1 "$stator" import $wrong --chars -o wrong.tokens
+    says err "$wrong: neither a file nor a pipe"
+done
+: > empty.txt
+answer 2 "$stator" import empty.txt --chars -o wrong.tokens
+says err "empty.txt: the file is empty"
+
 # several shards are one data set
 cat > config.json << 'END'
 {"model_type": "llama", "vocab_size": 11, "hidden_size": 8, "intermediate_size": 8,
