@@ -6,6 +6,7 @@
 #include <pthread.h>
 
 #include "comm/comm.h"
+#include "device/cpu/team.h"
 #include "exec/session.h"
 #include "kernels/table.h"
 

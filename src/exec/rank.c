@@ -90,9 +90,7 @@ static st_status_t deliver(const exec_rank_t *rank) {
     return rank->device->synchronize(rank->stream);
 }
 
-st_status_t exec_rank_step(exec_rank_t *rank) {
-    double begin = now_us();
-    rank->wait_us = 0;
+static st_status_t run_all(exec_rank_t *rank) {
     TRY(feed(rank));
     for (uint32_t i = 0; i < rank->n_steps; i++) {
         const exec_step_t *step = &rank->steps[i];
@@ -101,7 +99,16 @@ st_status_t exec_rank_step(exec_rank_t *rank) {
             return st_error_context(status, "%s", ir_node_label(rank->program->graph, step->node));
         if (step->n_dead) poison(rank, step);
     }
-    TRY(deliver(rank));
+    return deliver(rank);
+}
+
+st_status_t exec_rank_step(exec_rank_t *rank) {
+    double begin = now_us();
+    dev_team_t *team = rank->device->team(rank->stream);
+    rank->wait_us = 0;
+    if (team) dev_team_enter(team);
+    st_status_t status = run_all(rank);
+    if (team) dev_team_leave(team);
     rank->step_us = now_us() - begin;
-    return ST_OK;
+    return status;
 }

@@ -127,6 +127,25 @@ static void several_teams_work_side_by_side(void **state) {
     dev_team_destroy(NULL);
 }
 
+/* Teams that wait for work do not keep those at work from spinning. */
+static void only_teams_in_use_count(void **state) {
+    (void)state;
+    int processors = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    dev_team_t *train, *idle;
+    assert_int_equal(dev_team_create(processors, &train), ST_OK);
+    assert_int_equal(dev_team_create(processors, &idle), ST_OK);
+    assert_true(dev_team_spins() > 0);
+    dev_team_enter(train);
+    assert_true(dev_team_spins() > 0);
+    dev_team_enter(idle);
+    assert_int_equal(dev_team_spins(), 0);
+    dev_team_leave(idle);
+    assert_true(dev_team_spins() > 0);
+    dev_team_leave(train);
+    dev_team_destroy(idle);
+    dev_team_destroy(train);
+}
+
 static void bad_sizes_and_no_memory_are_errors(void **state) {
     (void)state;
     dev_team_t *team;
@@ -147,6 +166,7 @@ int main(void) {
         cmocka_unit_test(every_chunk_runs_once_and_in_contiguous_runs),
         cmocka_unit_test(thousands_of_loops_see_each_other),
         cmocka_unit_test(several_teams_work_side_by_side),
+        cmocka_unit_test(only_teams_in_use_count),
         cmocka_unit_test(bad_sizes_and_no_memory_are_errors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,9 +5,11 @@
  * …
  *
  * A loop of a training step is often some ten microseconds long and the next one follows at once,
- * so both sides spin a little before they sleep on a condition variable. Where the process has more
- * team threads than processors (many ranks on a small machine) spinning only takes time from the
- * thread that is waited for: then everyone sleeps at once.
+ * so both sides spin a little before they sleep on a condition variable. Where more team threads
+ * are in use than there are processors (many ranks on a small machine) spinning only takes time
+ * from the thread that is waited for: then everyone sleeps at once. In use is a team from enter to
+ * leave, which a session calls around a step: a second session that waits, say for an evaluation
+ * now and then, costs the first one nothing.
  *
  * Memory order: the job's fields are written before the release store of `epoch` and read after an
  * acquire load of it; results are written before the release decrement of `n_left`. The epoch
@@ -46,8 +48,8 @@ struct dev_team {
     void *arg;
 };
 
-/* Threads of all teams of the process, callers included. */
-static atomic_int live_threads;
+/* Threads of all teams of the process that are in use, callers included. */
+static atomic_int threads_in_use;
 
 static void relax(void) {
 #if defined(__x86_64__) || defined(__i386__)
@@ -57,7 +59,7 @@ static void relax(void) {
 #endif
 }
 
-static int spins_now(void) {
+int dev_team_spins(void) {
     static atomic_int processors;
     int n = atomic_load_explicit(&processors, memory_order_relaxed);
     if (n == 0) {
@@ -65,7 +67,7 @@ static int spins_now(void) {
         n = online > 0 ? (int)online : 1;
         atomic_store_explicit(&processors, n, memory_order_relaxed);
     }
-    return atomic_load_explicit(&live_threads, memory_order_relaxed) <= n ? SPINS : 0;
+    return atomic_load_explicit(&threads_in_use, memory_order_relaxed) <= n ? SPINS : 0;
 }
 
 /* Contiguous run of chunks of one thread: which thread runs a chunk may change with the size of the
@@ -86,7 +88,7 @@ static void run_chunks(const dev_team_t *team, int thread) {
 
 /* Waits for an epoch other than `seen` and returns it. */
 static unsigned long wait_for_work(dev_team_t *team, unsigned long seen) {
-    for (int i = spins_now(); i > 0; i--) {
+    for (int i = dev_team_spins(); i > 0; i--) {
         unsigned long epoch = atomic_load_explicit(&team->epoch, memory_order_acquire);
         if (epoch != seen) return epoch;
         relax();
@@ -123,7 +125,7 @@ static void post(dev_team_t *team) {
 }
 
 static void wait_for_workers(dev_team_t *team) {
-    for (int i = spins_now(); i > 0; i--) {
+    for (int i = dev_team_spins(); i > 0; i--) {
         if (atomic_load_explicit(&team->n_left, memory_order_acquire) == 0) return;
         relax();
     }
@@ -152,7 +154,6 @@ st_status_t dev_team_create(int n_threads, dev_team_t **out_team) {
     pthread_mutex_init(&team->mutex, NULL);
     pthread_cond_init(&team->work, NULL);
     pthread_cond_init(&team->done, NULL);
-    atomic_fetch_add(&live_threads, n_threads);
     for (int i = 1; i < n_threads; i++) {
         worker_t *worker = &team->workers[i - 1];
         *worker = (worker_t){.team = team, .index = i};
@@ -174,7 +175,6 @@ void dev_team_destroy(dev_team_t *team) {
     post(team);
     for (int i = 0; i < team->n_started; i++)
         pthread_join(team->workers[i].thread, NULL);
-    atomic_fetch_sub(&live_threads, team->n_threads);
     pthread_cond_destroy(&team->done);
     pthread_cond_destroy(&team->work);
     pthread_mutex_destroy(&team->mutex);
@@ -184,6 +184,14 @@ void dev_team_destroy(dev_team_t *team) {
 
 int dev_team_size(const dev_team_t *team) {
     return team->n_threads;
+}
+
+void dev_team_enter(const dev_team_t *team) {
+    atomic_fetch_add_explicit(&threads_in_use, team->n_threads, memory_order_relaxed);
+}
+
+void dev_team_leave(const dev_team_t *team) {
+    atomic_fetch_sub_explicit(&threads_in_use, team->n_threads, memory_order_relaxed);
 }
 
 void dev_team_for(dev_team_t *team, int64_t n, int64_t grain, dev_team_body_t body, void *arg) {
