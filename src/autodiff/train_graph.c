@@ -5,12 +5,12 @@
  * and written once more. */
 #include "autodiff/train_graph.h"
 
-#include <fnmatch.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "autodiff/backward.h"
+#include "base/words.h"
 #include "ir/build.h"
 #include "ir/learning_rate.h"
 #include "ir/op.h"
@@ -168,6 +168,10 @@ static st_status_t check_options(const ad_train_options_t *o, ir_rate_t *out_rat
     return ST_OK;
 }
 
+static bool group_matches(const ad_group_t *group, const char *name) {
+    return group->exact ? strcmp(group->pattern, name) == 0 : st_glob(group->pattern, name);
+}
+
 /* Applies the groups to the parameters of `forward`; arrays have one entry a parameter. */
 static st_status_t apply_groups(const ir_graph_t *forward, const ad_train_options_t *o,
                                 setting_t *settings, bool *frozen) {
@@ -179,7 +183,7 @@ static st_status_t apply_groups(const ir_graph_t *forward, const ad_train_option
         const ad_group_t *group = &o->groups[g];
         bool used = false;
         for (size_t i = 0; i < n; i++) {
-            if (fnmatch(group->pattern, settings[i].name, 0) != 0) continue;
+            if (!group_matches(group, settings[i].name)) continue;
             used = true;
             if (!isnan(group->lr_scale)) settings[i].lr_scale = group->lr_scale;
             if (!isnan(group->weight_decay)) settings[i].weight_decay = group->weight_decay;
@@ -206,14 +210,9 @@ st_status_t ad_no_decay_groups(const ir_graph_t *graph, st_arena_t *arena, size_
         const ir_node_info_t *node = &graph->nodes.data[i];
         if (node->op != IR_OP_PARAMETER || ir_value_type(graph, node->first_output)->rank > 1)
             continue;
-        /* the pattern is the name itself: characters that a glob would read are escaped */
-        char *pattern = st_arena_alloc(arena, 2 * strlen(node->name) + 1), *to = pattern;
-        if (!pattern) return st_no_memory(strlen(node->name), "parameter groups");
-        for (const char *from = node->name; *from; from++) {
-            if (strchr("*?[]\\", *from)) *to++ = '\\';
-            *to++ = *from;
-        }
-        groups[n++] = (ad_group_t){pattern, NAN, 0, false};
+        const char *name = st_arena_strdup(arena, node->name);
+        if (!name) return st_no_memory(strlen(node->name), "parameter groups");
+        groups[n++] = (ad_group_t){name, NAN, 0, false, true};
     }
     *out_n = n;
     *out_groups = groups;

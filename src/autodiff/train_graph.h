@@ -21,13 +21,14 @@
 /* Settings of the parameters whose name matches. All matching groups apply in order, later ones
  * win. */
 typedef struct ad_group {
-    const char *pattern; /* glob as in a shell: * ? [a-z] \; '*' matches dots and slashes too */
+    const char *pattern; /* st_glob's, or a parameter's own name */
     double lr_scale;     /* factor on the rate; NAN: no change */
     double weight_decay; /* NAN: no change */
     bool frozen;         /* true: no gradient, no moments, no update, no average */
+    bool exact;          /* `pattern` is a name: its * and ? are plain characters */
 } ad_group_t;
 /* A group that changes nothing yet. */
-#define AD_GROUP(pattern_) ((ad_group_t){(pattern_), NAN, NAN, false})
+#define AD_GROUP(pattern_) ((ad_group_t){(pattern_), NAN, NAN, false, false})
 
 typedef struct ad_train_options {
     const char *optimizer; /* "sgd", "adamw" (decoupled decay), "adam" (L2 decay) */
@@ -68,7 +69,7 @@ st_status_t ad_find_loss(const ir_graph_t *graph, const char *name,
                          ir_value_t *out_loss) ST_WARN_UNUSED;
 
 /* The usual groups that keep weight decay off norms and biases: one for each parameter of rank 0 or
- * 1, with weight_decay 0. They live in `arena`. */
+ * 1, by its exact name, with weight_decay 0. They live in `arena`. */
 st_status_t ad_no_decay_groups(const ir_graph_t *graph, st_arena_t *arena, size_t *out_n,
                                const ad_group_t **out_groups) ST_WARN_UNUSED;
 

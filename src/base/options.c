@@ -1,7 +1,6 @@
 #include "base/options.h"
 
 #include <ctype.h>
-#include <errno.h>
 #include <math.h>
 #include <sched.h>
 #include <stdio.h>
@@ -9,6 +8,8 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/number.h"
+#include "base/words.h"
 
 #define STRING "STRING"
 #define INT "INT"
@@ -40,18 +41,10 @@ static int row_index(const char *key) {
 /* ---- values ---- */
 
 static bool parse_int(const char *text, int64_t *out) {
-    char *end;
-    errno = 0;
-    long long value = strtoll(text, &end, 10);
-    if (end == text || *end || errno) return false;
-    *out = value;
-    return true;
+    return st_int_parse(text, strlen(text), out);
 }
-static bool parse_float(const char *text, const char **end, double *out) {
-    char *stop;
-    *out = strtod(text, &stop);
-    *end = stop;
-    return stop != text && isfinite(*out);
+static bool parse_float(const char *text, size_t bytes, double *out) {
+    return st_double_parse(text, bytes, out) && isfinite(*out);
 }
 static bool parse_bool(const char *text, bool *out) {
     static const char *const yes[] = {"true", "1", "yes", "on"}, *const no[] = {"false", "0", "no",
@@ -67,9 +60,10 @@ static bool parse_size(const char *text, uint64_t *out) {
         const char *unit;
         double factor;
     } units[] = {{"", 1}, {"B", 1}, {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40}};
-    const char *end;
+    size_t digits = strspn(text, "+-.0123456789eE");
     double number;
-    if (!parse_float(text, &end, &number) || number < 0) return false;
+    if (!parse_float(text, digits, &number) || number < 0) return false;
+    const char *end = text + digits;
     while (*end == ' ') end++;
     for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
         if (strcmp(end, units[i].unit) == 0 && number * units[i].factor < 0x1p63)
@@ -80,12 +74,13 @@ static size_t parse_floats(const char *text, double *out, size_t capacity, bool 
     size_t n = 0;
     *ok = true;
     while (*text) {
-        const char *end;
+        while (*text == ' ') text++;
+        size_t bytes = strcspn(text, ",");
         double value;
-        if (!parse_float(text, &end, &value) || (*end && *end != ',')) return *ok = false, n;
+        if (!parse_float(text, bytes, &value)) return *ok = false, n;
         if (n < capacity) out[n] = value;
         n++;
-        text = *end ? end + 1 : end;
+        text += bytes + (text[bytes] == ',');
     }
     return n;
 }
@@ -101,11 +96,11 @@ static st_status_t check_value(const st_option_row_t *row, const char *value) {
     double f;
     bool b, ok = true;
     uint64_t u;
-    const char *end, *expected = row->kind;
+    const char *expected = row->kind;
     if (strcmp(row->kind, INT) == 0)
         ok = parse_int(value, &i), expected = "a whole number";
     else if (strcmp(row->kind, FLOAT) == 0)
-        ok = parse_float(value, &end, &f) && !*end, expected = "a number";
+        ok = parse_float(value, strlen(value), &f), expected = "a number";
     else if (strcmp(row->kind, BOOL) == 0)
         ok = parse_bool(value, &b), expected = "true or false";
     else if (strcmp(row->kind, FLOATS) == 0)
@@ -183,9 +178,9 @@ int64_t st_options_int(const st_options_t *options, const char *key) {
     return value;
 }
 double st_options_float(const st_options_t *options, const char *key) {
+    const char *text = st_options_string(options, key);
     double value = 0;
-    const char *end;
-    bool ok = parse_float(st_options_string(options, key), &end, &value);
+    bool ok = parse_float(text, strlen(text), &value);
     ASSERT(ok);
     return value;
 }
@@ -208,7 +203,7 @@ size_t st_options_floats(const st_options_t *options, const char *key, double *o
     return n;
 }
 
-/* ---- words ---- */
+/* ---- process ---- */
 
 int64_t st_processor_count(void) {
     cpu_set_t set;
@@ -220,50 +215,4 @@ int64_t st_processor_count(void) {
 const char *st_environment(const char *name) {
     const char *value = getenv(name);
     return value && *value ? value : NULL;
-}
-
-enum { LONGEST_WORD = 64 };
-
-static size_t edit_distance(const char *a, const char *b) {
-    size_t n = strlen(a), m = strlen(b), row[LONGEST_WORD + 1];
-    if (n > LONGEST_WORD || m > LONGEST_WORD) return LONGEST_WORD;
-    for (size_t j = 0; j <= m; j++) row[j] = j;
-    for (size_t i = 1; i <= n; i++) {
-        size_t diagonal = row[0];
-        row[0] = i;
-        for (size_t j = 1; j <= m; j++) {
-            size_t best = diagonal + (a[i - 1] != b[j - 1]);
-            diagonal = row[j];
-            if (row[j] + 1 < best) best = row[j] + 1;
-            if (row[j - 1] + 1 < best) best = row[j - 1] + 1;
-            row[j] = best;
-        }
-    }
-    return row[m];
-}
-
-const char *st_nearest(const char *word, size_t n, const char *const *words) {
-    const char *best = NULL;
-    size_t limit = strlen(word) / 3 + 2; /* farther than that is a guess, not a hint */
-    for (size_t i = 0; i < n; i++) {
-        size_t distance = edit_distance(word, words[i]);
-        if (distance < limit) limit = distance, best = words[i];
-    }
-    return best;
-}
-
-bool st_glob(const char *pattern, const char *text) {
-    const char *star = NULL, *resume = NULL;
-    while (*text) {
-        if (*pattern == '*')
-            star = pattern++, resume = text;
-        else if (*pattern == '?' || *pattern == *text)
-            pattern++, text++;
-        else if (star)
-            pattern = star + 1, text = ++resume;
-        else
-            return false;
-    }
-    while (*pattern == '*') pattern++;
-    return !*pattern;
 }

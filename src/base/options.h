@@ -42,9 +42,5 @@ size_t st_options_floats(const st_options_t *options, const char *key, double *o
 int64_t st_processor_count(void);
 /* Value of the environment variable, NULL if unset or empty. */
 const char *st_environment(const char *name);
-/* Nearest of `n` words to `word` by edit distance, NULL if none is near. */
-const char *st_nearest(const char *word, size_t n, const char *const *words);
-/* Shell-like pattern with * and ?; the whole text must match. */
-bool st_glob(const char *pattern, const char *text);
 
 #endif

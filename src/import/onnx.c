@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/options.h"
+#include "base/words.h"
 #include "import/onnx_guard.h"
 #include "import/onnx_reader.h"
 #include "ir/op.h"

@@ -2,15 +2,15 @@
  * hash of the name) as counter; four elements share one call. */
 #include "state/init.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/arena.h"
 #include "base/hash.h"
+#include "base/number.h"
 #include "base/vec.h"
+#include "base/words.h"
 #include "state/convert.h"
 
 /* What a kind draws, and what its number is. */
@@ -79,27 +79,6 @@ static const default_rule_t defaults[] = {
     {"*", "kaiming_normal_out", 0, 3, IR_MAX_RANK},
 };
 
-bool init_pattern_matches(const char *pattern, const char *name) {
-    const char *star = NULL, *resume = NULL; /* the last '*' and where its text ends so far */
-    while (*name != '\0') {
-        if (*pattern == '*') {
-            star = pattern++;
-            resume = name;
-        } else if (*pattern == '?' || *pattern == *name) {
-            pattern++;
-            name++;
-        } else if (star != NULL) {
-            pattern = star + 1;
-            name = ++resume;
-        } else {
-            return false;
-        }
-    }
-    while (*pattern == '*')
-        pattern++;
-    return *pattern == '\0';
-}
-
 static const kind_t *find_kind(const char *name) {
     for (int i = 0; i < N_KINDS; i++) {
         if (strcmp(kinds[i].name, name) == 0) return &kinds[i];
@@ -141,9 +120,8 @@ static st_status_t parse_rule(init_rules_t *rules, char *text) {
         return FAIL(ST_INVALID, "initialization rule '%s': %s takes no number", whole, kind_text);
     }
     if (colon != NULL) {
-        char *end;
-        rule.number = strtod(colon + 1, &end);
-        if (end == colon + 1 || *end != '\0' || !isfinite(rule.number)) {
+        if (!st_double_parse(colon + 1, strlen(colon + 1), &rule.number) ||
+            !isfinite(rule.number)) {
             return FAIL(ST_INVALID, "initialization rule '%s': '%s' is not a number", whole,
                         colon + 1);
         }
@@ -259,10 +237,8 @@ static st_status_t fill_constant(double value, const char *name, const ir_type_t
 static const rule_t *find_rule(const init_rules_t *rules, const char *name, int32_t rank) {
     for (size_t i = 0; i < rules->rules.n; i++) {
         const rule_t *rule = &rules->rules.data[i];
-        if (rank >= rule->min_rank && rank <= rule->max_rank &&
-            init_pattern_matches(rule->pattern, name)) {
+        if (rank >= rule->min_rank && rank <= rule->max_rank && st_glob(rule->pattern, name))
             return rule;
-        }
     }
     return NULL;
 }

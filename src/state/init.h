@@ -49,7 +49,4 @@ st_status_t init_fill(const init_rules_t *rules, uint64_t seed, const char *name
                       const ir_type_t *type, int64_t first, int64_t count,
                       void *out) ST_WARN_UNUSED;
 
-/* '*' is any text, '?' any one byte. */
-bool init_pattern_matches(const char *pattern, const char *name);
-
 #endif

@@ -108,7 +108,8 @@ static void test_sgd(void **state) {
     (void)state;
     ir_graph_t *forward = parse(classifier);
     ad_train_options_t o = defaults("sgd");
-    const ad_group_t groups[] = {{"fc.*", NAN, 0.05, false}, {"*.bias", 0.5, 0, false}};
+    const ad_group_t groups[] = {{"fc.*", NAN, 0.05, false, false},
+                                 {"*.bias", 0.5, 0, false, false}};
     o.lr = 0.3, o.momentum = 0.9, o.nesterov = true, o.weight_decay = 0.7, o.clip_norm = 0.25;
     o.n_groups = 2, o.groups = groups, o.gradient_outputs = true;
     o.schedule = "linear", o.warmup = 2, o.total = 6, o.min_lr = 0.03;
@@ -260,7 +261,7 @@ static void test_frozen_and_groups(void **state) {
     (void)state;
     ir_graph_t *forward = parse(classifier), *graph;
     ad_train_options_t o = defaults("adamw");
-    const ad_group_t frozen = {"*.weight", NAN, NAN, true};
+    const ad_group_t frozen = {"*.weight", NAN, NAN, true, false};
     o.n_groups = 1, o.groups = &frozen, o.gradient_outputs = true, o.ema_decay = 0.5;
     graph = train(forward, &o);
     assert_int_equal(count_updates(graph, "fc.weight"), 0);
@@ -276,7 +277,7 @@ static void test_frozen_and_groups(void **state) {
     o.groups = &group;
     FAILS(ad_train_graph(forward, &o, &graph), ST_INVALID,
           "'conv*' matches none of the 2 parameters");
-    group = (ad_group_t){"*", NAN, NAN, true};
+    group = (ad_group_t){"*", NAN, NAN, true, false};
     FAILS(ad_train_graph(forward, &o, &graph), ST_INVALID, "no parameter to train");
     assert_null(graph);
     ir_graph_destroy(forward);

@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-#include "base/options.h"
+#include "base/words.h"
 #include "import/onnx_run.h"
 
 #define TEST_DATA "/usr/share/libonnx-testdata/data"
