@@ -42,6 +42,18 @@ static const compile_pass_t pipeline[] = {
 
 /* ---- entry ---- */
 
+/* A pass that does not exist would print nothing, and leave one wondering why. */
+static st_status_t check_dump(const char *dump) {
+    char known[256] = "all";
+    if (!dump || !dump[0] || strcmp(dump, "all") == 0) return ST_OK;
+    for (size_t i = 0; i < sizeof pipeline / sizeof pipeline[0]; i++) {
+        if (strcmp(dump, pipeline[i].name) == 0) return ST_OK;
+        size_t used = strlen(known);
+        snprintf(known + used, sizeof known - used, ", %s", pipeline[i].name);
+    }
+    return FAIL(ST_INVALID, "option 'dump' is '%s', which is no pass: %s", dump, known);
+}
+
 /* Constant folding runs the device's host kernels. */
 static st_status_t evaluate(void *context, const ir_op_ctx_t *ctx, const ir_type_t *out_types,
                             const void *const *in, void *const *out) {
@@ -59,6 +71,7 @@ static st_status_t fill_defaults(const compile_options_t *given, compile_options
     if (!out->n_ranks) out->n_ranks = 1;
     if (!out->n_threads) out->n_threads = 1;
     if (!out->dump) out->dump = st_environment("STATOR_DUMP");
+    TRY(check_dump(out->dump));
     if (strcmp(out->device, "cpu") != 0)
         return FAIL(ST_UNSUPPORTED, "device '%s' cannot be compiled for: this build has cpu",
                     out->device);

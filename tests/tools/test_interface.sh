@@ -42,6 +42,12 @@ says out '"ranks":1'
 answer 2 env STATOR_RANKS=three "$stator" compile g.stator
 says err STATOR_RANKS three
 
+# the graph after a pass; a pass that does not exist
+answer 0 "$stator" compile g.stator --dump lower
+says err "# after lower, program 0"
+answer 2 "$stator" compile g.stator --dump lowr
+says err "'lowr'" "lower"
+
 # a pipe gets plain lines, at most about twenty beside the first
 "$stator" train g.stator --tokens-file text.tokens --steps 40 > plain
 if grep -q "$(printf '[\r\033]')" plain; then fail "control characters in a pipe"; fi
