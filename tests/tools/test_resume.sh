@@ -36,3 +36,26 @@ cmp ten/set-*-step-10/optimizer.safetensors five/set-*-step-10/optimizer.safeten
 # On another number of ranks the checkpoint loads as well.
 # shellcheck disable=SC2086
 "$stator" train g.stator $short --steps 12 --resume five --ranks 3 > /dev/null 2>&1
+
+# The seed is the run's, also where it is not given again; another one is refused.
+"$stator" train g.stator --tokens-file text.tokens --steps 10 --resume five/set-000001-step-5 --save unseeded \
+    > /dev/null 2>&1
+cmp ten/model.safetensors unseeded/model.safetensors
+answer 2 "$stator" train g.stator --tokens-file text.tokens --steps 12 --resume five --seed 4
+says err "--seed 3"
+
+# How many sets are kept.
+"$stator" train g.stator --tokens-file text.tokens --steps 6 --save kept --save-every 1 --keep 3 > /dev/null
+[ "$(ls kept | grep -c "^set-")" = 3 ] || fail "--keep 3 keeps: $(ls kept)"
+answer 2 "$stator" train g.stator --tokens-file text.tokens --steps 1 --save none --keep 0
+says err keep
+
+# A damaged newest set is passed over, with a note.
+newest=$(ls -d kept/set-*-step-6)
+printf 'x' | dd of="$newest/optimizer.safetensors" bs=1 seek=200 conv=notrunc 2> /dev/null
+answer 0 "$stator" train g.stator --tokens-file text.tokens --steps 7 --resume kept
+says err "resumed at step 5" "$newest"
+
+# Another optimizer's state does not fit.
+answer 2 "$stator" train g.stator --tokens-file text.tokens --steps 12 --resume five --optimizer sgd
+says err optim.m.lm_head.weight
