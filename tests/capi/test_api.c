@@ -1,5 +1,5 @@
-/* The public API as a C program uses it: a graph built node by node, trained, saved, loaded, resumed; options,
- * tensors and tokenizers; what is refused and what the messages say. */
+/* The public API as a C program uses it: a graph built node by node, trained, saved, loaded,
+ * resumed; options, tensors and tokenizers; what is refused and what the messages say. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,14 +20,14 @@
     } while (0)
 
 /* `expr` is refused with `wanted`, and the message has `words` in it. */
-#define assert_refused(expr, wanted, words)                                                         \
-    do {                                                                                            \
-        stator_status_t status_ = (expr);                                                           \
-        if (status_ != (wanted))                                                                    \
-            fail_msg("%s: %s instead of %s: %s", #expr, stator_status_text(status_),                \
-                     stator_status_text(wanted), stator_last_error());                              \
-        if (!strstr(stator_last_error(), words))                                                    \
-            fail_msg("%s: '%s' is not in the message: %s", #expr, words, stator_last_error());      \
+#define assert_refused(expr, wanted, words)                                                    \
+    do {                                                                                       \
+        stator_status_t status_ = (expr);                                                      \
+        if (status_ != (wanted))                                                               \
+            fail_msg("%s: %s instead of %s: %s", #expr, stator_status_text(status_),           \
+                     stator_status_text(wanted), stator_last_error());                         \
+        if (!strstr(stator_last_error(), words))                                               \
+            fail_msg("%s: '%s' is not in the message: %s", #expr, words, stator_last_error()); \
     } while (0)
 
 enum { BATCH = 8, FEATURES = 4, HIDDEN = 16, CLASSES = 3 };
@@ -36,7 +36,8 @@ static stator_tensor_t tensor(const char *name, stator_dtype_t dtype, int32_t ra
                               int64_t second) {
     stator_tensor_t t = {.name = name, .dtype = dtype, .rank = rank, .dims = {first, second}};
     t.bytes = stator_dtype_bytes(dtype);
-    for (int32_t i = 0; i < rank; i++) t.bytes *= (size_t)t.dims[i];
+    for (int32_t i = 0; i < rank; i++)
+        t.bytes *= (size_t)t.dims[i];
     return t;
 }
 
@@ -53,7 +54,8 @@ static stator_value_t port(stator_graph_t *graph, stator_port_kind_t kind, const
 static stator_value_t add(stator_graph_t *graph, const char *op, stator_value_t a, stator_value_t b,
                           const char *attributes) {
     stator_value_t inputs[] = {a, b}, out = STATOR_NO_VALUE;
-    assert_ok(stator_graph_add(graph, op, NULL, b == STATOR_NO_VALUE ? 1 : 2, inputs, attributes, &out));
+    assert_ok(
+        stator_graph_add(graph, op, NULL, b == STATOR_NO_VALUE ? 1 : 2, inputs, attributes, &out));
     return out;
 }
 
@@ -62,7 +64,8 @@ static stator_graph_t *build_perceptron(void) {
     assert_ok(stator_graph_create("perceptron", &g));
     stator_value_t x = port(g, STATOR_INPUT, "x", STATOR_DTYPE_F32, 2, BATCH, FEATURES);
     stator_value_t y = port(g, STATOR_INPUT, "y", STATOR_DTYPE_I64, 1, BATCH, 0);
-    stator_value_t w1 = port(g, STATOR_PARAMETER, "1.weight", STATOR_DTYPE_F32, 2, HIDDEN, FEATURES);
+    stator_value_t w1 =
+        port(g, STATOR_PARAMETER, "1.weight", STATOR_DTYPE_F32, 2, HIDDEN, FEATURES);
     stator_value_t b1 = port(g, STATOR_PARAMETER, "1.bias", STATOR_DTYPE_F32, 1, HIDDEN, 0);
     stator_value_t w2 = port(g, STATOR_PARAMETER, "2.weight", STATOR_DTYPE_F32, 2, CLASSES, HIDDEN);
     stator_value_t h = add(g, "matmul", x, w1, "transpose_b=true");
@@ -152,7 +155,8 @@ static void a_built_graph_learns(void **state) {
         if (i >= 290) last += loss / 10;
     }
     /* with smoothing 0.1 the least possible mean loss is 0.29 */
-    if (!(first > 0.9f && last < 0.55f)) fail_msg("loss %g at first, %g at last", (double)first, (double)last);
+    if (!(first > 0.9f && last < 0.55f))
+        fail_msg("loss %g at first, %g at last", (double)first, (double)last);
     close_training(&three);
     close_training(&one);
 }
@@ -217,7 +221,8 @@ static void an_evaluation_sees_the_trained_state(void **state) {
     assert_ok(stator_plan_compile(t.graph, t.options, t.plan, &plan));
     assert_ok(stator_session_create(plan, t.session, &eval));
     float untrained = step(eval, 1000);
-    for (int i = 0; i < 200; i++) step(t.session, i);
+    for (int i = 0; i < 200; i++)
+        step(t.session, i);
     float trained = step(eval, 1000), again = step(eval, 1000);
     assert_true(trained < untrained - 0.2f);
     assert_memory_equal(&trained, &again, sizeof trained); /* an evaluation changes nothing */
@@ -235,7 +240,8 @@ static void files_bring_back_what_was_saved(void **state) {
     char folder[] = "api.XXXXXX", path[64];
     assert_non_null(mkdtemp(folder));
     trained_t t = open_training("1");
-    for (int i = 0; i < 5; i++) step(t.session, i);
+    for (int i = 0; i < 5; i++)
+        step(t.session, i);
     stator_progress_t saved = {.step = 5, .epoch = 1, .sample = 40, .seed = 3}, back = {0};
     assert_ok(stator_session_save(t.session, folder, &saved, 1, 0));
     snprintf(path, sizeof path, "%s/g.plan", folder);
@@ -318,7 +324,8 @@ static void wrong_feeds_are_refused(void **state) {
     assert_true(isfinite(step(t.session, 0)));
     assert_refused(stator_session_read(t.session, "3.weight", &loss, sizeof loss), STATOR_NOT_FOUND,
                    "3.weight");
-    assert_refused(stator_session_read(t.session, "1.bias", &loss, sizeof loss), STATOR_INVALID, "1.bias");
+    assert_refused(stator_session_read(t.session, "1.bias", &loss, sizeof loss), STATOR_INVALID,
+                   "1.bias");
     close_training(&t);
 }
 
@@ -349,14 +356,20 @@ static void wrong_graphs_are_refused(void **state) {
     stator_value_t x = port(g, STATOR_INPUT, "x", STATOR_DTYPE_F32, 2, 4, 5), value = 0;
     stator_value_t w = port(g, STATOR_PARAMETER, "w", STATOR_DTYPE_F32, 2, 4, 3);
     stator_value_t inputs[] = {x, w};
-    assert_refused(stator_graph_add(g, "matmul", "m", 2, inputs, NULL, &value), STATOR_INVALID, "matmul");
+    assert_refused(stator_graph_add(g, "matmul", "m", 2, inputs, NULL, &value), STATOR_INVALID,
+                   "matmul");
     assert_int_equal(value, STATOR_NO_VALUE);
-    assert_refused(stator_graph_add(g, "matmull", "m", 2, inputs, NULL, &value), STATOR_INVALID, "matmull");
-    assert_refused(stator_graph_add(g, "relu", "r", 2, inputs, NULL, &value), STATOR_INVALID, "relu");
-    assert_refused(stator_graph_add(g, "softmax", "s", 1, inputs, "axes=1", &value), STATOR_INVALID, "axes");
-    assert_refused(stator_graph_add(g, "softmax", "s", 1, inputs, "axis=7", &value), STATOR_INVALID, "axis");
+    assert_refused(stator_graph_add(g, "matmull", "m", 2, inputs, NULL, &value), STATOR_INVALID,
+                   "matmull");
+    assert_refused(stator_graph_add(g, "relu", "r", 2, inputs, NULL, &value), STATOR_INVALID,
+                   "relu");
+    assert_refused(stator_graph_add(g, "softmax", "s", 1, inputs, "axes=1", &value), STATOR_INVALID,
+                   "axes");
+    assert_refused(stator_graph_add(g, "softmax", "s", 1, inputs, "axis=7", &value), STATOR_INVALID,
+                   "axis");
     inputs[0] = 1000;
-    assert_refused(stator_graph_add(g, "relu", "r", 1, inputs, NULL, &value), STATOR_INVALID, "1000");
+    assert_refused(stator_graph_add(g, "relu", "r", 1, inputs, NULL, &value), STATOR_INVALID,
+                   "1000");
     stator_tensor_t again = tensor("x", STATOR_DTYPE_F32, 1, 4, 0);
     assert_refused(stator_graph_add_port(g, STATOR_INPUT, &again, &value), STATOR_INVALID, "'x'");
     again.rank = STATOR_MAX_RANK + 1;

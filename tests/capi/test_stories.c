@@ -1,5 +1,5 @@
-/* A trained Llama from ../shared/data through the public API: its logits for 256 tokens against those of the
- * reference implementation, to 1e-4 absolute (float32, five layers). */
+/* A trained Llama from ../shared/data through the public API: its logits for 256 tokens against
+ * those of the reference implementation, to 1e-4 absolute (float32, five layers). */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -54,7 +54,8 @@ static void check_logits(const char *threads, const char *dtype) {
     assert_ok(stator_session_create(plan, NULL, &session));
     assert_ok(stator_session_load(session, weights));
     int64_t ids[TOKENS];
-    for (size_t i = 0; i < TOKENS; i++) ids[i] = token_at(&tokens, i);
+    for (size_t i = 0; i < TOKENS; i++)
+        ids[i] = token_at(&tokens, i);
     stator_tensor_t feed = {.name = "x", .dtype = STATOR_DTYPE_I64, .rank = 2, .dims = {1, TOKENS}};
     feed.data = ids;
     feed.bytes = sizeof ids;
@@ -65,11 +66,13 @@ static void check_logits(const char *threads, const char *dtype) {
     assert_ok(stator_session_step(session, 1, &feed, 1, &fetch));
     double largest = 0;
     for (size_t i = 0; i < TOKENS * VOCABULARY; i++) {
-        double given = logits.dtype == STATOR_DTYPE_F64 ? ((double *)got)[i] : (double)((float *)got)[i];
-        double wanted = (double)((const float *)expected.data)[i], difference = fabs(given - wanted);
+        double given =
+            logits.dtype == STATOR_DTYPE_F64 ? ((double *)got)[i] : (double)((float *)got)[i];
+        double wanted = (double)((const float *)expected.data)[i],
+               difference = fabs(given - wanted);
         if (!(difference <= tolerance))
-            fail_msg("%s, token %zu, logit %zu: %.7g instead of %.7g", dtype, i / VOCABULARY, i % VOCABULARY,
-                     given, wanted);
+            fail_msg("%s, token %zu, logit %zu: %.7g instead of %.7g", dtype, i / VOCABULARY,
+                     i % VOCABULARY, given, wanted);
         if (difference > largest) largest = difference;
     }
     print_message("%s, %s threads: largest difference %.2g\n", dtype, threads, largest);

@@ -1,4 +1,5 @@
-/* Fuzzes the reader of IDX files, plain and compressed. What loads has exactly the data that its head says.
+/* Fuzzes the reader of IDX files, plain and compressed. What loads has exactly the data that its
+ * head says.
  *
  * Covers: src/state/images.c
  */
@@ -24,8 +25,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     }
     size_t n = 1;
     unsigned sum = 0;
-    for (int32_t i = 0; i < idx.rank; i++) n *= (size_t)idx.dims[i];
-    for (size_t i = 0; i < n; i++) sum += idx.data[i]; /* a short block is the sanitizer's finding */
+    for (int32_t i = 0; i < idx.rank; i++)
+        n *= (size_t)idx.dims[i];
+    for (size_t i = 0; i < n; i++)
+        sum += idx.data[i]; /* a short block is the sanitizer's finding */
     require(sum <= 255 * n);
     idx_free(&idx);
     return 0;

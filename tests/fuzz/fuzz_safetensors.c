@@ -26,7 +26,8 @@ static void check_names(const safetensors_t *file) {
     for (size_t i = 0; i < safetensors_alias_count(file); i++) {
         const char *name = safetensors_alias_name(file, i);
         require(safetensors_find(file, name) == safetensors_alias_tensor(file, i));
-        require(strcmp(safetensors_metadata(file, name), safetensors_alias_tensor(file, i)->name) == 0);
+        require(strcmp(safetensors_metadata(file, name), safetensors_alias_tensor(file, i)->name) ==
+                0);
     }
     require(strcmp(safetensors_path(file), "memory") == 0);
 }

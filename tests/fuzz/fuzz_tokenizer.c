@@ -1,5 +1,5 @@
-/* Fuzzes the readers of vocabularies: sentencepiece models and our own byte vocabularies. What loads must
- * encode any text into ids below its size and decode these again.
+/* Fuzzes the readers of vocabularies: sentencepiece models and our own byte vocabularies. What
+ * loads must encode any text into ids below its size and decode these again.
  *
  * Seeds: .model
  * Covers: src/state/spm*.c src/state/tokenizer.c src/state/utf8.c
@@ -31,7 +31,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     size_t n, decoded_bytes;
     char *decoded;
     if (tokenizer_encode(tokenizer, text, strlen(text), &ids, &n) == ST_OK) {
-        for (size_t i = 0; i < n; i++) require(ids[i] < tokenizer_vocab(tokenizer));
+        for (size_t i = 0; i < n; i++)
+            require(ids[i] < tokenizer_vocab(tokenizer));
         require(tokenizer_decode(tokenizer, ids, n, &decoded, &decoded_bytes) == ST_OK);
         st_free(decoded);
         st_free(ids);

@@ -1,4 +1,5 @@
-/* Tests of the command: running it, judging its refusals, and a folder of small files to run it on. */
+/* Tests of the command: running it, judging its refusals, and a folder of small files to run it on.
+ */
 #ifndef TESTS_TOOLS_COMMAND_H
 #define TESTS_TOOLS_COMMAND_H
 
@@ -6,7 +7,7 @@
 #include <stdint.h>
 
 typedef struct answer {
-    int code; /* −1: ended by a signal */
+    int code;       /* −1: ended by a signal */
     double seconds; /* of processor time */
     char errors[8192];
 } answer_t;
@@ -15,8 +16,9 @@ typedef struct answer {
 answer_t command_run(const char *line);
 void must_run(const char *line);
 
-/* A refusal: status 1 to 3 and exactly one line on standard error, within a second. Anything else is printed
- * and counted in n_findings. `what` describes the case, `name` has to be in the message (NULL: anything). */
+/* A refusal: status 1 to 3 and exactly one line on standard error, within a second. Anything else
+ * is printed and counted in n_findings. `what` describes the case, `name` has to be in the message
+ * (NULL: anything). */
 void must_refuse(const char *line, const char *what, const char *name);
 /* A refusal or success. */
 void must_survive(const char *line, const char *what);

@@ -1,5 +1,5 @@
-/* Bad input to the command: options, files that do not belong together, damaged checkpoints. Each gets a
- * status that is not 0 and exactly one line on standard error that names what is wrong. */
+/* Bad input to the command: options, files that do not belong together, damaged checkpoints. Each
+ * gets a status that is not 0 and exactly one line on standard error that names what is wrong. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -16,8 +16,8 @@
 
 /* ---- checkpoints ---- */
 
-static const char *const set_files[] = {"manifest.json", "model.safetensors", "optimizer.safetensors",
-                                        "trainer.json"};
+static const char *const set_files[] = {"manifest.json", "model.safetensors",
+                                        "optimizer.safetensors", "trainer.json"};
 
 static const char resume[] = "train g.stator --tokens-file text.tokens --steps 2 --resume points";
 
@@ -49,8 +49,10 @@ static void damaged_checkpoints_are_refused(void **state) {
         free(data);
     }
     must_run(resume);
-    must_refuse("train g.stator --tokens-file text.tokens --steps 2 --resume nowhere", "no folder", "nowhere");
-    must_refuse("train g.stator --tokens-file text.tokens --steps 2 --resume text.txt", "a file", "text.txt");
+    must_refuse("train g.stator --tokens-file text.tokens --steps 2 --resume nowhere", "no folder",
+                "nowhere");
+    must_refuse("train g.stator --tokens-file text.tokens --steps 2 --resume text.txt", "a file",
+                "text.txt");
     must_refuse("train r.stator --images images --labels labels --steps 2 --resume points",
                 "another model's checkpoint", NULL);
     assert_int_equal(n_findings, 0);
@@ -63,20 +65,25 @@ static void mismatches_are_refused(void **state) {
     n_findings = 0;
     must_refuse("train small.stator --tokens-file text.tokens --steps 1",
                 "tokens beyond the model's vocabulary", "out of range");
-    must_refuse("train g.stator --weights images --tokens-file text.tokens --steps 1", "images as weights",
-                "images");
-    must_refuse("train r.stator --weights set/model.safetensors --images images --labels labels --steps 1",
-                "a Llama's weights for a ResNet", "conv1.weight");
-    must_refuse("train g.stator --images images --labels labels --steps 1", "images for a Llama", NULL);
+    must_refuse("train g.stator --weights images --tokens-file text.tokens --steps 1",
+                "images as weights", "images");
+    must_refuse(
+        "train r.stator --weights set/model.safetensors --images images --labels labels --steps 1",
+        "a Llama's weights for a ResNet", "conv1.weight");
+    must_refuse("train g.stator --images images --labels labels --steps 1", "images for a Llama",
+                NULL);
     must_refuse("train r.stator --tokens-file text.tokens --steps 1", "tokens for a ResNet", NULL);
-    must_refuse("train r.stator --images images --labels images --steps 1", "images as labels", "images");
-    must_refuse("train r.stator --images labels --labels labels --steps 1", "labels as images", "labels");
+    must_refuse("train r.stator --images images --labels images --steps 1", "images as labels",
+                "images");
+    must_refuse("train r.stator --images labels --labels labels --steps 1", "labels as images",
+                "labels");
     must_refuse("train r.stator --images images --steps 1", "no labels", "labels");
     write_idx("images9", 3, (const uint32_t[]){8, 9, 8});
-    must_refuse("train r.stator --images images9 --labels labels --steps 1", "images of another size",
-                "images9");
+    must_refuse("train r.stator --images images9 --labels labels --steps 1",
+                "images of another size", "images9");
     write_idx("labels9", 1, (const uint32_t[]){9});
-    must_refuse("train r.stator --images images --labels labels9 --steps 1", "a label too many", "labels9");
+    must_refuse("train r.stator --images images --labels labels9 --steps 1", "a label too many",
+                "labels9");
     must_refuse("run g.stator --input set/model.safetensors --map x=norm.weight,y=norm.weight",
                 "inputs of another shape", NULL);
     must_refuse("run g.stator --input set/model.safetensors --map x=nothing,y=nothing",
@@ -84,14 +91,20 @@ static void mismatches_are_refused(void **state) {
     must_refuse("run g.stator --input set/model.safetensors --map xy", "a malformed map", "xy");
     must_refuse("run g.stator", "no input", "--input");
     must_refuse("run g.plan", "a plan for a graph", "g.plan");
-    must_refuse("generate --config config.json --weights set/model.safetensors --tokenizer text.txt",
-                "a text for a tokenizer", "text.txt");
-    must_refuse("generate --config config.json --weights set/model.safetensors --tokenizer vocab.json",
-                "no prompt and no beginning", "--prompt");
-    must_refuse("generate --config config8.json --weights set/model.safetensors --tokenizer vocab.json "
-                "--prompt a", "weights of another vocabulary", NULL);
-    must_refuse("generate --config config.json --weights set/model.safetensors --tokenizer vocab.json "
-                "--prompt Q", "a character outside the vocabulary", NULL);
+    must_refuse(
+        "generate --config config.json --weights set/model.safetensors --tokenizer text.txt",
+        "a text for a tokenizer", "text.txt");
+    must_refuse(
+        "generate --config config.json --weights set/model.safetensors --tokenizer vocab.json",
+        "no prompt and no beginning", "--prompt");
+    must_refuse(
+        "generate --config config8.json --weights set/model.safetensors --tokenizer vocab.json "
+        "--prompt a",
+        "weights of another vocabulary", NULL);
+    must_refuse(
+        "generate --config config.json --weights set/model.safetensors --tokenizer vocab.json "
+        "--prompt Q",
+        "a character outside the vocabulary", NULL);
     assert_int_equal(n_findings, 0);
 }
 
@@ -124,7 +137,8 @@ static void bad_options_are_refused(void **state) {
         {"train g.stator --tokens-file text.tokens --epochs -1", "epochs"},
         {"train g.stator --tokens-file text.tokens --steps 1 --device gpu", "gpu"},
         {"train g.stator --tokens-file text.tokens --steps 1 --save text.txt", "text.txt"},
-        {"train g.stator --tokens-file text.tokens --steps 1 --log nowhere/a.jsonl", "nowhere/a.jsonl"},
+        {"train g.stator --tokens-file text.tokens --steps 1 --log nowhere/a.jsonl",
+         "nowhere/a.jsonl"},
         {"train g.stator --steps 1", "--input"},
         {"eval g.stator", "eval-tokens-file"},
         {"compile g.stator -o nowhere/p.plan", "nowhere/p.plan"},

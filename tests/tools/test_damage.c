@@ -1,7 +1,7 @@
-/* Damaged files given to the command: missing, a folder, of another kind, cut short, with flipped bits, with
- * lengths beyond all bounds. Files that Stator writes itself carry checksums: there every flipped bit and
- * every shortening is refused. In files of others some bits mean nothing (a byte of a float, a comment), so a
- * damaged one may also be read. */
+/* Damaged files given to the command: missing, a folder, of another kind, cut short, with flipped
+ * bits, with lengths beyond all bounds. Files that Stator writes itself carry checksums: there
+ * every flipped bit and every shortening is refused. In files of others some bits mean nothing (a
+ * byte of a float, a comment), so a damaged one may also be read. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -28,11 +28,12 @@ static const format_t own_formats[] = {
     {"graph", "g.stator", "info victim", true},
     {"graph to compile", "g.stator", "compile victim", true},
     {"plan", "g.plan", "info victim", true},
-    {"weights", "set/model.safetensors", "train g.stator --weights victim --tokens-file text.tokens --steps 1",
-     true},
+    {"weights", "set/model.safetensors",
+     "train g.stator --weights victim --tokens-file text.tokens --steps 1", true},
     {"tokens", "text.tokens", "train g.stator --tokens-file victim --steps 1", true},
     {"vocabulary", "vocab.json", "import text.txt --tokenizer victim -o out.tokens", false},
-    {"configuration", "config.json", "model llama --config victim --batch 2 --seq 4 -o out.stator", false},
+    {"configuration", "config.json", "model llama --config victim --batch 2 --seq 4 -o out.stator",
+     false},
     {"images", "images", "train r.stator --images victim --labels labels --steps 1", false},
     {"labels", "labels", "train r.stator --images images --labels victim --steps 1", false},
 };
@@ -43,8 +44,8 @@ static const format_t shared_formats[] = {
      "import victim -o out.stator", false},
     {"ONNX model", STATOR_SHARED_DIR "/cases/resnet_tiny/model.torchscript.onnx",
      "import victim -o out.stator", false},
-    {"safetensors of others", STATOR_SHARED_DIR "/cases/resnet_tiny/weights.safetensors", "info victim",
-     false},
+    {"safetensors of others", STATOR_SHARED_DIR "/cases/resnet_tiny/weights.safetensors",
+     "info victim", false},
     {"sentencepiece model", STATOR_SHARED_DIR "/data/tok512.model",
      "import text.txt --tokenizer victim -o out.tokens", false},
 };
@@ -54,7 +55,9 @@ static void damage_shorten(const format_t *f, const unsigned char *data, size_t 
     char what[64];
     for (size_t i = 0; i < sizeof lengths / sizeof lengths[0] + 8; i++) {
         size_t n = sizeof lengths / sizeof lengths[0];
-        size_t length = i < n ? lengths[i] : i < n + 6 ? bytes / 7 * (i - n + 1) : bytes - (i - n - 5);
+        size_t length = i < n       ? lengths[i]
+                        : i < n + 6 ? bytes / 7 * (i - n + 1)
+                                    : bytes - (i - n - 5);
         if (length >= bytes) continue;
         snprintf(what, sizeof what, "%s of %zu bytes instead of %zu", f->label, length, bytes);
         write_bytes("victim", data, length);
@@ -109,8 +112,8 @@ static void damage_replace(const format_t *f) {
     assert_int_equal(mkdir("victim", 0700), 0);
     must_refuse(f->line, "a folder", "victim");
     assert_int_equal(rmdir("victim"), 0);
-    static const char *const others[] = {"g.plan", "text.tokens", "text.txt", "images",
-                                         "set/model.safetensors", "config.json"};
+    static const char *const others[] = {"g.plan", "text.tokens",           "text.txt",
+                                         "images", "set/model.safetensors", "config.json"};
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
         if (strcmp(others[i], f->file) == 0) continue;
         size_t n;

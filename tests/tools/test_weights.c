@@ -1,5 +1,6 @@
-/* The command with tensors that are not quite the graph's. Weights: a constant prefix is matched and results use
- * the file's names; names missing or left over are listed. Batches: another shape, type or number is refused. */
+/* The command with tensors that are not quite the graph's. Weights: a constant prefix is matched
+ * and results use the file's names; names missing or left over are listed. Batches: another shape,
+ * type or number is refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -19,10 +20,12 @@
             fail_msg("%s: %s: %s", #expr, stator_status_text(status_), stator_last_error()); \
     } while (0)
 
-static const char train[] = "train g.stator --tokens-file text.tokens --steps 1 --save new --weights ";
+static const char train[] =
+    "train g.stator --tokens-file text.tokens --steps 1 --save new --weights ";
 
 /* The saved model with a prefix before each name; `without` is left out, `with` added. */
-static void write_weights(const char *path, const char *prefix, const char *without, const char *with) {
+static void write_weights(const char *path, const char *prefix, const char *without,
+                          const char *with) {
     stator_tensors_t *saved = NULL, *made = NULL;
     assert_ok(stator_tensors_load("set/model.safetensors", &saved));
     assert_ok(stator_tensors_create(&made));
@@ -59,7 +62,9 @@ static void a_prefix_is_matched(void **state) {
     stator_tensors_destroy(trained);
 
     /* the values too: a step from either file gives the same weights */
-    must_run("train g.stator --tokens-file text.tokens --steps 1 --save plain --weights set/model.safetensors");
+    must_run(
+        "train g.stator --tokens-file text.tokens --steps 1 --save plain --weights "
+        "set/model.safetensors");
     stator_tensors_t *plain = NULL, *prefixed = NULL;
     assert_ok(stator_tensors_load("plain/model.safetensors", &plain));
     assert_ok(stator_tensors_load("new/model.safetensors", &prefixed));
@@ -90,7 +95,8 @@ static void other_differences_are_listed(void **state) {
 }
 
 /* x.0 … x.2 for g.stator, which takes i64[2,4]; number `other` has the given type. */
-static void write_batches(const char *path, int other, stator_dtype_t dtype, int64_t second_dim, bool with_y2) {
+static void write_batches(const char *path, int other, stator_dtype_t dtype, int64_t second_dim,
+                          bool with_y2) {
     static const int64_t zeros[64];
     stator_tensors_t *made = NULL;
     assert_ok(stator_tensors_create(&made));
@@ -98,7 +104,8 @@ static void write_batches(const char *path, int other, stator_dtype_t dtype, int
         char x[8], y[8];
         snprintf(x, sizeof x, "x.%d", i);
         snprintf(y, sizeof y, "y.%d", i);
-        stator_tensor_t tensor = {.name = y, .dtype = STATOR_DTYPE_I64, .rank = 2, .dims = {2, 4}, .data = zeros};
+        stator_tensor_t tensor = {
+            .name = y, .dtype = STATOR_DTYPE_I64, .rank = 2, .dims = {2, 4}, .data = zeros};
         tensor.bytes = 8 * sizeof(int64_t);
         if (i < 2 || with_y2) assert_ok(stator_tensors_add(made, &tensor));
         tensor.name = x;
@@ -127,8 +134,10 @@ static void batches_of_other_shapes_are_refused(void **state) {
     must_refuse(line, "three of x and two of y", "y");
     must_refuse("train g.stator --input batches --map x=x.*,y=z.* --steps 3", "no z at all", "z.");
     must_refuse("train g.stator --input batches --map x=x.* --steps 3", "y is not mapped", "y");
-    must_refuse("train g.stator --input batches --map x=x.*,y=y.*,z=y.* --steps 3", "no such input", "z");
-    must_refuse("train g.stator --input batches --map x=x.*,x=y.* --steps 3", "x twice, no y", "'y'");
+    must_refuse("train g.stator --input batches --map x=x.*,y=y.*,z=y.* --steps 3", "no such input",
+                "z");
+    must_refuse("train g.stator --input batches --map x=x.*,x=y.* --steps 3", "x twice, no y",
+                "'y'");
     must_refuse("train g.stator --input batches --steps 3", "no map and no equal names", "x");
     assert_int_equal(n_findings, 0);
 }
