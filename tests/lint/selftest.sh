@@ -63,15 +63,16 @@ echo 'void f(void) { abort (); }' >src/exec/x.c; refused source src/exec/x.c 'do
 echo 'void *f(void) { return malloc(3); }' >src/exec/x.c; refused source src/exec/x.c 'st_malloc'
 echo 'char *f(void) { return getenv("A"); }' >src/ir/x.c; cp src/ir/x.c src/exec/x.c
 refused source src/exec/x.c 'one file'
-awk 'BEGIN { for (i = 0; i < 1001; i++) print "int x;" }' >src/ir/long.c
-refused source src/ir/long.c 'more than 1000'
-awk 'BEGIN { print "int f(void) {"; for (i = 0; i < 150; i++) print "    x();"; print "}" }' >src/ir/f.c
-refused source src/ir/f.c 'more than 150'
+awk 'BEGIN { for (i = 0; i < 801; i++) print "int x;" }' >src/ir/long.c
+refused source src/ir/long.c 'more than 800'
+awk 'BEGIN { print "int f(void) {"; for (i = 0; i < 120; i++) print "    x();"; print "}" }' >src/ir/f.c
+refused source src/ir/f.c 'more than 120'
 printf '/* exit(1) and\n * malloc(3) */\nconst char *a = "abort()"; // free(x)\n' >src/ir/x.c
 passes source
 
 printf '/* see /%s/x */\n' root >src/ir/x.c; refused words src/ir/x.c 'one machine'
 printf '/* %s later */\n' 'TO''DO' >src/ir/x.c; refused words src/ir/x.c 'finish it'
+printf '/* as %s 7 asks */\n' issue >src/ir/x.c; refused words src/ir/x.c 'speaks of itself'
 
 [ "$bad" = 0 ] && echo "every planted fault was found"
 exit "$bad"

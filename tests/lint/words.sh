@@ -1,5 +1,5 @@
 #!/bin/sh
-# Words that do not belong in the tree: machine paths, unfinished marks.
+# Words that do not belong in the tree: machine paths, unfinished marks, talk about how the work went.
 # Usage: words.sh <repository root>
 set -eu
 cd "$1"
@@ -24,5 +24,7 @@ refuse() { # extended regular expression, reason
 }
 refuse '(^|[^A-Za-z0-9_.-])/(work|root|home)/' 'a path of one machine: make it relative'
 refuse '(^|[^A-Za-z0-9_])(TODO|FIXME|XXX)([^A-Za-z0-9_]|$)' 'finish it, or write down what is not there in the README'
+refuse '(^|[^A-Za-z0-9_])((earlier|previous|last|next|later) sessions?|[Ii]ssue (#|[0-9])|[Aa]gents?|[Ww]orkplace|helper-)([^A-Za-z_]|$)' \
+    'the project speaks of itself, not of the work on it'
 [ "$bad" = 0 ] && echo "no words to refuse in $(printf '%s\n' "$files" | wc -l) files"
 exit "$bad"
