@@ -13,7 +13,9 @@
 
 #define STRING "STRING"
 #define INT "INT"
+#define COUNT "COUNT"
 #define FLOAT "FLOAT"
+#define RATE "RATE"
 #define BOOL "BOOL"
 #define FLOATS "FLOATS"
 #define SIZE "SIZE"
@@ -99,8 +101,12 @@ static st_status_t check_value(const st_option_row_t *row, const char *value) {
     const char *expected = row->kind;
     if (strcmp(row->kind, INT) == 0)
         ok = parse_int(value, &i), expected = "a whole number";
+    else if (strcmp(row->kind, COUNT) == 0)
+        ok = parse_int(value, &i) && i >= 0, expected = "a whole number, 0 or more";
     else if (strcmp(row->kind, FLOAT) == 0)
         ok = parse_float(value, strlen(value), &f), expected = "a number";
+    else if (strcmp(row->kind, RATE) == 0)
+        ok = parse_float(value, strlen(value), &f) && f >= 0, expected = "a number, 0 or more";
     else if (strcmp(row->kind, BOOL) == 0)
         ok = parse_bool(value, &b), expected = "true or false";
     else if (strcmp(row->kind, FLOATS) == 0)

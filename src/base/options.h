@@ -12,7 +12,7 @@ typedef struct st_options st_options_t;
 
 typedef struct st_option_row {
     const char *key;
-    const char *kind; /* "STRING", "INT", "FLOAT", "BOOL", "FLOATS", "SIZE", or "a|b|c" */
+    const char *kind; /* "STRING", "INT", "COUNT", "FLOAT", "RATE", "BOOL", "FLOATS", "SIZE", or "a|b|c" */
     const char *fallback;
     const char *commands;
     const char *help;

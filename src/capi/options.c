@@ -38,7 +38,7 @@ const char *stator_options_get(const stator_options_t *options, const char *key)
 int64_t stator_options_get_int(const stator_options_t *options, const char *key) {
     const st_option_row_t *row = find_row(key);
     if (!row) return 0;
-    if (strcmp(row->kind, "INT") == 0) return st_options_int(options->table, key);
+    if (strcmp(row->kind, "INT") == 0 || strcmp(row->kind, "COUNT") == 0) return st_options_int(options->table, key);
     if (strcmp(row->kind, "BOOL") == 0) return st_options_bool(options->table, key);
     if (strcmp(row->kind, "SIZE") == 0) return (int64_t)st_options_size(options->table, key);
     return 0;
@@ -46,7 +46,7 @@ int64_t stator_options_get_int(const stator_options_t *options, const char *key)
 double stator_options_get_float(const stator_options_t *options, const char *key) {
     const st_option_row_t *row = find_row(key);
     if (!row) return 0;
-    if (strcmp(row->kind, "FLOAT") == 0) return st_options_float(options->table, key);
+    if (strcmp(row->kind, "FLOAT") == 0 || strcmp(row->kind, "RATE") == 0) return st_options_float(options->table, key);
     return (double)stator_options_get_int(options, key);
 }
 int stator_options_given(const stator_options_t *options, const char *key) {

@@ -11,6 +11,10 @@ stator_status_t tool_eval(tool_t *tool) {
     stator_status_t status;
     TOOL_TRY(stator_options_set(tool->options, "mode", "eval"));
     TOOL_TRY(tool_load_graph(tool, tool->files[0], &graph, &weights, &companion));
+    if (!weights && !companion) {
+        status = tool_fail(STATOR_INVALID, "'eval' needs --weights: nothing stands beside the graph");
+        goto done;
+    }
     TOOL_TRY_GOTO(stator_plan_compile(graph, tool->options, NULL, &plan), done);
     TOOL_TRY_GOTO(stator_session_create(plan, NULL, &session), done);
     TOOL_TRY_GOTO(tool_fill_state(tool, session, companion, weights == NULL, weights), done);
