@@ -24,8 +24,10 @@ STATOR_API stator_status_t stator_plan_compile(const stator_graph_t *graph,
                                                const stator_plan_t *state_of,
                                                stator_plan_t **out_plan) STATOR_WARN_UNUSED;
 STATOR_API void stator_plan_destroy(stator_plan_t *plan); /* NULL is fine */
+/* Reads and proves a plan: NOT_FOUND, PARSE (damaged), UNSUPPORTED (made by a newer version). */
 STATOR_API stator_status_t stator_plan_load(const char *path,
                                             stator_plan_t **out_plan) STATOR_WARN_UNUSED;
+/* Atomic, checksummed. IO: the message gives path and reason; the old file is untouched then. */
 STATOR_API stator_status_t stator_plan_save(const stator_plan_t *plan,
                                             const char *path) STATOR_WARN_UNUSED;
 /* Text view; freed with stator_free. */
@@ -41,7 +43,8 @@ typedef struct stator_plan_info {
     double compile_us;           /* 0 for a loaded plan */
 } stator_plan_info_t;
 STATOR_API stator_plan_info_t stator_plan_info(const stator_plan_t *plan);
-/* Inputs and outputs as the caller feeds and fetches them: global types, data NULL. */
+/* Inputs and outputs as the caller feeds and fetches them: global types, data NULL. Parameters and buffers:
+ * the state. An empty tensor past the end. */
 STATOR_API size_t stator_plan_count(const stator_plan_t *plan, stator_port_kind_t kind);
 STATOR_API stator_tensor_t stator_plan_at(const stator_plan_t *plan, stator_port_kind_t kind,
                                           size_t index);
