@@ -111,42 +111,24 @@ static void tensors_info(const tool_t *tool, const stator_tensors_t *tensors) {
         printf("%zu tensors, %s\n", stator_tensors_count(tensors), tool_bytes(bytes, text));
 }
 
-typedef enum file_kind { KIND_GRAPH, KIND_PLAN, KIND_TENSORS, KIND_UNKNOWN } file_kind_t;
-
-static stator_status_t kind_of(const char *path, file_kind_t *out) {
-    unsigned char head[9] = {0};
-    FILE *file = fopen(path, "rb");
-    if (!file) return tool_fail(STATOR_NOT_FOUND, "%s: cannot be opened", path);
-    size_t n = fread(head, 1, sizeof head, file);
-    fclose(file);
-    *out = KIND_UNKNOWN;
-    if (n >= 8 && memcmp(head, STATOR_PLAN_MAGIC, 8) == 0)
-        *out = KIND_PLAN;
-    else if ((n >= 8 && memcmp(head, STATOR_GRAPH_MAGIC, 8) == 0) || memcmp(head, "graph", 5) == 0)
-        *out = KIND_GRAPH;
-    else if (n == 9 && head[8] == '{')
-        *out = KIND_TENSORS;
-    return STATOR_OK;
-}
-
 stator_status_t tool_info(tool_t *tool) {
     const char *path = tool->files[0];
-    file_kind_t kind;
-    TOOL_TRY(kind_of(path, &kind));
+    tool_kind_t kind;
+    TOOL_TRY(tool_file_kind(path, &kind));
     stator_status_t status;
     stator_graph_t *graph = NULL;
     stator_plan_t *plan = NULL;
     stator_tensors_t *tensors = NULL;
     switch (kind) {
-        case KIND_GRAPH:
+        case TOOL_GRAPH:
             status = stator_graph_load(path, &graph);
             if (status == STATOR_OK) status = graph_info(tool, graph);
             break;
-        case KIND_PLAN:
+        case TOOL_PLAN:
             status = stator_plan_load(path, &plan);
             if (status == STATOR_OK) status = plan_info(tool, plan);
             break;
-        case KIND_TENSORS:
+        case TOOL_TENSORS:
             status = stator_tensors_load(path, &tensors);
             if (status == STATOR_OK) tensors_info(tool, tensors);
             break;

@@ -12,8 +12,8 @@ static const tool_command_t commands[] = {
     {"info", 'n', "FILE", "say what is in a graph, plan or safetensors file", 1, 1, tool_info},
     {"compile", 'c', "GRAPH", "compile the training step (or --mode eval) into a plan", 1, 1,
      tool_compile},
-    {"run", 'r', "GRAPH", "run the graph once", 1, 1, tool_run},
-    {"train", 't', "GRAPH", "train", 1, 1, tool_train},
+    {"run", 'r', "GRAPH|PLAN", "run the graph once", 1, 1, tool_run},
+    {"train", 't', "GRAPH|PLAN", "train", 1, 1, tool_train},
     {"eval", 'e', "GRAPH", "evaluate on held-out data", 1, 1, tool_eval},
     {"generate", 'g', "", "write text with a language model", 0, 0, tool_generate},
 };

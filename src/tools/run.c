@@ -86,11 +86,16 @@ stator_status_t tool_run(tool_t *tool) {
     stator_data_t *data = NULL;
     results_t results = {0};
     stator_status_t status;
-    TOOL_TRY(tool_load_graph(tool, tool->files[0], &graph, &weights, &companion));
-    if (tool_flag(tool, "grad")) {
-        TOOL_TRY_GOTO(stator_graph_add_gradients(graph, tool->options, &step), done);
+    tool_kind_t kind;
+    TOOL_TRY(tool_file_kind(tool->files[0], &kind));
+    if (kind == TOOL_PLAN) {
+        TOOL_TRY_GOTO(tool_load_plan(tool, tool->files[0], &plan, &weights), done);
+    } else {
+        TOOL_TRY_GOTO(tool_load_graph(tool, tool->files[0], &graph, &weights, &companion), done);
+        if (tool_flag(tool, "grad"))
+            TOOL_TRY_GOTO(stator_graph_add_gradients(graph, tool->options, &step), done);
+        TOOL_TRY_GOTO(stator_plan_compile(step ? step : graph, tool->options, NULL, &plan), done);
     }
-    TOOL_TRY_GOTO(stator_plan_compile(step ? step : graph, tool->options, NULL, &plan), done);
     TOOL_TRY_GOTO(stator_session_create(plan, NULL, &session), done);
     TOOL_TRY_GOTO(tool_fill_state(tool, session, companion, weights == NULL, weights), done);
     size_t n_feeds = 0;

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 
 #include "tools/tool.h"
@@ -44,7 +45,35 @@ stator_status_t tool_require(const tool_t *tool, const char *key, const char **o
                      tool->command);
 }
 
-/* ---- graphs and state ---- */
+/* ---- graphs, plans and state ---- */
+
+stator_status_t tool_file_kind(const char *path, tool_kind_t *out_kind) {
+    unsigned char head[9] = {0};
+    struct stat info;
+    *out_kind = TOOL_UNKNOWN;
+    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode)) return STATOR_OK; /* a pipe would be waited for */
+    FILE *file = fopen(path, "rb");
+    if (!file)
+        return tool_fail(errno == ENOENT ? STATOR_NOT_FOUND : STATOR_IO, "cannot open '%s': %s", path,
+                         strerror(errno));
+    size_t n = fread(head, 1, sizeof head, file);
+    fclose(file);
+    if (n >= 8 && memcmp(head, STATOR_PLAN_MAGIC, 8) == 0)
+        *out_kind = TOOL_PLAN;
+    else if ((n >= 8 && memcmp(head, STATOR_GRAPH_MAGIC, 8) == 0) || memcmp(head, "graph", 5) == 0)
+        *out_kind = TOOL_GRAPH;
+    else if (n == 9 && head[8] == '{')
+        *out_kind = TOOL_TENSORS;
+    return STATOR_OK;
+}
+
+stator_status_t tool_load_plan(const tool_t *tool, const char *path, stator_plan_t **out_plan,
+                               stator_tensors_t **out_weights) {
+    const char *weights = tool_text(tool, "weights");
+    *out_weights = NULL;
+    TOOL_TRY(stator_plan_load(path, out_plan));
+    return weights[0] ? stator_tensors_load(weights, out_weights) : STATOR_OK;
+}
 
 char *tool_companion(const char *graph_path) {
     static const char suffix[] = ".safetensors";

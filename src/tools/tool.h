@@ -57,6 +57,12 @@ const char *tool_failure(void); /* text of the last tool_fail, "" if none */
 stator_status_t tool_require(const tool_t *tool, const char *key, const char **out_text);
 
 /* ---- shared steps (support.c) ---- */
+/* What a file is, by its first bytes; NOT_FOUND or IO if it cannot be read. */
+typedef enum tool_kind { TOOL_GRAPH, TOOL_PLAN, TOOL_TENSORS, TOOL_UNKNOWN } tool_kind_t;
+stator_status_t tool_file_kind(const char *path, tool_kind_t *out_kind);
+/* Reads a plan and the tensors of --weights (NULL without). */
+stator_status_t tool_load_plan(const tool_t *tool, const char *path, stator_plan_t **out_plan,
+                               stator_tensors_t **out_weights);
 /* "dir/g.stator" → "dir/g.safetensors"; freed by the caller. NULL when out of memory. */
 char *tool_companion(const char *graph_path);
 /* Reads a graph; with --weights, what an importer took for parameters but the weights do not name becomes

@@ -73,7 +73,7 @@ static stator_status_t compile_first(train_run_t *run) {
 static stator_status_t settle_steps(train_run_t *run) {
     const tool_t *tool = run->tool;
     TOOL_TRY(plan_steps(run));
-    if (tool_int(tool, "steps") == run->n_steps) return STATOR_OK;
+    if (!run->graph || tool_int(tool, "steps") == run->n_steps) return STATOR_OK;
     char text[32];
     snprintf(text, sizeof text, "%lld", (long long)run->n_steps);
     TOOL_TRY(stator_options_set(tool->options, "steps", text));
@@ -119,13 +119,27 @@ static stator_status_t go_on(train_run_t *run) {
     return STATOR_OK;
 }
 
+/* A graph is made into a training step here; a plan is one already, and nothing else. */
+static stator_status_t open_step(train_run_t *run) {
+    const tool_t *tool = run->tool;
+    const char *path = tool->files[0];
+    tool_kind_t kind;
+    TOOL_TRY(tool_file_kind(path, &kind));
+    if (kind != TOOL_PLAN) {
+        TOOL_TRY(tool_load_graph(tool, path, &run->graph, &run->weights, &run->companion));
+        return compile_first(run);
+    }
+    if (tool_text(tool, "eval-tokens-file")[0] || tool_text(tool, "eval-images")[0])
+        return tool_fail(STATOR_INVALID, "%s is a plan, which has no evaluation: give the graph", path);
+    return tool_load_plan(tool, path, &run->plan, &run->weights);
+}
+
 static stator_status_t open_run(train_run_t *run) {
     const tool_t *tool = run->tool;
     const char *input = tool_text(tool, "input");
     TOOL_TRY(read_checkpoint(run));
-    TOOL_TRY(tool_load_graph(tool, tool->files[0], &run->graph, &run->weights, &run->companion));
     if (input[0]) TOOL_TRY(stator_tensors_load(input, &run->inputs));
-    TOOL_TRY(compile_first(run));
+    TOOL_TRY(open_step(run));
     TOOL_TRY(tool_open_data(tool, run->plan, false, run->inputs, &run->data));
     if (!run->data)
         return tool_fail(STATOR_INVALID,
