@@ -241,6 +241,42 @@ static void test_bad_arguments(void **state) {
     ir_graph_destroy(graph);
 }
 
+/* Empty tensors on the way: gradients have the types of what they belong to, and zeros where a sum
+ * over nothing fills elements. (4,0) + (4,1), and a cumulative sum of (2,0). */
+static void test_empty_tensors(void **state) {
+    (void)state;
+    ir_graph_t *graph = parse(
+        "graph \"empty\" {\n"
+        "  %0 a = parameter {dtype=f64, shape=[4,0]}\n"
+        "  %1 b = parameter {dtype=f64, shape=[4,1]}\n"
+        "  %2 c = parameter {dtype=f64, shape=[2,0]}\n"
+        "  %3 = add(%0, %1)\n"
+        "  %4 = reduce_sum(%3) {axes=[0,1]}\n"
+        "  %5 = cumsum(%2) {axis=1}\n"
+        "  %6 = reduce_sum(%5) {axes=[0,1]}\n"
+        "  %7 = add(%4, %6)\n"
+        "  output \"loss\" = %7\n"
+        "}\n");
+    const ir_value_t of[] = {named(graph, "a"), named(graph, "b"), named(graph, "c")};
+    ir_value_t grads[3];
+    OK(ad_gradient(graph, ir_graph_find_output(graph, "loss"), 3, of, grads));
+    OK(ir_graph_verify(graph));
+    for (int i = 0; i < 3; i++)
+        assert_true(ir_type_equal(ir_value_type(graph, of[i]), ir_value_type(graph, grads[i])));
+    run_t run;
+    run_open(&run, graph);
+    for (int i = 0; i < 4; i++) {
+        ((double *)run.data[of[1]])[i] = i + 1;
+        ((double *)run.data[grads[1]])[i] = 7; /* must be written */
+    }
+    run_nodes(&run, 0, (ir_node_t)graph->nodes.n);
+    assert_true(*(double *)run_output(&run, "loss") == 0);
+    for (int i = 0; i < 4; i++)
+        assert_true(((double *)run.data[grads[1]])[i] == 0);
+    run_close(&run);
+    ir_graph_destroy(graph);
+}
+
 /* Long chains and values with many uses: no recursion, linear time, and the same graph every time.
  */
 static void test_large_and_deterministic(void **state) {
@@ -274,6 +310,7 @@ int main(void) {
         cmocka_unit_test(test_no_influence_gives_zeros),
         cmocka_unit_test(test_batch_norm_statistics),
         cmocka_unit_test(test_bad_arguments),
+        cmocka_unit_test(test_empty_tensors),
         cmocka_unit_test(test_large_and_deterministic),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -15,6 +15,8 @@ typedef struct conf_case {
     const char *
         types; /* f: f32 f64 f16 bf16; i: i32 i64 u8 i8; b: bool; -: once, type in the attributes */
     const char *inputs, *attrs;
+    int32_t terms; /* of the longest sum behind an output element, where shapes do not show it (they
+                      show as many as there are inputs an output): tolerances grow with its root */
 } conf_case_t;
 
 extern const conf_case_t conf_cases[];
@@ -33,6 +35,7 @@ typedef struct conf_built {
     void *in_data[CONF_MAX_OPERANDS];
     double *in_values[CONF_MAX_OPERANDS]; /* the same, as double */
     char name[160];
+    int32_t terms; /* of the row */
 } conf_built_t;
 
 /* Dtypes of a row, ended by IR_DTYPE_NONE. */

@@ -78,13 +78,7 @@ static void compare(const conf_built_t *built, const char *impl, uint32_t k, con
         if (elements > most_in) most_in = elements;
     }
     double terms = n ? fmax(1, (double)most_in / (double)n) : 1, largest = 1;
-    ir_op_t op = built->problem.op;
-    /* these sum along rows inside, which the shapes of their outputs do not show */
-    if ((op >= IR_OP_ATTENTION && op <= IR_OP_RMS_NORM_GRAD) || op == IR_OP_CUMSUM ||
-        op == IR_OP_SCATTER_ADD)
-        terms = fmax(terms, 256);
-    if ((op >= IR_OP_MATMUL && op <= IR_OP_CONV_GRAD_WEIGHT) || op == IR_OP_CROSS_ENTROPY_GRAD)
-        terms = fmax(terms, 512);
+    terms = fmax(terms, built->terms);
     for (int64_t i = 0; i < n; i++)
         if (isfinite(expected[i])) largest = fmax(largest, fabs(expected[i]));
     double unit = rounding(type->dtype) * (8 + 2 * sqrt(terms));
