@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -64,10 +65,10 @@ static void ceil_mode_drops_a_window_that_starts_in_the_padding(void **state) {
     (void)state;
     EACH_REAL(type) {
         expect((conf_case_t){IR_OP_AVG_POOL, "f", "T:1,1,9",
-                             "kernel=4 strides=4 pads_low=2 pads_high=2 ceil=1"},
+                             "kernel=4 strides=4 pads_low=2 pads_high=2 ceil=1", 0},
                type, 1, GIVEN(LIST(1, 2, 3, 4, 5, 6, 7, 8, 9)), 3, LIST(1.5, 4.5, 8), 1e-6);
         expect((conf_case_t){IR_OP_MAX_POOL, "f", "T:1,1,5",
-                             "kernel=2 strides=2 pads_low=1 pads_high=1 dilations=1 ceil=1"},
+                             "kernel=2 strides=2 pads_low=1 pads_high=1 dilations=1 ceil=1", 0},
                type, 1, GIVEN(LIST(-1, -2, -3, -4, -5)), 3, LIST(-1, -2, -4), 0);
     }
 }
@@ -76,7 +77,7 @@ static void average_pool_takes_pads_wider_than_the_kernel(void **state) {
     (void)state;
     EACH_REAL(type)
     expect((conf_case_t){IR_OP_AVG_POOL, "f", "T:1,1,5",
-                         "kernel=2 strides=2 pads_low=2 pads_high=3 count_pad=1"},
+                         "kernel=2 strides=2 pads_low=2 pads_high=3 count_pad=1", 0},
            type, 1, GIVEN(LIST(1, 2, 3, 4, 5)), 5, LIST(0, 1.5, 3.5, 2.5, 0), 1e-6);
 }
 
@@ -84,14 +85,14 @@ static void unequal_pads_keep_their_sides(void **state) {
     (void)state;
     EACH_REAL(type) {
         expect((conf_case_t){IR_OP_CONV, "f", "T:1,1,3 T:1,1,2",
-                             "strides=1 pads_low=1 pads_high=0 dilations=1"},
+                             "strides=1 pads_low=1 pads_high=0 dilations=1", 0},
                type, 2, GIVEN(LIST(1, 2, 3), LIST(1, 10)), 3, LIST(10, 21, 32), 1e-5);
         /* dx[q] = sum over k of dy[q + 1 - k] w[k] */
         expect((conf_case_t){IR_OP_CONV_GRAD_INPUT, "f", "T:1,1,3 T:1,1,2",
-                             "strides=1 pads_low=1 pads_high=0 dilations=1 spatial=3"},
+                             "strides=1 pads_low=1 pads_high=0 dilations=1 spatial=3", 0},
                type, 2, GIVEN(LIST(1, 2, 3), LIST(1, 10)), 3, LIST(12, 23, 30), 1e-5);
         expect((conf_case_t){IR_OP_CONV_GRAD_WEIGHT, "f", "T:1,1,3 T:1,1,3",
-                             "strides=1 pads_low=1 pads_high=0 dilations=1 kernel=2"},
+                             "strides=1 pads_low=1 pads_high=0 dilations=1 kernel=2", 0},
                type, 2, GIVEN(LIST(1, 2, 3), LIST(1, 2, 3)), 2, LIST(8, 14), 1e-5);
     }
 }
@@ -100,26 +101,26 @@ static void stride_remainder_gets_a_zero_gradient(void **state) {
     (void)state;
     EACH_REAL(type)
     expect((conf_case_t){IR_OP_CONV_GRAD_INPUT, "f", "T=1:1,1,2 T=1:1,1,3",
-                         "strides=2 pads_low=0 pads_high=0 dilations=1 spatial=6"},
+                         "strides=2 pads_low=0 pads_high=0 dilations=1 spatial=6", 0},
            type, 0, NULL, 6, LIST(1, 1, 2, 1, 1, 0), 1e-6);
 }
 
 static void reverse_slices_reach_the_front_and_take_empty_dims(void **state) {
     (void)state;
     EACH_REAL(type) {
-        expect((conf_case_t){IR_OP_SLICE, "f", "T:4", "begin=3 end=-1 step=-1"}, type, 1,
+        expect((conf_case_t){IR_OP_SLICE, "f", "T:4", "begin=3 end=-1 step=-1", 0}, type, 1,
                GIVEN(LIST(0, 1, 2, 3)), 4, LIST(3, 2, 1, 0), 0);
-        expect((conf_case_t){IR_OP_SLICE, "f", "T:4", "begin=3 end=3 step=-1"}, type, 0, NULL, 0,
+        expect((conf_case_t){IR_OP_SLICE, "f", "T:4", "begin=3 end=3 step=-1", 0}, type, 0, NULL, 0,
                LIST(0), 0);
-        expect((conf_case_t){IR_OP_SLICE, "f", "T:0", "begin=-1 end=-1 step=-1"}, type, 0, NULL, 0,
-               LIST(0), 0);
+        expect((conf_case_t){IR_OP_SLICE, "f", "T:0", "begin=-1 end=-1 step=-1", 0}, type, 0, NULL,
+               0, LIST(0), 0);
     }
 }
 
 static void one_and_zero_broadcast_to_zero(void **state) {
     (void)state;
     EACH_REAL(type)
-    expect((conf_case_t){IR_OP_ADD, "f", "T:1 T:0", ""}, type, 0, NULL, 0, LIST(0), 0);
+    expect((conf_case_t){IR_OP_ADD, "f", "T:1 T:0", "", 0}, type, 0, NULL, 0, LIST(0), 0);
 }
 
 /* The op on an index that is out of range by one on either side: an error that names node, index,
@@ -157,12 +158,14 @@ static void indices_out_of_range_are_errors_and_write_nothing(void **state) {
         int64_t size;
         const char *dim;
     } rows[] = {
-        {{IR_OP_GATHER, "f", "T:5,4 l<5:3", "axis=0"}, 5, "dim 0 has size 5"},
-        {{IR_OP_SCATTER_ADD, "f", "T:3,4 l<5:3", "axis=0 extent=5"}, 5, "dim 0 has size 5"},
-        {{IR_OP_GATHER_ALONG, "f", "T:3,5 l<5:3,2", "axis=1"}, 5, "dim 1 has size 5"},
-        {{IR_OP_SCATTER_ALONG_ADD, "f", "T:3,2 l<5:3,2", "axis=1 extent=5"}, 5, "dim 1 has size 5"},
-        {{IR_OP_GATHER_ND, "f", "T:4,4,3 l<4:3,1", ""}, 4, "dim 0 has size 4"},
-        {{IR_OP_SCATTER_ND_ADD, "f", "T:3,4,3 l<4:3,1", "shape=4,4,3"}, 4, "dim 0 has size 4"},
+        {{IR_OP_GATHER, "f", "T:5,4 l<5:3", "axis=0", 0}, 5, "dim 0 has size 5"},
+        {{IR_OP_SCATTER_ADD, "f", "T:3,4 l<5:3", "axis=0 extent=5", 0}, 5, "dim 0 has size 5"},
+        {{IR_OP_GATHER_ALONG, "f", "T:3,5 l<5:3,2", "axis=1", 0}, 5, "dim 1 has size 5"},
+        {{IR_OP_SCATTER_ALONG_ADD, "f", "T:3,2 l<5:3,2", "axis=1 extent=5", 0},
+         5,
+         "dim 1 has size 5"},
+        {{IR_OP_GATHER_ND, "f", "T:4,4,3 l<4:3,1", "", 0}, 4, "dim 0 has size 4"},
+        {{IR_OP_SCATTER_ND_ADD, "f", "T:3,4,3 l<4:3,1", "shape=4,4,3", 0}, 4, "dim 0 has size 4"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         for (int side = 0; side < 2; side++) {
@@ -180,13 +183,14 @@ static void bad_labels_are_errors(void **state) {
         const char *label = side ? "label 3 " : "label -4 ";
         const char *words[3] = {label, "row 2", "3 classes"};
         int64_t value = side ? 3 : -4;
-        refuse_index((conf_case_t){IR_OP_CROSS_ENTROPY_ROWS, "f", "T:4,3 l^3:4", "ignore_index=-1"},
-                     1, 2, value, words);
-        refuse_index((conf_case_t){IR_OP_CROSS_ENTROPY, "f", "T:4,3 l^3:4", "ignore_index=-1"}, 1,
-                     2, value, words);
         refuse_index(
-            (conf_case_t){IR_OP_CROSS_ENTROPY_GRAD, "f", "T:4 T:4,3 l^3:4 T:4", "ignore_index=-1"},
-            2, 2, value, words);
+            (conf_case_t){IR_OP_CROSS_ENTROPY_ROWS, "f", "T:4,3 l^3:4", "ignore_index=-1", 0}, 1, 2,
+            value, words);
+        refuse_index((conf_case_t){IR_OP_CROSS_ENTROPY, "f", "T:4,3 l^3:4", "ignore_index=-1", 0},
+                     1, 2, value, words);
+        refuse_index((conf_case_t){IR_OP_CROSS_ENTROPY_GRAD, "f", "T:4 T:4,3 l^3:4 T:4",
+                                   "ignore_index=-1", 0},
+                     2, 2, value, words);
     }
 }
 
@@ -199,7 +203,7 @@ static void batch_norm_output_does_not_depend_on_momentum(void **state) {
     for (int i = 0; i < 4; i++)
         y[i] = (x[i] - m) / s;
     for (int a = 0; a < 3; a++)
-        expect((conf_case_t){IR_OP_BATCH_NORM, "f", "T:4,1 T=1:1 T=0:1 T=7:1 T=9:1", attrs[a]},
+        expect((conf_case_t){IR_OP_BATCH_NORM, "f", "T:4,1 T=1:1 T=0:1 T=7:1 T=9:1", attrs[a], 0},
                IR_F64, 1, GIVEN(x), 4, y, 1e-12);
 }
 
@@ -207,10 +211,10 @@ static void rms_norm_epsilon_is_inside_the_root(void **state) {
     (void)state;
     double y = 0.70710678;
     EACH_REAL(type)
-    expect((conf_case_t){IR_OP_RMS_NORM, "f", "T=0.001:4 T=1:4", "eps=1e-6"}, type, 0, NULL, 4,
+    expect((conf_case_t){IR_OP_RMS_NORM, "f", "T=0.001:4 T=1:4", "eps=1e-6", 0}, type, 0, NULL, 4,
            LIST(y, y, y, y), 1e-6);
     double z = 0.945245; /* eps = 2^-23 */
-    expect((conf_case_t){IR_OP_RMS_NORM, "f", "T=0.001:4 T=1:4", "eps=1.1920929e-7"}, IR_F64, 0,
+    expect((conf_case_t){IR_OP_RMS_NORM, "f", "T=0.001:4 T=1:4", "eps=1.1920929e-7", 0}, IR_F64, 0,
            NULL, 4, LIST(z, z, z, z), 1e-6);
 }
 
@@ -218,10 +222,10 @@ static void rotary_pairs_are_halves_or_neighbours(void **state) {
     (void)state;
     const double c[] = {cos(1), cos(0.01)}, s[] = {sin(1), sin(0.01)};
     EACH_REAL(type) {
-        expect((conf_case_t){IR_OP_ROPE, "f", "T:1,1,1,4 T:1,2 T:1,2", "interleaved=1"}, type, 3,
+        expect((conf_case_t){IR_OP_ROPE, "f", "T:1,1,1,4 T:1,2 T:1,2", "interleaved=1", 0}, type, 3,
                GIVEN(LIST(1, 2, 3, 4), c, s), 4, LIST(-1.142640, 1.922076, 2.959851, 4.029800),
                2e-6);
-        expect((conf_case_t){IR_OP_ROPE, "f", "T:1,1,1,4 T:1,2 T:1,2", ""}, type, 3,
+        expect((conf_case_t){IR_OP_ROPE, "f", "T:1,1,1,4 T:1,2 T:1,2", "", 0}, type, 3,
                GIVEN(LIST(1, 2, 3, 4), c, s), 4, LIST(-1.984111, 1.959901, 2.462378, 4.019800),
                2e-6);
     }
@@ -230,9 +234,9 @@ static void rotary_pairs_are_halves_or_neighbours(void **state) {
 static void adam_epsilon_comes_after_the_bias_correction(void **state) {
     (void)state;
     EACH_REAL(type)
-    expect(
-        (conf_case_t){IR_OP_ADAMW, "f", "T=0:1 T=1e-8:1 T=0:1 T=0:1 d=1e-3: l=1: T=1:", "eps=1e-8"},
-        type, 0, NULL, 1, LIST(-5.0e-4), 1e-9);
+    expect((conf_case_t){IR_OP_ADAMW, "f",
+                         "T=0:1 T=1e-8:1 T=0:1 T=0:1 d=1e-3: l=1: T=1:", "eps=1e-8", 0},
+           type, 0, NULL, 1, LIST(-5.0e-4), 1e-9);
 }
 
 static void label_smoothing_with_weights_and_ignored_rows(void **state) {
@@ -241,43 +245,141 @@ static void label_smoothing_with_weights_and_ignored_rows(void **state) {
      * 1, 3. loss = sum of ((1 - e) w[y] + e (w0 + w1) / 2) ln 2 over 1 + 3 */
     double e = 0.1, expected = ((1 - e) * 4 + 2 * e * 2) * log(2) / 4;
     EACH_REAL(type)
-    expect(
-        (conf_case_t){IR_OP_CROSS_ENTROPY, "f", "T=0:3,2 l:3 T:2", "smoothing=0.1 ignore_index=-7"},
-        type, 3, GIVEN(NULL, LIST(0, -7, 1), LIST(1, 3)), 1, LIST(expected), 1e-6);
+    expect((conf_case_t){IR_OP_CROSS_ENTROPY, "f", "T=0:3,2 l:3 T:2",
+                         "smoothing=0.1 ignore_index=-7", 0},
+           type, 3, GIVEN(NULL, LIST(0, -7, 1), LIST(1, 3)), 1, LIST(expected), 1e-6);
+}
+
+/* Mean over the rows whose label is not the ignored one, of
+ * (1 - e) w[y] (lse - x[y]) + e/3 (sum of w[c] (lse - x[c])), divided by the sum of their w[y],
+ * with lse = ln sum e^x, e = 0.1 and w = 1, 2, 4: rows 0 and 2 are labelled 2 and 1. */
+static void the_ignored_label_may_be_any_number(void **state) {
+    (void)state;
+    static const double ignored[] = {-100, -1, 0, 3, 1e9};
+    for (size_t i = 0; i < sizeof ignored / sizeof *ignored; i++) {
+        char attrs[64];
+        snprintf(attrs, sizeof attrs, "smoothing=0.1 ignore_index=%lld", (long long)ignored[i]);
+        EACH_REAL(type)
+        expect((conf_case_t){IR_OP_CROSS_ENTROPY, "f", "T:3,3 l:3 T:3", attrs, 0}, type, 3,
+               GIVEN(LIST(1, 2, 3, 3, 1, 2, 0.5, -1, 0), LIST(2, ignored[i], 1), LIST(1, 2, 4)), 1,
+               LIST(0.965148071), 1e-6);
+    }
+}
+
+/* ln of (1, e, 1/e) / (1 + e + 1/e), whatever is added to all scores. */
+static void large_scores_keep_their_digits(void **state) {
+    (void)state;
+    const double rest = -log(1 + exp(1) + exp(-1));
+    EACH_REAL(type) {
+        expect((conf_case_t){IR_OP_LOG_SOFTMAX, "f", "T:1,3", "axis=1", 0}, type, 1,
+               GIVEN(LIST(10000, 10001, 9999)), 3, LIST(rest, rest + 1, rest - 1), 1e-6);
+        expect((conf_case_t){IR_OP_CROSS_ENTROPY_ROWS, "f", "T:1,3 l:1", "", 0}, type, 2,
+               GIVEN(LIST(10000, 10001, 9999), LIST(1)), 1, LIST(-rest - 1), 1e-6);
+    }
 }
 
 static void nan_is_not_lost(void **state) {
     (void)state;
     EACH_REAL(type) {
-        expect((conf_case_t){IR_OP_RELU, "f", "T:3", ""}, type, 1, GIVEN(LIST(NAN, -1, 2)), 3,
+        expect((conf_case_t){IR_OP_RELU, "f", "T:3", "", 0}, type, 1, GIVEN(LIST(NAN, -1, 2)), 3,
                LIST(NAN, 0, 2), 0);
-        expect((conf_case_t){IR_OP_MAXIMUM, "f", "T:4 T:4", ""}, type, 2,
+        expect((conf_case_t){IR_OP_MAXIMUM, "f", "T:4 T:4", "", 0}, type, 2,
                GIVEN(LIST(NAN, 1, 3, NAN), LIST(1, NAN, 2, NAN)), 4, LIST(NAN, NAN, 3, NAN), 0);
-        expect((conf_case_t){IR_OP_MINIMUM, "f", "T:4 T:4", ""}, type, 2,
+        expect((conf_case_t){IR_OP_MINIMUM, "f", "T:4 T:4", "", 0}, type, 2,
                GIVEN(LIST(NAN, 1, 3, NAN), LIST(1, NAN, 2, NAN)), 4, LIST(NAN, NAN, 2, NAN), 0);
-        expect((conf_case_t){IR_OP_REDUCE_MAX, "f", "T:2,20", "axes=1"}, type, 1,
+        expect((conf_case_t){IR_OP_REDUCE_MAX, "f", "T:2,20", "axes=1", 0}, type, 1,
                GIVEN(LIST(0, 1, 2, 3, 4, 5, NAN, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 1,
                           2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, -1)),
                2, LIST(NAN, 19), 0);
-        expect((conf_case_t){IR_OP_EXP, "f", "T:5", ""}, type, 1,
+        expect((conf_case_t){IR_OP_EXP, "f", "T:5", "", 0}, type, 1,
                GIVEN(LIST(NAN, INFINITY, -INFINITY, 0, -1000)), 5, LIST(NAN, INFINITY, 0, 1, 0), 0);
-        expect((conf_case_t){IR_OP_LOG, "f", "T:5", ""}, type, 1,
+        expect((conf_case_t){IR_OP_LOG, "f", "T:5", "", 0}, type, 1,
                GIVEN(LIST(NAN, 0, -1, 1, -INFINITY)), 5, LIST(NAN, -INFINITY, NAN, 0, NAN), 0);
-        expect((conf_case_t){IR_OP_TANH, "f", "T:3", ""}, type, 1, GIVEN(LIST(NAN, 100, -100)), 3,
-               LIST(NAN, 1, -1), 0);
-        expect((conf_case_t){IR_OP_ERF, "f", "T:3", ""}, type, 1, GIVEN(LIST(NAN, 100, -100)), 3,
+        expect((conf_case_t){IR_OP_TANH, "f", "T:3", "", 0}, type, 1, GIVEN(LIST(NAN, 100, -100)),
+               3, LIST(NAN, 1, -1), 0);
+        expect((conf_case_t){IR_OP_ERF, "f", "T:3", "", 0}, type, 1, GIVEN(LIST(NAN, 100, -100)), 3,
                LIST(NAN, 1, -1), 0);
         expect((conf_case_t){IR_OP_MAX_POOL, "f", "T:1,1,4",
-                             "kernel=2 strides=2 pads_low=0 pads_high=0 dilations=1"},
+                             "kernel=2 strides=2 pads_low=0 pads_high=0 dilations=1", 0},
                type, 1, GIVEN(LIST(1, NAN, 3, 2)), 2, LIST(NAN, 3), 0);
     }
+}
+
+enum { MANY_ROWS = 100000, NORM_SIZE = 8 * 16 };
+
+/* Value i of stream s, in [-1, 1); exact in f32. */
+static float wave(uint32_t s, int64_t i) {
+    return (float)(((uint32_t)i * 2654435761u + s * 40503u) >> 16) / 32768 - 1;
+}
+
+/* dw = sum of dy xhat, db = sum of dy over 100000 rows, and some rows of
+ * dx = rstd (dy - mean dy - xhat mean (dy xhat)) for weights of 1, in double. */
+static void check_norm_gradient(const float *const *in, const float *const *out, const char *name) {
+    static double dw[NORM_SIZE], db[NORM_SIZE];
+    memset(dw, 0, sizeof dw);
+    memset(db, 0, sizeof db);
+    for (int64_t r = 0; r < MANY_ROWS; r++) {
+        const float *dy = in[0] + r * NORM_SIZE, *x = in[1] + r * NORM_SIZE;
+        double mean = in[2][r], rstd = in[3][r], sum = 0, dot = 0;
+        for (int i = 0; i < NORM_SIZE; i++) {
+            double xhat = (x[i] - mean) * rstd;
+            dw[i] += dy[i] * xhat;
+            db[i] += dy[i];
+            sum += dy[i];
+            dot += dy[i] * xhat;
+        }
+        if (r % 997 && r != MANY_ROWS - 1) continue;
+        for (int i = 0; i < NORM_SIZE; i++) {
+            double xhat = (x[i] - mean) * rstd;
+            double dx = rstd * (dy[i] - sum / NORM_SIZE - xhat * dot / NORM_SIZE);
+            if (!(fabs(out[0][r * NORM_SIZE + i] - dx) <= 1e-5))
+                fail_msg("%s: dx[%lld,%d] is %.9g, %.9g expected", name, (long long)r, i,
+                         (double)out[0][r * NORM_SIZE + i], dx);
+        }
+    }
+    for (int i = 0; i < NORM_SIZE; i++) /* sums of 100000 terms up to 2: a share of root n of it */
+        if (!(fabs(out[1][i] - dw[i]) <= 2e-2) || !(fabs(out[2][i] - db[i]) <= 2e-2))
+            fail_msg("%s: dw[%d] is %.9g, %.9g expected; db %.9g, %.9g expected", name, i,
+                     (double)out[1][i], dw[i], (double)out[2][i], db[i]);
+}
+
+/* Rows of two normalized dims, many times what a task takes, on two threads. */
+static void norm_gradients_take_many_rows(void **state) {
+    (void)state;
+    const size_t sizes[] = {(size_t)MANY_ROWS * NORM_SIZE, (size_t)MANY_ROWS * NORM_SIZE, MANY_ROWS,
+                            MANY_ROWS, NORM_SIZE};
+    const ir_type_t x = ir_type_make(IR_F32, 3, (int64_t[]){MANY_ROWS, 8, 16}),
+                    rows = ir_type_make(IR_F32, 1, (int64_t[]){MANY_ROWS}),
+                    w = ir_type_make(IR_F32, 2, (int64_t[]){8, 16});
+    const ir_type_t in_types[] = {x, x, rows, rows, w}, out_types[] = {x, w, w};
+    const kern_problem_t problem = {IR_OP_LAYER_NORM_GRAD, 5, 3, in_types, out_types, NULL, "norm"};
+    float *in[5], *out[3];
+    for (uint32_t j = 0; j < 5; j++) {
+        in[j] = malloc(sizes[j] * sizeof(float));
+        assert_non_null(in[j]);
+        for (size_t i = 0; i < sizes[j]; i++)
+            in[j][i] = j == 4 ? 1 : j == 3 ? 1.5f + wave(j, (int64_t)i) / 2 : wave(j, (int64_t)i);
+    }
+    for (uint32_t k = 0; k < 3; k++) { /* exactly as large as they are: ASan watches the ends */
+        out[k] = malloc(ir_type_bytes(&out_types[k]));
+        assert_non_null(out[k]);
+    }
+    for (const kern_impl_t *const *impl = kern_list("cpu", IR_OP_LAYER_NORM_GRAD); *impl; impl++) {
+        if (kern_run_impl(*impl, &problem, 2, (const void *const *)in, (void *const *)out) != ST_OK)
+            fail_msg("%s: %s", (*impl)->name, st_last_error());
+        check_norm_gradient((const float *const *)in, (const float *const *)out, (*impl)->name);
+    }
+    for (uint32_t j = 0; j < 5; j++)
+        free(in[j]);
+    for (uint32_t k = 0; k < 3; k++)
+        free(out[k]);
 }
 
 static void a_row_that_sees_no_key_gives_zero(void **state) {
     (void)state;
     EACH_REAL(type)
-    expect((conf_case_t){IR_OP_ATTENTION, "f", "T:1,1,2,2 T:1,1,3,2 T:1,1,3,2 b=0:3", ""}, type, 0,
-           NULL, 4, LIST(0, 0, 0, 0), 0);
+    expect((conf_case_t){IR_OP_ATTENTION, "f", "T:1,1,2,2 T:1,1,3,2 T:1,1,3,2 b=0:3", "", 0}, type,
+           0, NULL, 4, LIST(0, 0, 0, 0), 0);
 }
 
 int main(void) {
@@ -295,7 +397,10 @@ int main(void) {
         cmocka_unit_test(rotary_pairs_are_halves_or_neighbours),
         cmocka_unit_test(adam_epsilon_comes_after_the_bias_correction),
         cmocka_unit_test(label_smoothing_with_weights_and_ignored_rows),
+        cmocka_unit_test(the_ignored_label_may_be_any_number),
+        cmocka_unit_test(large_scores_keep_their_digits),
         cmocka_unit_test(nan_is_not_lost),
+        cmocka_unit_test(norm_gradients_take_many_rows),
         cmocka_unit_test(a_row_that_sees_no_key_gives_zero),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
