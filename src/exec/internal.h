@@ -84,6 +84,7 @@ struct exec_session {
     bool stop;
     st_status_t failed; /* first cause, latched */
     char message[EXEC_MESSAGE_BYTES];
+    char note[512]; /* "" if there is none */
 };
 
 /* Opens the device, allocates the regions, makes steps and constants. What it made before a

@@ -105,6 +105,29 @@ static st_status_t check_share(const plan_t *plan, const exec_session_t *share) 
     return ST_OK;
 }
 
+/* Kernels of one name give other bits with another instruction set or library. */
+static void note_differences(exec_session_t *session) {
+    const plan_t *plan = session->plan;
+    size_t used = 0;
+    for (uint32_t i = 0; i < plan->n_options && used < sizeof session->note; i++) {
+        const char *key = plan->options[i].key, *here;
+        if (strcmp(key, "kernels") == 0)
+            here = kern_cpu_level();
+        else if (strcmp(key, "libraries") == 0)
+            here = kern_libraries();
+        else
+            continue;
+        if (strcmp(plan->options[i].value, here) == 0) continue;
+        used += (size_t)snprintf(session->note + used, sizeof session->note - used,
+                                 "%sthe plan was made with %s '%s', here they are '%s'",
+                                 used ? "; " : "", key, plan->options[i].value, here);
+    }
+    if (used && used < sizeof session->note)
+        snprintf(session->note + used, sizeof session->note - used,
+                 ": results may differ in their last bits; compile again to have the plan say what "
+                 "runs");
+}
+
 static void stop_ranks(exec_session_t *session) {
     pthread_mutex_lock(&session->mutex);
     session->stop = true;
@@ -182,6 +205,7 @@ st_status_t exec_session_create_with(const plan_t *plan, exec_session_t *share,
     session->plan = plan;
     session->share = share;
     session->options = *options;
+    note_differences(session);
     if (session->options.timeout_ms <= 0) session->options.timeout_ms = DEFAULT_TIMEOUT_MS;
     session->ranks = st_calloc(plan->n_ranks, sizeof *session->ranks);
     session->feeds = st_calloc(plan->n_inputs, sizeof *session->feeds);
@@ -339,6 +363,10 @@ st_status_t exec_state_read(exec_session_t *session, const char *name, const ir_
 }
 
 /* ---- figures ---- */
+
+const char *exec_session_note(const exec_session_t *session) {
+    return session->note;
+}
 
 uint64_t exec_region_bytes(const exec_session_t *session, uint32_t rank, plan_region_t region) {
     if (rank >= session->plan->n_ranks || region <= PLAN_NOWHERE || region >= PLAN_REGION_END)

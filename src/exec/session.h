@@ -55,6 +55,11 @@ st_status_t exec_state_write(exec_session_t *session, const char *name, const ir
 st_status_t exec_state_read(exec_session_t *session, const char *name, const ir_type_t *type,
                             void *data) ST_WARN_UNUSED;
 
+/* What a caller may want to know though it is no error, "" if nothing: that the plan was made for
+ * another processor level or other libraries than run here, so that bits may differ. Lives as long
+ * as the session. */
+const char *exec_session_note(const exec_session_t *session);
+
 /* Bytes really allocated for a region of a rank: equal to the plan's figure. */
 uint64_t exec_region_bytes(const exec_session_t *session, uint32_t rank, plan_region_t region);
 /* Time of the last step on rank 0, and the part of it spent waiting for collectives. */

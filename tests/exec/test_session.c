@@ -192,6 +192,27 @@ static void a_plan_for_another_build_is_refused(void **state) {
 
 /* ---- memory ---- */
 
+static void a_plan_of_other_kernels_is_noted(void **state) {
+    (void)state;
+    ir_graph_t *graph = model_conv(6);
+    compile_options_t options = {.n_ranks = 2};
+    plan_t *plan = compile_ok(graph, &options);
+    exec_session_t *session = session_of(plan, NULL);
+    assert_string_equal(exec_session_note(session), "");
+    exec_session_destroy(session);
+    for (uint32_t i = 0; i < plan->n_options; i++) {
+        const char *key = plan->options[i].key;
+        if (strcmp(key, "kernels") == 0) plan->options[i].value = "v9";
+        if (strcmp(key, "libraries") == 0) plan->options[i].value = "abacus 1.0";
+    }
+    session = session_of(plan, NULL);
+    assert_non_null(strstr(exec_session_note(session), "kernels 'v9', here"));
+    assert_non_null(strstr(exec_session_note(session), "libraries 'abacus 1.0', here"));
+    exec_session_destroy(session);
+    plan_destroy(plan);
+    ir_graph_destroy(graph);
+}
+
 static void regions_are_those_of_the_plan(void **state) {
     (void)state;
     ir_graph_t *forward = model_mlp(7), *graph = model_train(forward, "adamw", 1.0);
@@ -339,6 +360,7 @@ int main(void) {
         cmocka_unit_test(wrong_feeds_are_errors_and_nothing_runs),
         cmocka_unit_test(a_rank_that_fails_ends_the_step_for_all),
         cmocka_unit_test(a_plan_for_another_build_is_refused),
+        cmocka_unit_test(a_plan_of_other_kernels_is_noted),
         cmocka_unit_test(regions_are_those_of_the_plan),
         cmocka_unit_test(later_steps_allocate_nothing),
         cmocka_unit_test(a_profile_counts_what_ran),
