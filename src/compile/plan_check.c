@@ -85,10 +85,7 @@ static st_status_t check_step(const machine_t *m, ir_node_t n) {
                 (step->kind == PLAN_STEP_NOTHING &&
                  same_place(place_of(m, node->inputs[0]), place_of(m, node->inputs[1])));
     else if (flags & IR_COLLECTIVE)
-        right =
-            step->kind == (node->op == IR_OP_ALL_REDUCE_START || node->op == IR_OP_ALL_GATHER_START
-                               ? PLAN_STEP_START
-                               : PLAN_STEP_WAIT);
+        right = step->kind == (flags & IR_START ? PLAN_STEP_START : PLAN_STEP_WAIT);
     if (!right || (step->kind == PLAN_STEP_KERNEL) != (step->kernel != NULL))
         return FAIL(ST_INVALID, "step %d does not carry out its node", (int)step->kind);
     return check_place(m, &step->workspace, "the workspace");

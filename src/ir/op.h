@@ -99,6 +99,7 @@ typedef enum ir_op_flags {
     IR_ELEMENTWISE = 1 << 6, /* output element i depends on element i of the (broadcast) inputs */
     IR_LINEAR = 1 << 7,      /* linear in all its float inputs together (partial sums pass through) */
     IR_BACKWARD = 1 << 8,    /* stems from a gradient rule; has no gradient rule itself */
+    IR_START = 1 << 9,       /* a collective's first half; one without it is the wait */
 } ir_op_flags_t;
 
 enum { IR_VARIADIC = -1 };
@@ -106,7 +107,6 @@ enum { IR_VARIADIC = -1 };
 typedef struct ir_op_def {
     ir_op_t op;
     const char *name;
-    const char *summary; /* one line: semantics, inputs → outputs */
     int32_t min_inputs, max_inputs; /* max IR_VARIADIC: any number ≥ min */
     int32_t n_outputs;              /* IR_VARIADIC: as many as inputs */
     uint32_t flags;
@@ -182,6 +182,8 @@ st_status_t ir_shape_attributes(const ir_op_ctx_t *ctx, ir_type_t *out);
 st_status_t ir_shape_of_attribute(const ir_op_ctx_t *ctx, ir_type_t *out);
 /* Float or integer input, same type out. */
 st_status_t ir_shape_number_unary(const ir_op_ctx_t *ctx, ir_type_t *out);
+/* Float or integer inputs, each its output's type. */
+st_status_t ir_shape_numbers(const ir_op_ctx_t *ctx, ir_type_t *out);
 /* Two float or integer inputs of one dtype, broadcast. */
 st_status_t ir_shape_number_binary(const ir_op_ctx_t *ctx, ir_type_t *out);
 /* One or two bool inputs, broadcast. */
@@ -236,6 +238,10 @@ typedef ir_value_t (*ir_derive_binary_t)(struct ir_build *b, ir_value_t dz,
                                          const ir_value_t *operand, ir_value_t z, uint32_t which);
 st_status_t ir_gradient_binary(ir_graph_t *graph, ir_node_t node, const ir_value_t *dout,
                                const bool *want, ir_value_t *din, ir_derive_binary_t derive);
+/* Derivation of maximum and minimum: an operand for which `loses`(own, other) holds gets nothing, a
+ * tie half. */
+ir_value_t ir_derive_extreme(struct ir_build *b, ir_value_t dz, const ir_value_t *operand,
+                             uint32_t which, ir_op_t loses);
 /* reduce_max and reduce_min: elements equal to the result share its gradient equally. */
 st_status_t ir_gradient_extreme(ir_graph_t *graph, ir_node_t node, const ir_value_t *dout,
                                 const bool *want, ir_value_t *din);

@@ -26,6 +26,16 @@ st_status_t ir_gradient_binary(ir_graph_t *graph, ir_node_t node, const ir_value
     return b.status;
 }
 
+ir_value_t ir_derive_extreme(ir_build_t *b, ir_value_t dz, const ir_value_t *operand,
+                             uint32_t which, ir_op_t loses) {
+    ir_value_t own = operand[which], other = operand[1 - which];
+    ir_value_t zero = ir_b_scalar(b, ir_b_type(b, dz)->dtype, 0);
+    ir_value_t tie = ir_b_binary(b, IR_OP_EQ, own, other);
+    ir_value_t shared = ir_b_select(b, tie, ir_b_scale(b, dz, 0.5), dz);
+    ir_value_t lost = ir_b_binary(b, loses, own, other);
+    return ir_b_select(b, lost, zero, shared);
+}
+
 ir_dtype_t ir_dtype_wide(ir_dtype_t dtype) {
     return ir_dtype_is_float(dtype) && ir_dtype_bytes(dtype) < 4 ? IR_F32 : dtype;
 }

@@ -1,6 +1,8 @@
 /* Shared rules of the larger ops. See rules_nn.h. */
 #include "ir/rules_nn.h"
 
+#include "ir/build.h"
+
 /* ---- checks ---- */
 
 st_status_t ir_need_float(const ir_op_ctx_t *ctx, uint32_t j, const char *what) {
@@ -88,4 +90,48 @@ void ir_strategies_linear(ir_strategy_list_t *list, uint32_t j) {
     if (!made) return;
     made->in[j] = IR_PLACE_PARTIAL;
     made->out[0] = IR_PLACE_PARTIAL;
+}
+
+/* ---- softmax ---- */
+
+st_status_t ir_shape_softmax(const ir_op_ctx_t *ctx, ir_type_t *out) {
+    int32_t axis;
+    TRY(ir_need_float(ctx, 0, "x"));
+    TRY(ir_need_axis(ctx, &axis));
+    out[0] = ctx->in[0];
+    return ST_OK;
+}
+
+st_status_t ir_shape_softmax_grad(const ir_op_ctx_t *ctx, ir_type_t *out) {
+    int32_t axis;
+    TRY(ir_need_float(ctx, 0, "dy"));
+    TRY(ir_need_type(ctx, 1, "y", &ctx->in[0]));
+    TRY(ir_need_axis(ctx, &axis));
+    out[0] = ctx->in[0];
+    return ST_OK;
+}
+
+st_status_t ir_gradient_softmax(ir_graph_t *graph, ir_node_t node, const ir_value_t *dout,
+                                const bool *want, ir_value_t *din, ir_op_t grad) {
+    const ir_node_info_t info = *ir_node(graph, node);
+    if (dout[0] == IR_NONE || !want[0]) return ST_OK;
+    ir_build_t b = {.graph = graph};
+    din[0] = ir_b_node(&b, grad, 2, (ir_value_t[]){dout[0], info.first_output}, 1,
+                       (ir_arg_t[]){IR_ARG_INT("axis", ir_attr_int(&info, "axis"))});
+    return b.status;
+}
+
+/* Every dim but the axis may be split. */
+static void split_other_dims(const ir_op_ctx_t *ctx, ir_strategy_list_t *list, uint32_t inputs) {
+    uint32_t dims = ir_first_bits(ctx->in[0].rank) & ~(1u << ir_ctx_int(ctx, "axis"));
+    ir_strategies_dims(ctx, list, dims, inputs, 1u << 0, 0);
+}
+
+void ir_strategies_softmax(const ir_op_ctx_t *ctx, ir_strategy_list_t *list) {
+    split_other_dims(ctx, list, 1u << 0);
+}
+
+void ir_strategies_softmax_grad(const ir_op_ctx_t *ctx, ir_strategy_list_t *list) {
+    split_other_dims(ctx, list, 1u << 0 | 1u << 1);
+    ir_strategies_linear(list, 0);
 }

@@ -35,6 +35,15 @@ void ir_strategies_linear(ir_strategy_list_t *list, uint32_t j);
 /* Appends unless the list has an equal one. */
 void ir_strategy_add_new(const ir_op_ctx_t *ctx, ir_strategy_list_t *list,
                          const ir_strategy_t *item);
+
+/* softmax and log_softmax, and their gradients from dy and y. */
+st_status_t ir_shape_softmax(const ir_op_ctx_t *ctx, ir_type_t *out);
+st_status_t ir_shape_softmax_grad(const ir_op_ctx_t *ctx, ir_type_t *out);
+st_status_t ir_gradient_softmax(ir_graph_t *graph, ir_node_t node, const ir_value_t *dout,
+                                const bool *want, ir_value_t *din, ir_op_t grad);
+void ir_strategies_softmax(const ir_op_ctx_t *ctx, ir_strategy_list_t *list);
+void ir_strategies_softmax_grad(const ir_op_ctx_t *ctx, ir_strategy_list_t *list);
+
 /* Bits 0 … n - 1. */
 static inline uint32_t ir_first_bits(int32_t n) {
     return n <= 0 ? 0 : n >= 32 ? UINT32_MAX : (1u << n) - 1;

@@ -44,7 +44,6 @@ static void strategies(const ir_op_ctx_t *ctx, ir_strategy_list_t *list) {
 const ir_op_def_t ir_op_adamw = {
     .op = IR_OP_ADAMW,
     .name = "adamw",
-    .summary = "p, g, m, v, lr f64[], step i64[], scale[] → p', m', v'",
     .min_inputs = 7,
     .max_inputs = 7,
     .n_outputs = 3,

@@ -30,11 +30,10 @@ static st_status_t shape(const ir_op_ctx_t *ctx, ir_type_t *out) {
 const ir_op_def_t ir_op_all_gather_start = {
     .op = IR_OP_ALL_GATHER_START,
     .name = "all_gather_start",
-    .summary = "the rank's part → the whole, in flight",
     .min_inputs = 1,
     .max_inputs = 1,
     .n_outputs = 1,
-    .flags = IR_COLLECTIVE,
+    .flags = IR_COLLECTIVE | IR_START,
     .attrs = attrs,
     .shape = shape,
     .no_gradient = "collective",

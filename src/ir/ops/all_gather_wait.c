@@ -4,7 +4,6 @@
 const ir_op_def_t ir_op_all_gather_wait = {
     .op = IR_OP_ALL_GATHER_WAIT,
     .name = "all_gather_wait",
-    .summary = "the whole, in flight → the whole",
     .min_inputs = 1,
     .max_inputs = 1,
     .n_outputs = 1,

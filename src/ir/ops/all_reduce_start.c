@@ -2,23 +2,14 @@
  * outputs are in flight until all_reduce_wait has taken them. */
 #include "ir/op.h"
 
-static st_status_t shape(const ir_op_ctx_t *ctx, ir_type_t *out) {
-    for (uint32_t j = 0; j < ctx->n_inputs; j++) {
-        TRY(ir_check_number(ctx, j));
-        out[j] = ctx->in[j];
-    }
-    return ST_OK;
-}
-
 const ir_op_def_t ir_op_all_reduce_start = {
     .op = IR_OP_ALL_REDUCE_START,
     .name = "all_reduce_start",
-    .summary = "x × n → x × n in flight: sums over the ranks",
     .min_inputs = 1,
     .max_inputs = IR_VARIADIC,
     .n_outputs = IR_VARIADIC,
-    .flags = IR_COLLECTIVE,
-    .shape = shape,
+    .flags = IR_COLLECTIVE | IR_START,
+    .shape = ir_shape_numbers,
     .no_gradient = "collective",
     .strategies = ir_strategies_none,
 };

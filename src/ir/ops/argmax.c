@@ -35,7 +35,6 @@ static void strategies(const ir_op_ctx_t *ctx, ir_strategy_list_t *list) {
 const ir_op_def_t ir_op_argmax = {
     .op = IR_OP_ARGMAX,
     .name = "argmax",
-    .summary = "index of the first maximum along axis; i64",
     .min_inputs = 1,
     .max_inputs = 1,
     .n_outputs = 1,

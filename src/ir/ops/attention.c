@@ -90,7 +90,6 @@ static void strategies(const ir_op_ctx_t *ctx, ir_strategy_list_t *list) {
 const ir_op_def_t ir_op_attention = {
     .op = IR_OP_ATTENTION,
     .name = "attention",
-    .summary = "q[B,H,M,D], k[B,G,S,D], v[B,G,S,E], [mask] → o[B,H,M,E], lse[B,H,M]",
     .min_inputs = 3,
     .max_inputs = 4,
     .n_outputs = 2,

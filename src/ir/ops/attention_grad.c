@@ -32,7 +32,6 @@ static void strategies(const ir_op_ctx_t *ctx, ir_strategy_list_t *list) {
 const ir_op_def_t ir_op_attention_grad = {
     .op = IR_OP_ATTENTION_GRAD,
     .name = "attention_grad",
-    .summary = "do, q, k, v, o, lse, [mask] → dq, dk, dv",
     .min_inputs = 6,
     .max_inputs = 7,
     .n_outputs = 3,

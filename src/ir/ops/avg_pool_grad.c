@@ -41,7 +41,6 @@ static void strategies(const ir_op_ctx_t *ctx, ir_strategy_list_t *list) {
 const ir_op_def_t ir_op_avg_pool_grad = {
     .op = IR_OP_AVG_POOL_GRAD,
     .name = "avg_pool_grad",
-    .summary = "dy → dx[N,C,spatial…]",
     .min_inputs = 1,
     .max_inputs = 1,
     .n_outputs = 1,

@@ -88,7 +88,6 @@ static st_status_t expand(ir_graph_t *graph, const ir_op_ctx_t *ctx, const ir_va
 const ir_op_def_t ir_op_batch_norm = {
     .op = IR_OP_BATCH_NORM,
     .name = "batch_norm",
-    .summary = "x, w, b, running mean, running var → y, mean, invstd, new running mean and var",
     .min_inputs = 5,
     .max_inputs = 5,
     .n_outputs = 5,

@@ -73,7 +73,6 @@ static void strategies(const ir_op_ctx_t *ctx, ir_strategy_list_t *list) {
 const ir_op_def_t ir_op_batch_norm_apply = {
     .op = IR_OP_BATCH_NORM_APPLY,
     .name = "batch_norm_apply",
-    .summary = "x, mean[C], invstd[C], w[C], b[C] → (x - mean) * invstd * w + b",
     .min_inputs = 5,
     .max_inputs = 5,
     .n_outputs = 1,

@@ -34,7 +34,6 @@ static void strategies(const ir_op_ctx_t *ctx, ir_strategy_list_t *list) {
 const ir_op_def_t ir_op_batch_norm_grad_apply = {
     .op = IR_OP_BATCH_NORM_GRAD_APPLY,
     .name = "batch_norm_grad_apply",
-    .summary = "dy, x, mean, invstd, w, sum_dy, sum_dy_xhat → dx",
     .min_inputs = 7,
     .max_inputs = 7,
     .n_outputs = 1,

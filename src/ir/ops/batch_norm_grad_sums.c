@@ -24,7 +24,6 @@ static void strategies(const ir_op_ctx_t *ctx, ir_strategy_list_t *list) {
 const ir_op_def_t ir_op_batch_norm_grad_sums = {
     .op = IR_OP_BATCH_NORM_GRAD_SUMS,
     .name = "batch_norm_grad_sums",
-    .summary = "dy, x, mean[C], invstd[C] → sum of dy [C], sum of dy * xhat [C]",
     .min_inputs = 4,
     .max_inputs = 4,
     .n_outputs = 2,

@@ -38,7 +38,6 @@ static void strategies(const ir_op_ctx_t *ctx, ir_strategy_list_t *list) {
 const ir_op_def_t ir_op_broadcast = {
     .op = IR_OP_BROADCAST,
     .name = "broadcast",
-    .summary = "x repeated to `shape`",
     .min_inputs = 1,
     .max_inputs = 1,
     .n_outputs = 1,

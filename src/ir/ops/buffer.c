@@ -10,7 +10,6 @@ static const ir_attr_spec_t attrs[] = {
 const ir_op_def_t ir_op_buffer = {
     .op = IR_OP_BUFFER,
     .name = "buffer",
-    .summary = "→ state without gradient",
     .min_inputs = 0,
     .max_inputs = 0,
     .n_outputs = 1,

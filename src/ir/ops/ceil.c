@@ -4,7 +4,6 @@
 const ir_op_def_t ir_op_ceil = {
     .op = IR_OP_CEIL,
     .name = "ceil",
-    .summary = "smallest whole number not below x",
     .min_inputs = 1,
     .max_inputs = 1,
     .n_outputs = 1,

@@ -21,7 +21,6 @@ static void strategies(const ir_op_ctx_t *ctx, ir_strategy_list_t *list) {
 const ir_op_def_t ir_op_channel_centered_squares = {
     .op = IR_OP_CHANNEL_CENTERED_SQUARES,
     .name = "channel_centered_squares",
-    .summary = "x[N,C,…], mean[C] → [C]: sum of (x - mean)^2 over all dims but 1",
     .min_inputs = 2,
     .max_inputs = 2,
     .n_outputs = 1,

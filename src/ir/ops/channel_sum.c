@@ -20,7 +20,6 @@ static void strategies(const ir_op_ctx_t *ctx, ir_strategy_list_t *list) {
 const ir_op_def_t ir_op_channel_sum = {
     .op = IR_OP_CHANNEL_SUM,
     .name = "channel_sum",
-    .summary = "x[N,C,…] → [C]: sum over all dims but 1",
     .min_inputs = 1,
     .max_inputs = 1,
     .n_outputs = 1,

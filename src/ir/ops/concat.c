@@ -55,7 +55,6 @@ static void strategies(const ir_op_ctx_t *ctx, ir_strategy_list_t *list) {
 const ir_op_def_t ir_op_concat = {
     .op = IR_OP_CONCAT,
     .name = "concat",
-    .summary = "x0, x1, … joined along axis",
     .min_inputs = 1,
     .max_inputs = IR_VARIADIC,
     .n_outputs = 1,

@@ -50,7 +50,6 @@ static st_status_t localize(const ir_op_ctx_t *global, const ir_part_t *in, cons
 const ir_op_def_t ir_op_constant = {
     .op = IR_OP_CONSTANT,
     .name = "constant",
-    .summary = "→ the elements in `data`",
     .min_inputs = 0,
     .max_inputs = 0,
     .n_outputs = 1,

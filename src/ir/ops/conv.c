@@ -72,7 +72,6 @@ static void strategies(const ir_op_ctx_t *ctx, ir_strategy_list_t *list) {
 const ir_op_def_t ir_op_conv = {
     .op = IR_OP_CONV,
     .name = "conv",
-    .summary = "x[N,C,spatial…], w[O,C/groups,kernel…], [bias[O]] → y[N,O,…]",
     .min_inputs = 2,
     .max_inputs = 3,
     .n_outputs = 1,

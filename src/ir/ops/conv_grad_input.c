@@ -78,7 +78,6 @@ static void strategies(const ir_op_ctx_t *ctx, ir_strategy_list_t *list) {
 const ir_op_def_t ir_op_conv_grad_input = {
     .op = IR_OP_CONV_GRAD_INPUT,
     .name = "conv_grad_input",
-    .summary = "dy[N,O,…], w[O,C/groups,kernel…] → dx[N,C,spatial…]; transposed convolution",
     .min_inputs = 2,
     .max_inputs = 2,
     .n_outputs = 1,

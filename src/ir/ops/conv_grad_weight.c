@@ -51,7 +51,6 @@ static void strategies(const ir_op_ctx_t *ctx, ir_strategy_list_t *list) {
 const ir_op_def_t ir_op_conv_grad_weight = {
     .op = IR_OP_CONV_GRAD_WEIGHT,
     .name = "conv_grad_weight",
-    .summary = "x[N,C,spatial…], dy[N,O,…] → dw[O,C/groups,kernel…]",
     .min_inputs = 2,
     .max_inputs = 2,
     .n_outputs = 1,

@@ -51,7 +51,6 @@ static st_status_t expand(ir_graph_t *graph, const ir_op_ctx_t *ctx, const ir_va
 const ir_op_def_t ir_op_cross_entropy = {
     .op = IR_OP_CROSS_ENTROPY,
     .name = "cross_entropy",
-    .summary = "logits[R,C], labels[R], [class weight[C]] → loss[], total_weight[]",
     .min_inputs = 2,
     .max_inputs = 3,
     .n_outputs = 2,

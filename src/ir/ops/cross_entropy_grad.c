@@ -32,7 +32,6 @@ static void strategies(const ir_op_ctx_t *ctx, ir_strategy_list_t *list) {
 const ir_op_def_t ir_op_cross_entropy_grad = {
     .op = IR_OP_CROSS_ENTROPY_GRAD,
     .name = "cross_entropy_grad",
-    .summary = "dloss[] or [R], logits[R,C], labels[R], lse[R], [class weight[C]] → dlogits",
     .min_inputs = 4,
     .max_inputs = 5,
     .n_outputs = 1,

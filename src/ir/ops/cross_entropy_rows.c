@@ -55,7 +55,6 @@ static void strategies(const ir_op_ctx_t *ctx, ir_strategy_list_t *list) {
 const ir_op_def_t ir_op_cross_entropy_rows = {
     .op = IR_OP_CROSS_ENTROPY_ROWS,
     .name = "cross_entropy_rows",
-    .summary = "logits[R,C], labels[R], [class weight[C]] → loss[R], weight[R], lse[R]",
     .min_inputs = 2,
     .max_inputs = 3,
     .n_outputs = 3,

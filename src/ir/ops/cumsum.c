@@ -40,7 +40,6 @@ static void strategies(const ir_op_ctx_t *ctx, ir_strategy_list_t *list) {
 const ir_op_def_t ir_op_cumsum = {
     .op = IR_OP_CUMSUM,
     .name = "cumsum",
-    .summary = "running sum along axis",
     .min_inputs = 1,
     .max_inputs = 1,
     .n_outputs = 1,

@@ -21,7 +21,6 @@ static void strategies(const ir_op_ctx_t *ctx, ir_strategy_list_t *list) {
 const ir_op_def_t ir_op_div = {
     .op = IR_OP_DIV,
     .name = "div",
-    .summary = "x / y, broadcast; integers toward zero",
     .min_inputs = 2,
     .max_inputs = 2,
     .n_outputs = 1,

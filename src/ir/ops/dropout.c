@@ -51,7 +51,6 @@ static void strategies(const ir_op_ctx_t *ctx, ir_strategy_list_t *list) {
 const ir_op_def_t ir_op_dropout = {
     .op = IR_OP_DROPOUT,
     .name = "dropout",
-    .summary = "x, seed i64[], step i64[] → 0 with probability p, else x / (1 - p)",
     .min_inputs = 3,
     .max_inputs = 3,
     .n_outputs = 1,

@@ -4,7 +4,6 @@
 const ir_op_def_t ir_op_eq = {
     .op = IR_OP_EQ,
     .name = "eq",
-    .summary = "x = y, broadcast; bool",
     .min_inputs = 2,
     .max_inputs = 2,
     .n_outputs = 1,

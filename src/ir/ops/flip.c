@@ -34,7 +34,6 @@ static void strategies(const ir_op_ctx_t *ctx, ir_strategy_list_t *list) {
 const ir_op_def_t ir_op_flip = {
     .op = IR_OP_FLIP,
     .name = "flip",
-    .summary = "x reversed along axes",
     .min_inputs = 1,
     .max_inputs = 1,
     .n_outputs = 1,

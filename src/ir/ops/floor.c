@@ -4,7 +4,6 @@
 const ir_op_def_t ir_op_floor = {
     .op = IR_OP_FLOOR,
     .name = "floor",
-    .summary = "largest whole number not above x",
     .min_inputs = 1,
     .max_inputs = 1,
     .n_outputs = 1,

@@ -55,7 +55,6 @@ static void strategies(const ir_op_ctx_t *ctx, ir_strategy_list_t *list) {
 const ir_op_def_t ir_op_gather = {
     .op = IR_OP_GATHER,
     .name = "gather",
-    .summary = "x, idx → slices of x along axis",
     .min_inputs = 2,
     .max_inputs = 2,
     .n_outputs = 1,

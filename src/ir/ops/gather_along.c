@@ -56,7 +56,6 @@ static void strategies(const ir_op_ctx_t *ctx, ir_strategy_list_t *list) {
 const ir_op_def_t ir_op_gather_along = {
     .op = IR_OP_GATHER_ALONG,
     .name = "gather_along",
-    .summary = "x, idx → x at idx along axis, element by element",
     .min_inputs = 2,
     .max_inputs = 2,
     .n_outputs = 1,

@@ -49,7 +49,6 @@ static void strategies(const ir_op_ctx_t *ctx, ir_strategy_list_t *list) {
 const ir_op_def_t ir_op_gather_nd = {
     .op = IR_OP_GATHER_ND,
     .name = "gather_nd",
-    .summary = "x, idx[…, k] → slices of x at k-fold indices",
     .min_inputs = 2,
     .max_inputs = 2,
     .n_outputs = 1,

@@ -11,7 +11,6 @@ static void strategies(const ir_op_ctx_t *ctx, ir_strategy_list_t *list) {
 const ir_op_def_t ir_op_gelu_grad = {
     .op = IR_OP_GELU_GRAD,
     .name = "gelu_grad",
-    .summary = "dy, x → dx of gelu",
     .min_inputs = 2,
     .max_inputs = 2,
     .n_outputs = 1,

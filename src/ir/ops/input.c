@@ -28,7 +28,6 @@ static void strategies(const ir_op_ctx_t *ctx, ir_strategy_list_t *list) {
 const ir_op_def_t ir_op_input = {
     .op = IR_OP_INPUT,
     .name = "input",
-    .summary = "→ a tensor fed each step",
     .min_inputs = 0,
     .max_inputs = 0,
     .n_outputs = 1,

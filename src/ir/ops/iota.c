@@ -26,7 +26,6 @@ static st_status_t localize(const ir_op_ctx_t *global, const ir_part_t *in, cons
 const ir_op_def_t ir_op_iota = {
     .op = IR_OP_IOTA,
     .name = "iota",
-    .summary = "→ start + step * index along axis",
     .min_inputs = 0,
     .max_inputs = 0,
     .n_outputs = 1,

@@ -49,7 +49,6 @@ static void strategies(const ir_op_ctx_t *ctx, ir_strategy_list_t *list) {
 const ir_op_def_t ir_op_layer_norm = {
     .op = IR_OP_LAYER_NORM,
     .name = "layer_norm",
-    .summary = "x, w, b → y = (x - mean) * rstd * w + b, mean, rstd",
     .min_inputs = 3,
     .max_inputs = 3,
     .n_outputs = 3,

@@ -27,7 +27,6 @@ static void strategies(const ir_op_ctx_t *ctx, ir_strategy_list_t *list) {
 const ir_op_def_t ir_op_layer_norm_grad = {
     .op = IR_OP_LAYER_NORM_GRAD,
     .name = "layer_norm_grad",
-    .summary = "dy, x, mean, rstd, w → dx, dw, db",
     .min_inputs = 5,
     .max_inputs = 5,
     .n_outputs = 3,

@@ -4,7 +4,6 @@
 const ir_op_def_t ir_op_logical_and = {
     .op = IR_OP_LOGICAL_AND,
     .name = "logical_and",
-    .summary = "x and y, broadcast",
     .min_inputs = 2,
     .max_inputs = 2,
     .n_outputs = 1,

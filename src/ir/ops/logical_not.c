@@ -4,7 +4,6 @@
 const ir_op_def_t ir_op_logical_not = {
     .op = IR_OP_LOGICAL_NOT,
     .name = "logical_not",
-    .summary = "not x",
     .min_inputs = 1,
     .max_inputs = 1,
     .n_outputs = 1,

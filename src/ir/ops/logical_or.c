@@ -4,7 +4,6 @@
 const ir_op_def_t ir_op_logical_or = {
     .op = IR_OP_LOGICAL_OR,
     .name = "logical_or",
-    .summary = "x or y, broadcast",
     .min_inputs = 2,
     .max_inputs = 2,
     .n_outputs = 1,

@@ -24,7 +24,6 @@ static st_status_t shape(const ir_op_ctx_t *ctx, ir_type_t *out) {
 const ir_op_def_t ir_op_lr_schedule = {
     .op = IR_OP_LR_SCHEDULE,
     .name = "lr_schedule",
-    .summary = "step i64[] (from 1) → lr f64[]",
     .min_inputs = 1,
     .max_inputs = 1,
     .n_outputs = 1,

@@ -113,7 +113,6 @@ static void strategies(const ir_op_ctx_t *ctx, ir_strategy_list_t *list) {
 const ir_op_def_t ir_op_matmul = {
     .op = IR_OP_MATMUL,
     .name = "matmul",
-    .summary = "a[..., M, K], b[..., K, N] → [..., M, N]",
     .min_inputs = 2,
     .max_inputs = 2,
     .n_outputs = 1,

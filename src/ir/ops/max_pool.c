@@ -52,7 +52,6 @@ static void strategies(const ir_op_ctx_t *ctx, ir_strategy_list_t *list) {
 const ir_op_def_t ir_op_max_pool = {
     .op = IR_OP_MAX_POOL,
     .name = "max_pool",
-    .summary = "x[N,C,spatial…] → y, i32 index of the first maximum in x's plane",
     .min_inputs = 1,
     .max_inputs = 1,
     .n_outputs = 2,

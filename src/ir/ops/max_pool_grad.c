@@ -25,7 +25,6 @@ static void strategies(const ir_op_ctx_t *ctx, ir_strategy_list_t *list) {
 const ir_op_def_t ir_op_max_pool_grad = {
     .op = IR_OP_MAX_POOL_GRAD,
     .name = "max_pool_grad",
-    .summary = "dy, i32 index → dx[N,C,spatial…]",
     .min_inputs = 2,
     .max_inputs = 2,
     .n_outputs = 1,

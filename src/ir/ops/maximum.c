@@ -5,12 +5,8 @@
 
 static ir_value_t derive(ir_build_t *b, ir_value_t dz, const ir_value_t *operand, ir_value_t z,
                          uint32_t which) {
-    ir_value_t own = operand[which], other = operand[1 - which];
-    ir_value_t zero = ir_b_scalar(b, ir_b_type(b, z)->dtype, 0);
-    ir_value_t tie = ir_b_binary(b, IR_OP_EQ, own, other);
-    ir_value_t shared = ir_b_select(b, tie, ir_b_scale(b, dz, 0.5), dz);
-    ir_value_t lost = ir_b_binary(b, IR_OP_LT, own, other);
-    return ir_b_select(b, lost, zero, shared);
+    (void)z;
+    return ir_derive_extreme(b, dz, operand, which, IR_OP_LT);
 }
 
 static st_status_t gradient(ir_graph_t *graph, ir_node_t node, const ir_value_t *dout,
@@ -21,7 +17,6 @@ static st_status_t gradient(ir_graph_t *graph, ir_node_t node, const ir_value_t 
 const ir_op_def_t ir_op_maximum = {
     .op = IR_OP_MAXIMUM,
     .name = "maximum",
-    .summary = "the larger of x and y, broadcast",
     .min_inputs = 2,
     .max_inputs = 2,
     .n_outputs = 1,

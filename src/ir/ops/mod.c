@@ -19,7 +19,6 @@ static st_status_t gradient(ir_graph_t *graph, ir_node_t node, const ir_value_t 
 const ir_op_def_t ir_op_mod = {
     .op = IR_OP_MOD,
     .name = "mod",
-    .summary = "remainder with the sign of y, broadcast",
     .min_inputs = 2,
     .max_inputs = 2,
     .n_outputs = 1,

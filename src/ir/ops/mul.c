@@ -20,7 +20,6 @@ static void strategies(const ir_op_ctx_t *ctx, ir_strategy_list_t *list) {
 const ir_op_def_t ir_op_mul = {
     .op = IR_OP_MUL,
     .name = "mul",
-    .summary = "x * y, broadcast",
     .min_inputs = 2,
     .max_inputs = 2,
     .n_outputs = 1,

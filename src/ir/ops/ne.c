@@ -4,7 +4,6 @@
 const ir_op_def_t ir_op_ne = {
     .op = IR_OP_NE,
     .name = "ne",
-    .summary = "x != y, broadcast; bool",
     .min_inputs = 2,
     .max_inputs = 2,
     .n_outputs = 1,

@@ -57,7 +57,6 @@ static void strategies(const ir_op_ctx_t *ctx, ir_strategy_list_t *list) {
 const ir_op_def_t ir_op_pad = {
     .op = IR_OP_PAD,
     .name = "pad",
-    .summary = "x with `value` around it",
     .min_inputs = 1,
     .max_inputs = 1,
     .n_outputs = 1,

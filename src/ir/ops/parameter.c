@@ -19,7 +19,6 @@ static st_status_t shape(const ir_op_ctx_t *ctx, ir_type_t *out) {
 const ir_op_def_t ir_op_parameter = {
     .op = IR_OP_PARAMETER,
     .name = "parameter",
-    .summary = "→ trained state",
     .min_inputs = 0,
     .max_inputs = 0,
     .n_outputs = 1,

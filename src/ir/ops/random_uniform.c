@@ -32,7 +32,6 @@ static st_status_t localize(const ir_op_ctx_t *global, const ir_part_t *in, cons
 const ir_op_def_t ir_op_random_uniform = {
     .op = IR_OP_RANDOM_UNIFORM,
     .name = "random_uniform",
-    .summary = "seed, step → uniform numbers in [0, 1)",
     .min_inputs = 2,
     .max_inputs = 2,
     .n_outputs = 1,

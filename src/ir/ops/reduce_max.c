@@ -11,7 +11,6 @@ static const ir_attr_spec_t attrs[] = {
 const ir_op_def_t ir_op_reduce_max = {
     .op = IR_OP_REDUCE_MAX,
     .name = "reduce_max",
-    .summary = "largest over axes",
     .min_inputs = 1,
     .max_inputs = 1,
     .n_outputs = 1,

@@ -43,7 +43,6 @@ static st_status_t gradient(ir_graph_t *graph, ir_node_t node, const ir_value_t 
 const ir_op_def_t ir_op_reduce_prod = {
     .op = IR_OP_REDUCE_PROD,
     .name = "reduce_prod",
-    .summary = "product over axes",
     .min_inputs = 1,
     .max_inputs = 1,
     .n_outputs = 1,

@@ -35,7 +35,6 @@ static void strategies(const ir_op_ctx_t *ctx, ir_strategy_list_t *list) {
 const ir_op_def_t ir_op_reduce_sum = {
     .op = IR_OP_REDUCE_SUM,
     .name = "reduce_sum",
-    .summary = "sum over axes",
     .min_inputs = 1,
     .max_inputs = 1,
     .n_outputs = 1,

@@ -15,7 +15,6 @@ static st_status_t gradient(ir_graph_t *graph, ir_node_t node, const ir_value_t 
 const ir_op_def_t ir_op_relu = {
     .op = IR_OP_RELU,
     .name = "relu",
-    .summary = "max(x, 0)",
     .min_inputs = 1,
     .max_inputs = 1,
     .n_outputs = 1,

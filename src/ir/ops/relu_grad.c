@@ -8,7 +8,6 @@ static void strategies(const ir_op_ctx_t *ctx, ir_strategy_list_t *list) {
 const ir_op_def_t ir_op_relu_grad = {
     .op = IR_OP_RELU_GRAD,
     .name = "relu_grad",
-    .summary = "dy, y → y > 0 ? dy : 0",
     .min_inputs = 2,
     .max_inputs = 2,
     .n_outputs = 1,

@@ -63,7 +63,6 @@ static void strategies(const ir_op_ctx_t *ctx, ir_strategy_list_t *list) {
 const ir_op_def_t ir_op_reshape = {
     .op = IR_OP_RESHAPE,
     .name = "reshape",
-    .summary = "x under another shape",
     .min_inputs = 1,
     .max_inputs = 1,
     .n_outputs = 1,

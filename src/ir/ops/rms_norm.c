@@ -39,7 +39,6 @@ static void strategies(const ir_op_ctx_t *ctx, ir_strategy_list_t *list) {
 const ir_op_def_t ir_op_rms_norm = {
     .op = IR_OP_RMS_NORM,
     .name = "rms_norm",
-    .summary = "x, w → y = x * rsqrt(mean(x^2) + eps) * w, rstd",
     .min_inputs = 2,
     .max_inputs = 2,
     .n_outputs = 2,

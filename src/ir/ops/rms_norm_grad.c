@@ -23,7 +23,6 @@ static void strategies(const ir_op_ctx_t *ctx, ir_strategy_list_t *list) {
 const ir_op_def_t ir_op_rms_norm_grad = {
     .op = IR_OP_RMS_NORM_GRAD,
     .name = "rms_norm_grad",
-    .summary = "dy, x, rstd, w → dx, dw",
     .min_inputs = 4,
     .max_inputs = 4,
     .n_outputs = 2,

@@ -56,7 +56,6 @@ static void strategies(const ir_op_ctx_t *ctx, ir_strategy_list_t *list) {
 const ir_op_def_t ir_op_rope = {
     .op = IR_OP_ROPE,
     .name = "rope",
-    .summary = "x[B,H,M,D], cos[M,D/2], sin[M,D/2] → x rotated",
     .min_inputs = 3,
     .max_inputs = 3,
     .n_outputs = 1,

@@ -4,7 +4,6 @@
 const ir_op_def_t ir_op_round = {
     .op = IR_OP_ROUND,
     .name = "round",
-    .summary = "nearest whole number, half to even",
     .min_inputs = 1,
     .max_inputs = 1,
     .n_outputs = 1,

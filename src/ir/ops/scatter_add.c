@@ -67,7 +67,6 @@ static void strategies(const ir_op_ctx_t *ctx, ir_strategy_list_t *list) {
 const ir_op_def_t ir_op_scatter_add = {
     .op = IR_OP_SCATTER_ADD,
     .name = "scatter_add",
-    .summary = "updates, idx → sums at the indices along axis",
     .min_inputs = 2,
     .max_inputs = 2,
     .n_outputs = 1,

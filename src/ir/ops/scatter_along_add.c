@@ -54,7 +54,6 @@ static void strategies(const ir_op_ctx_t *ctx, ir_strategy_list_t *list) {
 const ir_op_def_t ir_op_scatter_along_add = {
     .op = IR_OP_SCATTER_ALONG_ADD,
     .name = "scatter_along_add",
-    .summary = "updates, idx → sums at idx along axis, element by element",
     .min_inputs = 2,
     .max_inputs = 2,
     .n_outputs = 1,

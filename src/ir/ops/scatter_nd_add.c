@@ -56,7 +56,6 @@ static void strategies(const ir_op_ctx_t *ctx, ir_strategy_list_t *list) {
 const ir_op_def_t ir_op_scatter_nd_add = {
     .op = IR_OP_SCATTER_ND_ADD,
     .name = "scatter_nd_add",
-    .summary = "updates, idx[…, k] → sums at k-fold indices",
     .min_inputs = 2,
     .max_inputs = 2,
     .n_outputs = 1,

@@ -34,7 +34,6 @@ static st_status_t gradient(ir_graph_t *graph, ir_node_t node, const ir_value_t 
 const ir_op_def_t ir_op_select = {
     .op = IR_OP_SELECT,
     .name = "select",
-    .summary = "condition ? x : y, broadcast",
     .min_inputs = 3,
     .max_inputs = 3,
     .n_outputs = 1,

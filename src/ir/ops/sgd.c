@@ -53,7 +53,6 @@ static void strategies(const ir_op_ctx_t *ctx, ir_strategy_list_t *list) {
 const ir_op_def_t ir_op_sgd = {
     .op = IR_OP_SGD,
     .name = "sgd",
-    .summary = "p, g, lr f64[], scale[], [momentum buffer] → p', buffer' (scalar 0 without one)",
     .min_inputs = 4,
     .max_inputs = 5,
     .n_outputs = 2,

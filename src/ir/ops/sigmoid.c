@@ -16,7 +16,6 @@ static st_status_t gradient(ir_graph_t *graph, ir_node_t node, const ir_value_t 
 const ir_op_def_t ir_op_sigmoid = {
     .op = IR_OP_SIGMOID,
     .name = "sigmoid",
-    .summary = "1 / (1 + e^-x)",
     .min_inputs = 1,
     .max_inputs = 1,
     .n_outputs = 1,

@@ -4,7 +4,6 @@
 const ir_op_def_t ir_op_sign = {
     .op = IR_OP_SIGN,
     .name = "sign",
-    .summary = "-1, 0 or 1",
     .min_inputs = 1,
     .max_inputs = 1,
     .n_outputs = 1,

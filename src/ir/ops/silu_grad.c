@@ -8,7 +8,6 @@ static void strategies(const ir_op_ctx_t *ctx, ir_strategy_list_t *list) {
 const ir_op_def_t ir_op_silu_grad = {
     .op = IR_OP_SILU_GRAD,
     .name = "silu_grad",
-    .summary = "dy, x → dx of silu",
     .min_inputs = 2,
     .max_inputs = 2,
     .n_outputs = 1,

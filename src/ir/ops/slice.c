@@ -118,7 +118,6 @@ static st_status_t localize(const ir_op_ctx_t *global, const ir_part_t *in, cons
 const ir_op_def_t ir_op_slice = {
     .op = IR_OP_SLICE,
     .name = "slice",
-    .summary = "x[begin:end:step] in each dim",
     .min_inputs = 1,
     .max_inputs = 1,
     .n_outputs = 1,

@@ -32,7 +32,6 @@ static void strategies(const ir_op_ctx_t *ctx, ir_strategy_list_t *list) {
 const ir_op_def_t ir_op_sum_squares = {
     .op = IR_OP_SUM_SQUARES,
     .name = "sum_squares",
-    .summary = "x0, x1, … → sum of all squares",
     .min_inputs = 1,
     .max_inputs = IR_VARIADIC,
     .n_outputs = 1,

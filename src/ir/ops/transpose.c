@@ -51,7 +51,6 @@ static void strategies(const ir_op_ctx_t *ctx, ir_strategy_list_t *list) {
 const ir_op_def_t ir_op_transpose = {
     .op = IR_OP_TRANSPOSE,
     .name = "transpose",
-    .summary = "x with its dims permuted",
     .min_inputs = 1,
     .max_inputs = 1,
     .n_outputs = 1,

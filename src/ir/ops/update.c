@@ -15,7 +15,6 @@ static void strategies(const ir_op_ctx_t *ctx, ir_strategy_list_t *list) {
 const ir_op_def_t ir_op_update = {
     .op = IR_OP_UPDATE,
     .name = "update",
-    .summary = "state, value →; the state takes the value at the end of the step",
     .min_inputs = 2,
     .max_inputs = 2,
     .n_outputs = 0,
