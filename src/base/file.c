@@ -51,43 +51,34 @@ static st_status_t fail_errno(const char *verb, const char *path) {
                 strerror(error), advice);
 }
 
+st_status_t st_file_map(int descriptor, const char *path, st_file_t *out_file) {
+    *out_file = (st_file_t){0};
+    struct stat info;
+    if (fstat(descriptor, &info) != 0) return fail_errno("examine", path);
+    if (!S_ISREG(info.st_mode))
+        return FAIL(ST_IO, "cannot read '%s': it is not a regular file", path);
+    st_file_t file = {(const uint8_t *)"", (size_t)info.st_size, st_strdup(path)};
+    if (file.path == NULL) return st_no_memory(strlen(path) + 1, "a file's path");
+    if (file.bytes > 0) {
+        void *map = mmap(NULL, file.bytes, PROT_READ, MAP_PRIVATE, descriptor, 0);
+        if (map == MAP_FAILED) {
+            st_status_t status = fail_errno("map", path);
+            st_free(file.path);
+            return status;
+        }
+        file.data = map;
+    }
+    *out_file = file;
+    return ST_OK;
+}
+
 st_status_t st_file_open(const char *path, st_file_t *out_file) {
     *out_file = (st_file_t){0};
-    /* Non-blocking, so that a named pipe without a writer is refused below instead of waited for.
-     */
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0) return fail_errno("open", path);
-    st_status_t status = ST_OK;
-    struct stat info;
-    if (fstat(fd, &info) != 0) {
-        status = fail_errno("examine", path);
-        goto fail;
-    }
-    if (!S_ISREG(info.st_mode)) {
-        status = FAIL(ST_IO, "cannot read '%s': it is not a regular file", path);
-        goto fail;
-    }
-    out_file->path = st_strdup(path);
-    if (out_file->path == NULL) {
-        status = st_no_memory(strlen(path) + 1, "a file's path");
-        goto fail;
-    }
-    out_file->bytes = (size_t)info.st_size;
-    out_file->data = (const uint8_t *)"";
-    if (out_file->bytes > 0) {
-        void *map = mmap(NULL, out_file->bytes, PROT_READ, MAP_PRIVATE, fd, 0);
-        if (map == MAP_FAILED) {
-            status = fail_errno("map", path);
-            out_file->bytes = 0;
-            goto fail;
-        }
-        out_file->data = map;
-    }
-    close(fd);
-    return ST_OK;
-fail:
-    close(fd);
-    st_file_close(out_file);
+    /* Non-blocking, so that a named pipe without a writer is refused instead of waited for. */
+    int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (descriptor < 0) return fail_errno("open", path);
+    st_status_t status = st_file_map(descriptor, path, out_file);
+    close(descriptor);
     return status;
 }
 

@@ -21,6 +21,8 @@ typedef struct st_file {
 
 /* A missing file is ST_NOT_FOUND, anything else that goes wrong ST_IO. */
 st_status_t st_file_open(const char *path, st_file_t *out_file) ST_WARN_UNUSED;
+/* The same of an open file, which stays the caller's to close; `path` is for messages. */
+st_status_t st_file_map(int descriptor, const char *path, st_file_t *out_file) ST_WARN_UNUSED;
 /* A zeroed or closed file is fine. */
 void st_file_close(st_file_t *file);
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/hash.h"
-#include "import/pt2_json.h"
+#include "import/pt2_meta.h"
 #include "ir/op.h"
 
 enum { MAX_NESTED_GRAPHS = 16 };
@@ -162,7 +162,7 @@ void aten_return(aten_t *a, ir_value_t value) {
 
 /* Compares an inferred type with what the archive says about the name. */
 static void check_described(aten_t *a, const char *name, ir_value_t value) {
-    json_object *meta = pt2_json_get(a->scope->tensor_values, name);
+    json_object *meta = import_json_get(a->scope->tensor_values, name);
     if (!meta || !aten_ok(a)) return;
     pt2_meta_t described;
     st_status_t status = pt2_meta_read(meta, name, &described);
@@ -185,9 +185,9 @@ static void check_described(aten_t *a, const char *name, ir_value_t value) {
 static bool base_slot(aten_t *a, uint32_t *out_slot) {
     json_object *first = json_object_array_get_idx(a->inputs, 0);
     json_object *member;
-    const char *tag = pt2_json_tag(pt2_json_get(first, "arg"), &member);
+    const char *tag = import_json_tag(import_json_get(first, "arg"), &member);
     if (!tag || strcmp(tag, "as_tensor") != 0) return false;
-    const char *name = pt2_json_string(member, "name");
+    const char *name = import_json_string(member, "name");
     aten_item_t *item = name ? aten_lookup(a->scope, name) : NULL;
     if (!item || item->kind != ATEN_TENSOR) return false;
     *out_slot = item->slot;
@@ -219,7 +219,7 @@ static void bind_result(aten_t *a, const char *name, aten_item_t item) {
 }
 
 static void bind_named(aten_t *a, json_object *holder, const char *key, size_t *next) {
-    const char *name = pt2_json_string(holder, key);
+    const char *name = import_json_string(holder, key);
     if (!name) {
         aten_fail(a, ST_PARSE, "a result has no name");
     } else if (*next >= a->returned.n) {
@@ -232,11 +232,11 @@ static void bind_named(aten_t *a, json_object *holder, const char *key, size_t *
 
 /* Gives the results to the names of the node's outputs; lists count as their items. */
 static void bind_outputs(aten_t *a) {
-    json_object *outputs = pt2_json_array(a->node, "outputs");
+    json_object *outputs = import_json_array(a->node, "outputs");
     size_t n = outputs ? json_object_array_length(outputs) : 0, next = 0;
     for (size_t i = 0; i < n && aten_ok(a); i++) {
         json_object *member;
-        const char *tag = pt2_json_tag(json_object_array_get_idx(outputs, i), &member);
+        const char *tag = import_json_tag(json_object_array_get_idx(outputs, i), &member);
         if (!tag) {
             aten_fail(a, ST_PARSE, "result %zu is malformed", i);
         } else if (strcmp(tag, "as_tensor") == 0) {
@@ -274,11 +274,11 @@ static void mutate_self(aten_t *a) {
         return;
     }
     aten_mutate(a, slot, ir_b_cast(&a->b, value, self.dtype));
-    json_object *outputs = pt2_json_array(a->node, "outputs"), *member;
+    json_object *outputs = import_json_array(a->node, "outputs"), *member;
     size_t n = outputs ? json_object_array_length(outputs) : 0;
     for (size_t i = 0; i < n; i++) {
-        pt2_json_tag(json_object_array_get_idx(outputs, i), &member);
-        const char *name = pt2_json_string(member, "name");
+        import_json_tag(json_object_array_get_idx(outputs, i), &member);
+        const char *name = import_json_string(member, "name");
         if (name) aten_bind(a, name, (aten_item_t){.kind = ATEN_TENSOR, .slot = slot});
     }
 }
@@ -300,8 +300,8 @@ static void check_arguments_used(aten_t *a) {
     for (size_t i = 0; i < n && aten_ok(a); i++) {
         if (a->used >> i & 1) continue;
         json_object *input = json_object_array_get_idx(a->inputs, i), *member;
-        const char *name = pt2_json_string(input, "name");
-        const char *tag = pt2_json_tag(pt2_json_get(input, "arg"), &member);
+        const char *name = import_json_string(input, "name");
+        const char *tag = import_json_tag(import_json_get(input, "arg"), &member);
         if (!name || !tag || argument_is_moot(name) || strcmp(tag, "as_none") == 0) continue;
         aten_fail(a, ST_UNSUPPORTED, "argument '%s' is not supported", name);
     }
@@ -310,9 +310,9 @@ static void check_arguments_used(aten_t *a) {
 static void run_node(aten_t *a, json_object *node) {
     bool mutates = false;
     a->node = node;
-    a->target = pt2_json_string(node, "target");
-    a->inputs = pt2_json_array(node, "inputs");
-    const char *name = pt2_json_string(node, "name");
+    a->target = import_json_string(node, "target");
+    a->inputs = import_json_array(node, "inputs");
+    const char *name = import_json_string(node, "name");
     a->node_name = name ? name : "";
     a->used = 0;
     a->fresh = false;
@@ -337,14 +337,14 @@ static void run_node(aten_t *a, json_object *node) {
 }
 
 void aten_run(aten_t *a, json_object *graph) {
-    json_object *nodes = pt2_json_array(graph, "nodes");
+    json_object *nodes = import_json_array(graph, "nodes");
     if (!nodes) aten_fail(a, ST_PARSE, "the graph has no nodes");
     size_t n = nodes ? json_object_array_length(nodes) : 0;
     for (size_t i = 0; i < n && aten_ok(a); i++) {
         json_object *node = json_object_array_get_idx(nodes, i);
         run_node(a, node);
         if (aten_ok(a)) continue;
-        const char *name = pt2_json_string(node, "name"), *target = pt2_json_string(node, "target");
+        const char *name = import_json_string(node, "name"), *target = import_json_string(node, "target");
         a->b.status = st_error_context(a->b.status, "node '%s' (%s)", name ? name : "?",
                                        target ? target : "?");
     }
@@ -360,22 +360,22 @@ typedef struct missing {
 static void collect_missing(json_object *graph, int depth, missing_t *missing);
 
 static void collect_nested(json_object *node, int depth, missing_t *missing) {
-    json_object *inputs = pt2_json_array(node, "inputs");
+    json_object *inputs = import_json_array(node, "inputs");
     size_t n = inputs ? json_object_array_length(inputs) : 0;
     for (size_t i = 0; i < n; i++) {
         json_object *input = json_object_array_get_idx(inputs, i), *member;
-        const char *tag = pt2_json_tag(pt2_json_get(input, "arg"), &member);
+        const char *tag = import_json_tag(import_json_get(input, "arg"), &member);
         if (tag && strcmp(tag, "as_graph") == 0)
-            collect_missing(pt2_json_get(member, "graph"), depth + 1, missing);
+            collect_missing(import_json_get(member, "graph"), depth + 1, missing);
     }
 }
 
 static void collect_missing(json_object *graph, int depth, missing_t *missing) {
-    json_object *nodes = pt2_json_array(graph, "nodes");
+    json_object *nodes = import_json_array(graph, "nodes");
     size_t n = nodes && depth <= MAX_NESTED_GRAPHS ? json_object_array_length(nodes) : 0;
     for (size_t i = 0; i < n; i++) {
         json_object *node = json_object_array_get_idx(nodes, i);
-        const char *target = pt2_json_string(node, "target"), *name = pt2_json_string(node, "name");
+        const char *target = import_json_string(node, "target"), *name = import_json_string(node, "name");
         bool mutates;
         collect_nested(node, depth, missing);
         if (!target || aten_find(target, &mutates)) continue;
@@ -401,9 +401,9 @@ st_status_t aten_check_supported(json_object *graph) {
  * it inside is seen outside. */
 static aten_item_t outer_item(aten_t *a, size_t index) {
     json_object *input = json_object_array_get_idx(a->inputs, index), *member;
-    const char *tag = pt2_json_tag(pt2_json_get(input, "arg"), &member);
+    const char *tag = import_json_tag(import_json_get(input, "arg"), &member);
     const char *name =
-        tag && strcmp(tag, "as_tensor") == 0 ? pt2_json_string(member, "name") : NULL;
+        tag && strcmp(tag, "as_tensor") == 0 ? import_json_string(member, "name") : NULL;
     aten_item_t *item = name ? aten_lookup(a->scope, name) : NULL;
     return item ? *item : aten_item_at(a, index);
 }
@@ -411,10 +411,10 @@ static aten_item_t outer_item(aten_t *a, size_t index) {
 /* Runs the graph that is argument `at` on the arguments after it, in a scope of its own. */
 static void run_nested(aten_t *a, size_t at, bool no_gradient, const char *why) {
     json_object *input = json_object_array_get_idx(a->inputs, at), *member;
-    const char *tag = pt2_json_tag(pt2_json_get(input, "arg"), &member);
-    json_object *graph = pt2_json_get(member, "graph");
-    json_object *names = pt2_json_array(graph, "inputs"),
-                *outputs = pt2_json_array(graph, "outputs");
+    const char *tag = import_json_tag(import_json_get(input, "arg"), &member);
+    json_object *graph = import_json_get(member, "graph");
+    json_object *names = import_json_array(graph, "inputs"),
+                *outputs = import_json_array(graph, "outputs");
     size_t n_inputs = json_object_array_length(a->inputs);
     if (!tag || strcmp(tag, "as_graph") != 0 || !names || !outputs) {
         aten_fail(a, ST_PARSE, "argument %zu is not a graph", at);
@@ -429,13 +429,13 @@ static void run_nested(aten_t *a, size_t at, bool no_gradient, const char *why) 
         aten_fail(a, ST_UNSUPPORTED, "graphs are nested deeper than %d", MAX_NESTED_GRAPHS);
         return;
     }
-    aten_scope_t inner = {.tensor_values = pt2_json_get(graph, "tensor_values")};
+    aten_scope_t inner = {.tensor_values = import_json_get(graph, "tensor_values")};
     aten_t outer = *a;
     for (size_t i = 0; i < n_inputs - at - 1 && aten_ok(a); i++) {
         aten_item_t item = outer_item(a, at + 1 + i);
         json_object *bound;
-        pt2_json_tag(json_object_array_get_idx(names, i), &bound);
-        const char *name = pt2_json_string(bound, "name");
+        import_json_tag(json_object_array_get_idx(names, i), &bound);
+        const char *name = import_json_string(bound, "name");
         if (!name) aten_fail(a, ST_PARSE, "input %zu of the nested graph has no name", i);
         if (item.kind == ATEN_TENSOR && no_gradient)
             aten_refuse_gradient(a, aten_slot_value(a, item.slot), why);
@@ -450,8 +450,8 @@ static void run_nested(aten_t *a, size_t at, bool no_gradient, const char *why) 
     ST_VEC(aten_item_t) results = {0};
     for (size_t i = 0; i < json_object_array_length(outputs) && aten_ok(a); i++) {
         json_object *bound;
-        pt2_json_tag(json_object_array_get_idx(outputs, i), &bound);
-        const char *name = pt2_json_string(bound, "name");
+        import_json_tag(json_object_array_get_idx(outputs, i), &bound);
+        const char *name = import_json_string(bound, "name");
         aten_item_t *item = name ? aten_lookup(&inner, name) : NULL;
         if (!item)
             aten_fail(a, ST_PARSE, "output %zu of the nested graph is not one of its values", i);

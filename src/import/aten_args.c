@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "import/aten.h"
-#include "import/pt2_json.h"
+#include "import/pt2_meta.h"
 
 /* The union of an argument, NULL if left out or None. Marks it as looked at. */
 static const char *find_arg(aten_t *a, const char *name, json_object **out_member) {
@@ -12,13 +12,13 @@ static const char *find_arg(aten_t *a, const char *name, json_object **out_membe
     size_t n = json_object_array_length(a->inputs);
     for (size_t i = 0; i < n; i++) {
         json_object *input = json_object_array_get_idx(a->inputs, i);
-        const char *given = pt2_json_string(input, "name");
+        const char *given = import_json_string(input, "name");
         if (!given || strcmp(given, name) != 0) continue;
         a->used |= 1u << i;
-        const char *tag = pt2_json_tag(pt2_json_get(input, "arg"), out_member);
+        const char *tag = import_json_tag(import_json_get(input, "arg"), out_member);
         if (!tag) aten_fail(a, ST_PARSE, "argument '%s' is malformed", name);
         if (tag && strcmp(tag, "as_optional_tensor") == 0)
-            tag = pt2_json_tag(*out_member, out_member);
+            tag = import_json_tag(*out_member, out_member);
         return tag && strcmp(tag, "as_none") != 0 ? tag : NULL;
     }
     return NULL;
@@ -51,13 +51,13 @@ static aten_item_t union_item(aten_t *a, const char *argument, const char *tag,
     aten_item_t item = {0};
     if (!tag || !aten_ok(a) || strcmp(tag, "as_none") == 0) return item;
     if (strcmp(tag, "as_tensor") == 0) {
-        item = named_item(a, argument, pt2_json_string(member, "name"));
+        item = named_item(a, argument, import_json_string(member, "name"));
         if (item.kind == ATEN_TENSOR) item.slot = aten_slot_value(a, item.slot);
         return item;
     }
     if (strncmp(tag, "as_sym_", 7) == 0) {
         json_object *inner;
-        const char *inner_tag = pt2_json_tag(member, &inner);
+        const char *inner_tag = import_json_tag(member, &inner);
         if (inner_tag && strcmp(inner_tag, "as_name") == 0)
             return named_item(a, argument,
                               json_object_is_type(inner, json_type_string)
@@ -68,14 +68,14 @@ static aten_item_t union_item(aten_t *a, const char *argument, const char *tag,
     bool ok = false;
     if (strcmp(tag, "as_int") == 0) {
         item.kind = ATEN_INT;
-        ok = pt2_json_int(member, &item.i);
+        ok = import_json_int(member, &item.i);
     } else if (strcmp(tag, "as_bool") == 0) {
         item.kind = ATEN_BOOL;
         ok = json_object_is_type(member, json_type_boolean);
         item.i = json_object_get_boolean(member);
     } else if (strcmp(tag, "as_float") == 0) {
         item.kind = ATEN_FLOAT;
-        ok = pt2_json_double(member, &item.f);
+        ok = import_json_double(member, &item.f);
     }
     if (!ok) aten_fail(a, ST_PARSE, "argument '%s' is malformed or of kind '%s'", argument, tag);
     return item;
@@ -90,7 +90,7 @@ aten_item_t aten_item(aten_t *a, const char *name) {
 aten_item_t aten_item_at(aten_t *a, size_t index) {
     if (!aten_ok(a)) return (aten_item_t){0};
     json_object *input = json_object_array_get_idx(a->inputs, index), *member;
-    const char *tag = pt2_json_tag(pt2_json_get(input, "arg"), &member);
+    const char *tag = import_json_tag(import_json_get(input, "arg"), &member);
     if (!tag) aten_fail(a, ST_PARSE, "argument %zu is missing", index);
     if (index < 32) a->used |= 1u << index;
     return union_item(a, "?", tag, member);
@@ -103,7 +103,7 @@ uint32_t aten_slot(aten_t *a, const char *name) {
         aten_fail(a, ST_PARSE, "argument '%s' must be a tensor", name);
         return 0;
     }
-    aten_item_t item = named_item(a, name, pt2_json_string(member, "name"));
+    aten_item_t item = named_item(a, name, import_json_string(member, "name"));
     if (aten_ok(a) && item.kind != ATEN_TENSOR)
         aten_fail(a, ST_PARSE, "argument '%s' must be a tensor", name);
     return item.slot;
@@ -147,7 +147,7 @@ uint32_t aten_tensors(aten_t *a, const char *name, ir_value_t **out) {
     }
     for (size_t i = 0; i < n && aten_ok(a); i++) {
         json_object *entry = json_object_array_get_idx(member, i), *inner = entry;
-        const char *inner_tag = optional ? pt2_json_tag(entry, &inner) : "as_tensor";
+        const char *inner_tag = optional ? import_json_tag(entry, &inner) : "as_tensor";
         aten_item_t item = union_item(a, name, inner_tag, inner);
         if (aten_ok(a) && item.kind != ATEN_TENSOR && !(optional && item.kind == ATEN_NONE))
             aten_fail(a, ST_PARSE, "argument '%s' has an entry that is no tensor", name);
@@ -207,7 +207,7 @@ ir_dtype_t aten_dtype(aten_t *a, const char *name, ir_dtype_t default_value) {
     const char *tag = find_arg(a, name, &member);
     int64_t code = 0;
     if (!tag) return default_value;
-    if (strcmp(tag, "as_scalar_type") != 0 || !pt2_json_int(member, &code)) {
+    if (strcmp(tag, "as_scalar_type") != 0 || !import_json_int(member, &code)) {
         aten_fail(a, ST_PARSE, "argument '%s' must be an element type", name);
         return default_value;
     }

@@ -1,14 +1,9 @@
 /* The table of formats, files and results. */
 #include "import/import.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "import/onnx.h"
 #include "import/pt2.h"
@@ -20,30 +15,11 @@ static const import_format_t formats[] = {
 };
 enum { N_FORMATS = sizeof formats / sizeof formats[0] };
 
-st_status_t import_map_open(const char *path, import_map_t *out_map) {
-    *out_map = (import_map_t){0};
-    int file = open(path, O_RDONLY | O_CLOEXEC);
-    if (file < 0)
-        return FAIL(errno == ENOENT ? ST_NOT_FOUND : ST_IO, "cannot open '%s': %s", path,
-                    strerror(errno));
-    struct stat info;
-    st_status_t status = ST_OK;
-    if (fstat(file, &info) != 0)
-        TRY_GOTO(FAIL(ST_IO, "cannot read '%s': %s", path, strerror(errno)), done);
-    if (!S_ISREG(info.st_mode)) TRY_GOTO(FAIL(ST_IO, "'%s' is not a file", path), done);
-    if (info.st_size == 0) TRY_GOTO(FAIL(ST_PARSE, "'%s' is empty", path), done);
-    void *data = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, file, 0);
-    if (data == MAP_FAILED)
-        TRY_GOTO(FAIL(ST_IO, "cannot map '%s': %s", path, strerror(errno)), done);
-    *out_map = (import_map_t){data, (size_t)info.st_size, true};
-done:
-    close(file);
-    return status;
-}
-
-void import_map_close(import_map_t *map) {
-    if (map->mapped) munmap((void *)map->data, map->bytes);
-    *map = (import_map_t){0};
+st_status_t import_file_open(const char *path, st_file_t *out_file) {
+    TRY(st_file_open(path, out_file));
+    if (out_file->bytes > 0) return ST_OK;
+    st_file_close(out_file);
+    return FAIL(ST_PARSE, "'%s' is empty", path);
 }
 
 st_status_t import_note(import_result_t *result, const char *format, ...) {
@@ -89,9 +65,9 @@ st_status_t import_file(const char *path, const import_options_t *options,
     *out_result = NULL;
     import_result_t *result = st_calloc(1, sizeof *result);
     if (!result) return st_no_memory(sizeof *result, "an import");
-    st_status_t status = import_map_open(path, &result->map);
+    st_status_t status = import_file_open(path, &result->file);
     if (status == ST_OK)
-        status = read_any(path, result->map.data, result->map.bytes, path, options, result);
+        status = read_any(path, result->file.data, result->file.bytes, path, options, result);
     if (status == ST_OK)
         *out_result = result;
     else
@@ -105,8 +81,8 @@ void import_result_destroy(import_result_t *result) {
     ST_VEC_FREE(&result->tensors);
     ST_VEC_FREE(&result->messages);
     st_arena_clear(&result->arena);
-    import_map_close(&result->map);
-    for (size_t i = 0; i < result->more_maps.n; i++) import_map_close(&result->more_maps.data[i]);
-    ST_VEC_FREE(&result->more_maps);
+    st_file_close(&result->file);
+    for (size_t i = 0; i < result->more_files.n; i++) st_file_close(&result->more_files.data[i]);
+    ST_VEC_FREE(&result->more_files);
     st_free(result);
 }

@@ -6,6 +6,7 @@
 #define STATOR_IMPORT_IMPORT_H
 
 #include "base/arena.h"
+#include "base/file.h"
 #include "base/vec.h"
 #include "ir/graph.h"
 
@@ -38,20 +39,13 @@ typedef struct import_options {
     size_t n_constant_patterns;
 } import_options_t;
 
-/* A file mapped read-only. */
-typedef struct import_map {
-    const void *data;
-    size_t bytes;
-    bool mapped;
-} import_map_t;
-
 typedef struct import_result {
     ir_graph_t *graph; /* the caller may take it and set NULL here */
     ST_VEC(import_tensor_t) tensors;
     ST_VEC(const char *) messages; /* one-line notes on decisions the user may want to know */
     st_arena_t arena;              /* owns names, messages and converted values */
-    import_map_t map;              /* the file, where tensors point into it */
-    ST_VEC(import_map_t) more_maps; /* files beside it that tensors point into */
+    st_file_t file;                /* where tensors point into it */
+    ST_VEC(st_file_t) more_files;  /* those beside it that tensors point into */
 } import_result_t;
 
 /* Reads any supported file. On success *out_result is the caller's to destroy. */
@@ -75,7 +69,7 @@ typedef struct import_format {
 
 st_status_t import_note(import_result_t *result, const char *format, ...) ST_PRINTF(2, 3)
     ST_WARN_UNUSED;
-st_status_t import_map_open(const char *path, import_map_t *out_map) ST_WARN_UNUSED;
-void import_map_close(import_map_t *map);
+/* st_file_open, for files that may not be empty. */
+st_status_t import_file_open(const char *path, st_file_t *out_file) ST_WARN_UNUSED;
 
 #endif

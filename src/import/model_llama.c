@@ -1,11 +1,11 @@
 /* Llama as Hugging Face's LlamaForCausalLM defines it: pre-norm blocks of attention (grouped heads, rotary
  * positions in the half-split convention) and a gated SiLU MLP, with an untied or tied output projection. */
-#include <json-c/json.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "import/import.h"
+#include "import/json.h"
 #include "import/model.h"
 #include "ir/build.h"
 
@@ -19,8 +19,7 @@ typedef struct reader {
 } reader_t;
 
 static json_object *entry(const reader_t *r, const char *key) {
-    json_object *value = NULL;
-    return json_object_object_get_ex(r->root, key, &value) ? value : NULL;
+    return import_json_get(r->root, key);
 }
 
 static int64_t read_int(reader_t *r, const char *key, bool required, int64_t fallback) {
@@ -95,35 +94,20 @@ static void read_sliding_window(reader_t *r, model_llama_config_t *out) {
 }
 
 /* The whole file is one JSON object. */
-static st_status_t parse_object(const char *path, const import_map_t *file, json_object **out_root) {
+static st_status_t parse_object(const char *path, const st_file_t *file, json_object **out_root) {
     if (file->bytes > MAX_CONFIG_BYTES)
         return FAIL(ST_PARSE, "'%s' is no configuration: it has %zu bytes, the limit is %d", path,
                     file->bytes, MAX_CONFIG_BYTES);
-    json_tokener *tokener = json_tokener_new();
-    if (!tokener) return st_no_memory(file->bytes, "a configuration");
-    json_object *root = json_tokener_parse_ex(tokener, file->data, (int)file->bytes);
-    enum json_tokener_error error = json_tokener_get_error(tokener);
-    st_status_t status = ST_OK;
-    if (error == json_tokener_continue)
-        status = FAIL(ST_PARSE, "'%s' is truncated: its JSON does not end", path);
-    else if (error != json_tokener_success)
-        status = FAIL(ST_PARSE, "'%s' is not JSON: %s at offset %zu", path,
-                      json_tokener_error_desc(error), json_tokener_get_parse_end(tokener));
-    else if (json_object_get_type(root) != json_type_object)
-        status = FAIL(ST_PARSE, "'%s' holds no JSON object", path);
-    json_tokener_free(tokener);
-    if (status != ST_OK) json_object_put(root);
-    *out_root = status == ST_OK ? root : NULL;
-    return status;
+    return import_json_parse(file->data, file->bytes, path, out_root);
 }
 
 st_status_t model_llama_read_config(const char *path, model_llama_config_t *out) {
     *out = (model_llama_config_t){0};
     reader_t r = {NULL, ST_OK};
-    import_map_t file;
-    TRY(import_map_open(path, &file));
+    st_file_t file;
+    TRY(import_file_open(path, &file));
     st_status_t opened = parse_object(path, &file, &r.root);
-    import_map_close(&file);
+    st_file_close(&file);
     TRY(opened);
     require_text(&r, "model_type", "llama");
     require_text(&r, "hidden_act", "silu");

@@ -294,23 +294,19 @@ static void mark_live(const ir_graph_t *graph, bool *live) {
     }
 }
 
+static st_status_t clone_if_live(void *context, ir_graph_t *to, const ir_graph_t *from,
+                                 ir_node_t node, ir_value_t *map) {
+    const bool *live = context;
+    return live[node] ? ir_graph_clone_node(to, from, node, NULL, map) : ST_OK;
+}
+
 /* Copies the graph without the nodes that nothing needs, and drops their tensors. */
 static st_status_t prune(onnx_t *o) {
     ir_graph_t *from = o->result->graph, *to = NULL;
-    ir_value_t *map = st_arena_array(o->arena, from->values.n + 1, sizeof *map);
     bool *live = st_arena_array(o->arena, from->nodes.n + 1, sizeof *live);
-    if (!map || !live) return st_no_memory(from->values.n * sizeof *map, "a graph");
+    if (!live) return st_no_memory(from->nodes.n * sizeof *live, "a graph");
     mark_live(from, live);
-    st_status_t status = ir_graph_create_like(from, &to);
-    for (ir_node_t i = 0; i < from->nodes.n && status == ST_OK; i++)
-        if (live[i]) status = ir_graph_clone_node(to, from, i, NULL, map);
-    for (size_t i = 0; i < from->outputs.n && status == ST_OK; i++)
-        status =
-            ir_graph_add_output(to, from->outputs.data[i].name, map[from->outputs.data[i].value]);
-    if (status != ST_OK) {
-        ir_graph_destroy(to);
-        return status;
-    }
+    TRY(ir_graph_rewrite(from, NULL, clone_if_live, live, &to));
     o->result->graph = to;
     ir_graph_destroy(from);
     size_t kept = 0;

@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -81,20 +80,15 @@ static st_status_t open_below(int folder, const char *location, int *out_file) {
 }
 
 /* Maps a file that is open. */
-static st_status_t map_file(int file, const char *location, import_map_t *out) {
+static st_status_t map_file(int file, const char *location, st_file_t *out) {
     struct stat info;
-    *out = (import_map_t){0};
+    *out = (st_file_t){0};
     if (fstat(file, &info) != 0)
         return FAIL(ST_IO, "cannot read external data '%.200s': %s", location, strerror(errno));
     if (!S_ISREG(info.st_mode)) return refuse_location(location, "it is not a file");
     if (info.st_nlink > 1)
         return refuse_location(location, "the file has a second name (a hard link)");
-    if (info.st_size == 0) return ST_OK;
-    void *data = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, file, 0);
-    if (data == MAP_FAILED)
-        return FAIL(ST_IO, "cannot map external data '%.200s': %s", location, strerror(errno));
-    *out = (import_map_t){data, (size_t)info.st_size, true};
-    return ST_OK;
+    return st_file_map(file, location, out);
 }
 
 static st_status_t open_file(onnx_t *o, const char *location, onnx_file_t *out) {
@@ -105,16 +99,16 @@ static st_status_t open_file(onnx_t *o, const char *location, onnx_file_t *out) 
     memcpy(folder_path, slash ? o->path : ".", length ? length : 1);
     int folder = open(folder_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), file;
     if (folder < 0) return FAIL(ST_IO, "cannot open '%s': %s", folder_path, strerror(errno));
-    import_map_t map = {0};
+    st_file_t map = {0};
     st_status_t status = open_below(folder, location, &file);
     close(folder);
     if (status != ST_OK) return status;
     status = map_file(file, location, &map);
     close(file);
     if (status != ST_OK) return status;
-    status = ST_VEC_PUSH(&o->result->more_maps, map);
+    status = ST_VEC_PUSH(&o->result->more_files, map);
     if (status != ST_OK) {
-        import_map_close(&map);
+        st_file_close(&map);
         return status;
     }
     *out = (onnx_file_t){location, map.data, map.bytes};

@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "import/aten.h"
-#include "import/pt2_json.h"
+#include "import/pt2_meta.h"
 #include "import/zip.h"
 #include "ir/op.h"
 
@@ -65,7 +65,7 @@ static st_status_t read_json(reader_t *r, const char *name, bool required, json_
     const uint8_t *text;
     size_t bytes;
     TRY(zip_read(&r->zip, entry, &r->arena, &text, &bytes));
-    return pt2_json_parse(text, bytes, name, out);
+    return import_json_parse(text, bytes, name, out);
 }
 
 /* A one-word file must hold the word; a missing file is fine. */
@@ -107,16 +107,16 @@ static st_status_t find_model(reader_t *r, char out[MAX_PATH]) {
 
 static st_status_t check_version(reader_t *r) {
     int64_t major = 0;
-    if (!pt2_json_int(pt2_json_get(pt2_json_get(r->model, "schema_version"), "major"), &major))
+    if (!import_json_int(import_json_get(import_json_get(r->model, "schema_version"), "major"), &major))
         return FAIL(ST_PARSE, "the model's JSON has no schema_version");
     if (major != SCHEMA_MAJOR)
         return FAIL(ST_UNSUPPORTED,
                     "the model's schema is version %lld, this reader knows %d; export "
                     "with another PyTorch (2.8 or later)",
                     (long long)major, SCHEMA_MAJOR);
-    json_object *module = pt2_json_get(r->model, "graph_module");
-    r->graph = pt2_json_get(module, "graph");
-    r->signature = pt2_json_get(module, "signature");
+    json_object *module = import_json_get(r->model, "graph_module");
+    r->graph = import_json_get(module, "graph");
+    r->signature = import_json_get(module, "signature");
     if (!r->graph || !r->signature)
         return FAIL(ST_PARSE, "the model's JSON has no graph or no signature");
     return ST_OK;
@@ -132,16 +132,16 @@ static st_status_t bind_in(reader_t *r, aten_scope_t *scope, const char *name, a
 
 /* Notes where each name's bytes are. */
 static st_status_t read_config(reader_t *r, json_object *root, const char *folder) {
-    json_object *config = pt2_json_get(root, "config");
+    json_object *config = import_json_get(root, "config");
     if (!config) return ST_OK;
     if (!json_object_is_type(config, json_type_object))
         return FAIL(ST_PARSE, "the configuration of data/%s is malformed", folder);
     json_object_object_foreach(config, name, entry) {
         stored_t stored = {.name = name,
                            .folder = folder,
-                           .path = pt2_json_string(entry, "path_name"),
-                           .meta = pt2_json_get(entry, "tensor_meta")};
-        pt2_json_bool(entry, "use_pickle", &stored.pickled);
+                           .path = import_json_string(entry, "path_name"),
+                           .meta = import_json_get(entry, "tensor_meta")};
+        import_json_bool(entry, "use_pickle", &stored.pickled);
         if (aten_lookup(&r->stored_by_name, name)) continue;
         TRY(bind_in(r, &r->stored_by_name, name,
                     (aten_item_t){.kind = ATEN_INT, .i = (int64_t)r->stored.n}));
@@ -282,7 +282,7 @@ static st_status_t add_tensor(reader_t *r, const state_t *state, const ir_type_t
 
 /* The type that the graph gives the argument must be the stored one. */
 static st_status_t check_argument(reader_t *r, const state_t *state, const ir_type_t *type) {
-    json_object *meta = pt2_json_get(pt2_json_get(r->graph, "tensor_values"), state->argument);
+    json_object *meta = import_json_get(import_json_get(r->graph, "tensor_values"), state->argument);
     pt2_meta_t described;
     char a[IR_TYPE_TEXT_BYTES], b[IR_TYPE_TEXT_BYTES];
     TRY(pt2_meta_read(meta, state->argument, &described));
@@ -328,8 +328,8 @@ static st_status_t add_state(reader_t *r, const char *name, const char *argument
 
 static st_status_t add_user_input(reader_t *r, json_object *spec) {
     json_object *member;
-    const char *tag = pt2_json_tag(pt2_json_get(spec, "arg"), &member);
-    const char *name = pt2_json_string(member, "name");
+    const char *tag = import_json_tag(import_json_get(spec, "arg"), &member);
+    const char *name = import_json_string(member, "name");
     if (!tag) return FAIL(ST_PARSE, "an input of the signature is malformed");
     if (strcmp(tag, "as_tensor") != 0) /* a constant baked into the graph */
         return strcmp(tag, "as_none") == 0 || strncmp(tag, "as_sym", 6) != 0
@@ -337,7 +337,7 @@ static st_status_t add_user_input(reader_t *r, json_object *spec) {
                    : FAIL(ST_UNSUPPORTED, "an input of kind '%s': only tensors can be fed", tag);
     if (!name) return FAIL(ST_PARSE, "an input of the signature has no name");
     pt2_meta_t meta;
-    TRY(pt2_meta_read(pt2_json_get(pt2_json_get(r->graph, "tensor_values"), name), name, &meta));
+    TRY(pt2_meta_read(import_json_get(import_json_get(r->graph, "tensor_values"), name), name, &meta));
     if (meta.symbolic)
         TRY(import_note(r->result, "input '%s' has symbolic sizes: those of the example are taken",
                         name));
@@ -367,22 +367,22 @@ static st_status_t add_input(reader_t *r, json_object *spec) {
                  {"buffer", "buffer_name"},
                  {"tensor_constant", "tensor_constant_name"}};
     json_object *member;
-    const char *tag = pt2_json_tag(spec, &member);
+    const char *tag = import_json_tag(spec, &member);
     if (!tag) return FAIL(ST_PARSE, "an input of the signature is malformed");
     for (int i = 0; i < 3; i++) {
         if (strcmp(tag, kinds[i].kind) != 0) continue;
-        const char *name = pt2_json_string(member, kinds[i].name_key);
-        const char *argument = pt2_json_string(pt2_json_get(member, "arg"), "name");
+        const char *name = import_json_string(member, kinds[i].name_key);
+        const char *argument = import_json_string(import_json_get(member, "arg"), "name");
         bool persistent = i == 0;
-        if (i == 1) pt2_json_bool(member, "persistent", &persistent);
+        if (i == 1) import_json_bool(member, "persistent", &persistent);
         if (!name || !argument) return FAIL(ST_PARSE, "a %s of the signature has no name", tag);
         TRY(unique_name(r, name));
         return add_state(r, name, argument, i == 0, persistent);
     }
     if (strcmp(tag, "user_input") == 0) {
         json_object *arg;
-        pt2_json_tag(pt2_json_get(member, "arg"), &arg);
-        const char *name = pt2_json_string(arg, "name");
+        import_json_tag(import_json_get(member, "arg"), &arg);
+        const char *name = import_json_string(arg, "name");
         if (name) TRY(unique_name(r, name));
         return add_user_input(r, member);
     }
@@ -403,9 +403,9 @@ static st_status_t output_value(reader_t *r, const char *name, ir_value_t *out) 
 
 /* Functional graphs list what they change: the buffer takes the output's value. */
 static st_status_t apply_mutation(reader_t *r, json_object *spec) {
-    const char *buffer = pt2_json_string(spec, "buffer_name");
+    const char *buffer = import_json_string(spec, "buffer_name");
     ir_value_t value = IR_NONE;
-    TRY(output_value(r, pt2_json_string(pt2_json_get(spec, "arg"), "name"), &value));
+    TRY(output_value(r, import_json_string(import_json_get(spec, "arg"), "name"), &value));
     for (size_t i = 0; buffer && i < r->states.n; i++) {
         state_t *state = &r->states.data[i];
         if (strcmp(state->name, buffer) != 0) continue;
@@ -428,14 +428,14 @@ static st_status_t add_outputs(reader_t *r, json_object *specs) {
     for (int pass = 0; pass < 2; pass++) {
         for (size_t i = 0; i < n; i++) {
             json_object *member, *arg;
-            const char *tag = pt2_json_tag(json_object_array_get_idx(specs, i), &member);
+            const char *tag = import_json_tag(json_object_array_get_idx(specs, i), &member);
             bool user = tag && strcmp(tag, "user_output") == 0;
             if (!user && !(tag && strcmp(tag, "loss_output") == 0)) continue;
-            const char *kind = user ? pt2_json_tag(pt2_json_get(member, "arg"), &arg) : "as_tensor";
-            if (!user) arg = pt2_json_get(member, "arg");
+            const char *kind = user ? import_json_tag(import_json_get(member, "arg"), &arg) : "as_tensor";
+            if (!user) arg = import_json_get(member, "arg");
             if (!kind || strcmp(kind, "as_tensor") != 0)
                 continue; /* numbers and None carry nothing */
-            const char *name = pt2_json_string(arg, "name");
+            const char *name = import_json_string(arg, "name");
             ir_value_t value = IR_NONE;
             TRY(output_value(r, name, &value));
             if (pass == 0) {
@@ -451,11 +451,11 @@ static st_status_t add_outputs(reader_t *r, json_object *specs) {
 }
 
 static st_status_t read_outputs(reader_t *r) {
-    json_object *specs = pt2_json_array(r->signature, "output_specs");
+    json_object *specs = import_json_array(r->signature, "output_specs");
     if (!specs) return FAIL(ST_PARSE, "the signature has no outputs");
     for (size_t i = 0; i < json_object_array_length(specs); i++) {
         json_object *member;
-        const char *tag = pt2_json_tag(json_object_array_get_idx(specs, i), &member);
+        const char *tag = import_json_tag(json_object_array_get_idx(specs, i), &member);
         if (!tag) return FAIL(ST_PARSE, "an output of the signature is malformed");
         if (strcmp(tag, "user_output") == 0 || strcmp(tag, "loss_output") == 0 ||
             strcmp(tag, "user_input_mutation") == 0)
@@ -506,37 +506,34 @@ static const import_tensor_t *find_tensor(const reader_t *r, const char *name) {
     return NULL;
 }
 
+typedef struct freeze {
+    const reader_t *reader;
+    bool *frozen; /* [nodes] */
+} freeze_t;
+
+static st_status_t freeze_or_clone(void *context, ir_graph_t *to, const ir_graph_t *from,
+                                   ir_node_t i, ir_value_t *map) {
+    const freeze_t *freeze = context;
+    const ir_node_info_t *node = ir_node(from, i);
+    const import_tensor_t *tensor =
+        freeze->frozen[i] ? find_tensor(freeze->reader, node->name) : NULL;
+    if (!tensor) return ir_graph_clone_node(to, from, i, NULL, map);
+    ir_build_t b = {.graph = to, .name = node->name};
+    map[node->first_output] = ir_b_constant(&b, tensor->type, tensor->data, tensor->bytes);
+    return b.status;
+}
+
 /* Copies the graph with those buffers replaced. */
 static st_status_t freeze_buffers(reader_t *r) {
     ir_graph_t *from = r->result->graph, *to = NULL;
-    ir_value_t *map = st_calloc(from->values.n, sizeof *map);
-    bool *frozen = st_calloc(from->nodes.n, sizeof *frozen);
-    st_status_t status =
-        map && frozen ? ST_OK : st_no_memory(from->values.n * sizeof *map, "a graph");
-    if (status == ST_OK) status = ir_graph_create_like(from, &to);
-    for (size_t i = 0; i < r->states.n && status == ST_OK; i++)
+    freeze_t freeze = {r, st_calloc(from->nodes.n, sizeof *freeze.frozen)};
+    if (!freeze.frozen) return st_no_memory(from->nodes.n * sizeof *freeze.frozen, "a graph");
+    for (size_t i = 0; i < r->states.n; i++)
         if (becomes_constant(&r->states.data[i]))
-            frozen[from->values.data[r->states.data[i].value].producer] = true;
-    for (ir_node_t i = 0; i < from->nodes.n && status == ST_OK; i++) {
-        const ir_node_info_t *node = ir_node(from, i);
-        const import_tensor_t *tensor = frozen[i] ? find_tensor(r, node->name) : NULL;
-        if (!tensor) {
-            status = ir_graph_clone_node(to, from, i, NULL, map);
-            continue;
-        }
-        ir_build_t b = {.graph = to, .name = node->name};
-        map[node->first_output] = ir_b_constant(&b, tensor->type, tensor->data, tensor->bytes);
-        status = b.status;
-    }
-    for (size_t i = 0; i < from->outputs.n && status == ST_OK; i++)
-        status =
-            ir_graph_add_output(to, from->outputs.data[i].name, map[from->outputs.data[i].value]);
-    st_free(map);
-    st_free(frozen);
-    if (status != ST_OK) {
-        ir_graph_destroy(to);
-        return status;
-    }
+            freeze.frozen[from->values.data[r->states.data[i].value].producer] = true;
+    st_status_t status = ir_graph_rewrite(from, NULL, freeze_or_clone, &freeze, &to);
+    st_free(freeze.frozen);
+    if (status != ST_OK) return status;
     r->result->graph = to;
     ir_graph_destroy(from);
     return ST_OK;
@@ -596,7 +593,7 @@ static st_status_t read_model(reader_t *r) {
 }
 
 static st_status_t make_graph(reader_t *r, const char *path) {
-    const char *name = r->options->name, *version = pt2_json_string(r->model, "torch_version");
+    const char *name = r->options->name, *version = import_json_string(r->model, "torch_version");
     if (!name && path) name = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
     TRY(ir_graph_create(name ? name : r->what, &r->result->graph));
     ir_graph_t *graph = r->result->graph;
@@ -609,8 +606,8 @@ static st_status_t make_graph(reader_t *r, const char *path) {
 static st_status_t read_archive(reader_t *r, const char *path) {
     TRY(read_model(r));
     TRY(make_graph(r, path));
-    r->scope.tensor_values = pt2_json_get(r->graph, "tensor_values");
-    json_object *inputs = pt2_json_array(r->signature, "input_specs");
+    r->scope.tensor_values = import_json_get(r->graph, "tensor_values");
+    json_object *inputs = import_json_array(r->signature, "input_specs");
     if (!inputs) return FAIL(ST_PARSE, "the signature has no inputs");
     for (size_t i = 0; i < json_object_array_length(inputs); i++)
         TRY(add_input(r, json_object_array_get_idx(inputs, i)));
