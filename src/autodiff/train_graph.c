@@ -256,14 +256,6 @@ static st_status_t find_loss(const ir_graph_t *graph, const char *name, size_t *
     return ST_OK;
 }
 
-st_status_t ad_find_loss(const ir_graph_t *graph, const char *name, ir_value_t *out_loss) {
-    size_t which;
-    *out_loss = IR_NONE;
-    TRY(find_loss(graph, name, &which));
-    *out_loss = graph->outputs.data[which].value;
-    return ST_OK;
-}
-
 /* ---- assembly ---- */
 
 /* Norm of all gradients together, before clipping; in the widest of their types, f32 at least. */

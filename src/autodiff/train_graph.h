@@ -64,10 +64,6 @@ st_status_t ad_train_graph(const ir_graph_t *forward, const ad_train_options_t *
 st_status_t ad_gradient_graph(const ir_graph_t *forward, const char *loss,
                               ir_graph_t **out_graph) ST_WARN_UNUSED;
 
-/* Output to differentiate: `name`, or with NULL "loss" or else the only float scalar output. */
-st_status_t ad_find_loss(const ir_graph_t *graph, const char *name,
-                         ir_value_t *out_loss) ST_WARN_UNUSED;
-
 /* The usual groups that keep weight decay off norms and biases: one for each parameter of rank 0 or
  * 1, by its exact name, with weight_decay 0. They live in `arena`. */
 st_status_t ad_no_decay_groups(const ir_graph_t *graph, st_arena_t *arena, size_t *out_n,

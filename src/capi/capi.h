@@ -52,9 +52,6 @@ st_status_t capi_tensors_alias(stator_tensors_t *tensors, const char *other,
 /* Gives the tensor another name; nothing happens if there is none of the old one. */
 st_status_t capi_tensors_rename(stator_tensors_t *tensors, const char *old_name,
                                 const char *new_name) ST_WARN_UNUSED;
-size_t capi_tensors_alias_count(const stator_tensors_t *tensors);
-const char *capi_tensors_alias_at(const stator_tensors_t *tensors, size_t index,
-                                  const char **out_stored);
 
 /* A set as a safetensors file object: its own, or an encoding in memory that release frees. */
 typedef struct capi_file {

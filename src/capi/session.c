@@ -348,7 +348,7 @@ stator_status_t stator_session_save(stator_session_t *session, const char *dir,
             s.model,     s.n_model,     s.aliases, s.n_aliases,
             s.optimizer, s.n_optimizer,
             {progress->step, progress->epoch, progress->sample, progress->seed,
-             progress->has_best != 0, progress->best, NULL}};
+             progress->has_best != 0, progress->best}};
         checkpoint_policy_t policy = {keep, is_best != 0};
         status = checkpoint_save(dir, &contents, &policy);
     }

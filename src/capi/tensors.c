@@ -118,14 +118,6 @@ st_status_t capi_tensors_alias(stator_tensors_t *tensors, const char *other, con
     if (!alias.other || !alias.stored) return st_no_memory(0, "an alias");
     return ST_VEC_PUSH(&tensors->aliases, alias);
 }
-size_t capi_tensors_alias_count(const stator_tensors_t *tensors) {
-    return tensors->aliases.n;
-}
-const char *capi_tensors_alias_at(const stator_tensors_t *tensors, size_t index,
-                                  const char **out_stored) {
-    *out_stored = tensors->aliases.data[index].stored;
-    return tensors->aliases.data[index].other;
-}
 
 stator_status_t stator_tensors_add(stator_tensors_t *tensors, const stator_tensor_t *tensor) {
     ir_type_t type;

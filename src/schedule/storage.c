@@ -11,12 +11,6 @@ typedef struct analysis {
     size_t cap_storages;
 } analysis_t;
 
-ir_value_t sched_view_root(const ir_graph_t *graph, ir_value_t value) {
-    while (ir_op_def(ir_value_producer(graph, value)->op)->flags & IR_VIEW)
-        value = ir_value_producer(graph, value)->inputs[0];
-    return value;
-}
-
 void sched_memory_free(sched_memory_t *memory) {
     st_free(memory->storages);
     st_free(memory->storage_of);

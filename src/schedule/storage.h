@@ -42,7 +42,5 @@ typedef struct sched_memory {
 
 st_status_t sched_storages(const ir_graph_t *graph, sched_memory_t *out_memory) ST_WARN_UNUSED;
 void sched_memory_free(sched_memory_t *memory);
-/* The value whose bytes `value` shows through views: itself, or what the views start from. */
-ir_value_t sched_view_root(const ir_graph_t *graph, ir_value_t value);
 
 #endif

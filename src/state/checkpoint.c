@@ -13,7 +13,6 @@
 
 struct checkpoint {
     char *folder;
-    char *options;
     checkpoint_progress_t progress;
     safetensors_t *model;
     safetensors_t *optimizer;
@@ -89,12 +88,10 @@ static st_status_t check_manifest(const char *folder, json_object *manifest, int
 
 static st_status_t read_progress(checkpoint_t *checkpoint, json_object *object) {
     checkpoint_progress_t *progress = &checkpoint->progress;
-    const char *options;
     TRY(state_json_i64(object, "step", "trainer.json", &progress->step));
     TRY(state_json_i64(object, "epoch", "trainer.json", &progress->epoch));
     TRY(state_json_i64(object, "sample", "trainer.json", &progress->sample));
     TRY(state_json_u64(object, "seed", "trainer.json", &progress->seed));
-    TRY(state_json_string(object, "options", "trainer.json", &options));
     if (progress->step < 0 || progress->epoch < 0 || progress->sample < 0) {
         return FAIL(ST_PARSE, "trainer.json: a negative step, epoch or sample");
     }
@@ -107,9 +104,6 @@ static st_status_t read_progress(checkpoint_t *checkpoint, json_object *object) 
         progress->has_best = true;
         progress->best = json_object_get_double(best);
     }
-    checkpoint->options = st_strdup(options);
-    if (checkpoint->options == NULL) return st_no_memory(strlen(options) + 1, "an options text");
-    progress->options = checkpoint->options;
     return ST_OK;
 }
 
@@ -200,7 +194,6 @@ void checkpoint_close(checkpoint_t *checkpoint) {
     if (checkpoint == NULL) return;
     safetensors_close(checkpoint->model);
     safetensors_close(checkpoint->optimizer);
-    st_free(checkpoint->options);
     st_free(checkpoint->folder);
     st_free(checkpoint);
 }
@@ -209,20 +202,8 @@ const char *checkpoint_skipped(const checkpoint_t *checkpoint) {
     return checkpoint->skipped;
 }
 
-const char *checkpoint_folder(const checkpoint_t *checkpoint) {
-    return checkpoint->folder;
-}
-
 const checkpoint_progress_t *checkpoint_progress(const checkpoint_t *checkpoint) {
     return &checkpoint->progress;
-}
-
-const safetensors_t *checkpoint_model(const checkpoint_t *checkpoint) {
-    return checkpoint->model;
-}
-
-const safetensors_t *checkpoint_optimizer(const checkpoint_t *checkpoint) {
-    return checkpoint->optimizer;
 }
 
 static ir_type_t stored_type(const safetensors_tensor_t *tensor) {

@@ -2,7 +2,7 @@
  *
  *   DIR/set-000007-step-320/model.safetensors       parameters and buffers, aliases
  *                           optimizer.safetensors   moments and other optimizer state
- *                           trainer.json            step, data position, seed, options, best metric
+ *                           trainer.json            step, data position, seed, best metric
  *                           manifest.json           names, sizes and checksums; written last
  *   DIR/model.safetensors   another name (hard link) of the newest set's model
  *   DIR/best                symbolic link to the best set
@@ -31,7 +31,6 @@ typedef struct checkpoint_progress {
     uint64_t seed;
     bool has_best;
     double best;         /* best metric so far, finite */
-    const char *options; /* text of the caller's choice, UTF-8; NULL is "" */
 } checkpoint_progress_t;
 
 typedef struct checkpoint_contents {
@@ -62,12 +61,7 @@ st_status_t checkpoint_open(const char *dir, checkpoint_t **out_checkpoint) ST_W
 void checkpoint_close(checkpoint_t *checkpoint);
 /* Why newer sets were passed over, for the log; "" if none was. */
 const char *checkpoint_skipped(const checkpoint_t *checkpoint);
-/* Folder of the set. */
-const char *checkpoint_folder(const checkpoint_t *checkpoint);
-/* `options` is never NULL and lives until close. */
 const checkpoint_progress_t *checkpoint_progress(const checkpoint_t *checkpoint);
-const safetensors_t *checkpoint_model(const checkpoint_t *checkpoint);
-const safetensors_t *checkpoint_optimizer(const checkpoint_t *checkpoint);
 /* Copies stored values into `tensors`. Names (or aliases), dtypes and shapes must agree exactly and
  * nothing may be left over: otherwise ST_INVALID lists the differences and nothing is copied. */
 st_status_t checkpoint_load_model(const checkpoint_t *checkpoint, const state_tensor_t *tensors,

@@ -9,7 +9,6 @@
 #include "state/checkpoint_sets.h"
 #include "base/file.h"
 #include "state/json.h"
-#include "state/utf8.h"
 
 st_status_t checkpoint_write_tensors(const char *path, const state_tensor_t *tensors,
                                      size_t n_tensors, const state_alias_t *aliases,
@@ -55,7 +54,6 @@ static st_status_t write_json(const char *path, json_object *object) {
 static st_status_t write_trainer(const char *path, const checkpoint_progress_t *progress) {
     json_object *object = json_object_new_object();
     if (object == NULL) return FAIL(ST_NO_MEMORY, "out of memory for '%s'", path);
-    const char *options = progress->options != NULL ? progress->options : "";
     st_status_t status;
     TRY_GOTO(add_member(object, "step", json_object_new_int64(progress->step)), fail);
     TRY_GOTO(add_member(object, "epoch", json_object_new_int64(progress->epoch)), fail);
@@ -64,7 +62,6 @@ static st_status_t write_trainer(const char *path, const checkpoint_progress_t *
     if (progress->has_best) {
         TRY_GOTO(add_member(object, "best", json_object_new_double(progress->best)), fail);
     }
-    TRY_GOTO(add_member(object, "options", json_object_new_string(options)), fail);
     status = write_json(path, object);
 fail:
     json_object_put(object);
@@ -147,10 +144,6 @@ static st_status_t check_contents(const checkpoint_contents_t *contents,
     }
     if (progress->has_best && !isfinite(progress->best)) {
         return FAIL(ST_INVALID, "the best metric is not a finite number");
-    }
-    if (progress->options != NULL &&
-        !state_utf8_valid(progress->options, strlen(progress->options))) {
-        return FAIL(ST_INVALID, "the options text of a checkpoint is not UTF-8");
     }
     return ST_OK;
 }

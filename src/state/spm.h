@@ -89,10 +89,6 @@ st_status_t spm_encode_bpe(const spm_t *model, const uint8_t *text, size_t bytes
                            spm_ids_t *out_ids) ST_WARN_UNUSED;
 st_status_t spm_encode_unigram(const spm_t *model, const uint8_t *text, size_t bytes,
                                spm_ids_t *out_ids) ST_WARN_UNUSED;
-/* Adds the id of a stretch of text: byte pieces for unknown text where the model has them, and one
- * id for neighbouring unknown stretches where not. */
-st_status_t spm_emit(const spm_t *model, uint32_t id, const uint8_t *text, size_t bytes,
-                     spm_ids_t *ids) ST_WARN_UNUSED;
 st_status_t spm_decode(const spm_t *model, const uint32_t *ids, size_t n,
                        spm_text_t *out_text) ST_WARN_UNUSED;
 

@@ -11,8 +11,10 @@
 
 #include "state/spm.h"
 
-st_status_t spm_emit(const spm_t *model, uint32_t id, const uint8_t *text, size_t bytes,
-                     spm_ids_t *ids) {
+/* Adds the id of a stretch of text: byte pieces for unknown text where the model has them, and one
+ * id for neighbouring unknown stretches where not. */
+static st_status_t emit(const spm_t *model, uint32_t id, const uint8_t *text, size_t bytes,
+                        spm_ids_t *ids) {
     if (id != model->unk_id) return ST_VEC_PUSH(ids, id);
     if (model->byte_fallback) {
         for (size_t i = 0; i < bytes; i++)
@@ -130,8 +132,8 @@ st_status_t spm_encode_bpe(const spm_t *model, const uint8_t *text, size_t bytes
     for (ptrdiff_t i = 0; i >= 0; i = bpe.symbols.data[i].next) {
         const symbol_t *symbol = &bpe.symbols.data[i];
         int64_t id = spm_find(model, text + symbol->at, symbol->bytes);
-        TRY_GOTO(spm_emit(model, id >= 0 ? (uint32_t)id : model->unk_id, text + symbol->at,
-                          symbol->bytes, out_ids),
+        TRY_GOTO(emit(model, id >= 0 ? (uint32_t)id : model->unk_id, text + symbol->at,
+                      symbol->bytes, out_ids),
                  fail);
     }
 fail:
@@ -202,7 +204,7 @@ st_status_t spm_encode_unigram(const spm_t *model, const uint8_t *text, size_t b
     nodes[0] = (node_t){id, 0, (ptrdiff_t)next};
     for (size_t at = 0; at < bytes && status == ST_OK;) {
         size_t to = (size_t)nodes[at].starts_at;
-        status = spm_emit(model, nodes[at].id, text + at, to - at, out_ids);
+        status = emit(model, nodes[at].id, text + at, to - at, out_ids);
         at = to;
     }
     st_free(nodes);

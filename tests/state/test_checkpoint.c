@@ -39,8 +39,7 @@ static void make_model(model_t *model, int64_t step) {
                      .sample = 17,
                      .seed = UINT64_MAX - 1,
                      .has_best = true,
-                     .best = 0.1,
-                     .options = "--lr 1e-3 \"\u00e9\"\n"},
+                     .best = 0.1},
     };
 }
 
@@ -84,7 +83,6 @@ static void round_trip(void **state) {
     assert_int_equal(progress->sample, 17);
     assert_true(progress->seed == UINT64_MAX - 1);
     assert_true(progress->has_best && progress->best == 0.1);
-    assert_string_equal(progress->options, "--lr 1e-3 \"\u00e9\"\n");
     assert_string_equal(checkpoint_skipped(checkpoint), "");
     model_t expected, actual;
     make_model(&expected, 5);
@@ -244,14 +242,9 @@ static void refuses_senseless_contents(void **state) {
     assert_fails(checkpoint_save(scratch("senseless"), &model.contents, &policy), ST_INVALID,
                  "finite");
     model.contents.progress.has_best = false;
-    model.contents.progress.options = "\xff";
-    assert_fails(checkpoint_save(scratch("senseless"), &model.contents, &policy), ST_INVALID,
-                 "UTF-8");
-    model.contents.progress.options = NULL;
     assert_ok(checkpoint_save(scratch("senseless"), &model.contents, &policy));
     checkpoint_t *checkpoint;
     assert_ok(checkpoint_open(scratch("senseless"), &checkpoint));
-    assert_string_equal(checkpoint_progress(checkpoint)->options, "");
     assert_false(checkpoint_progress(checkpoint)->has_best);
     checkpoint_close(checkpoint);
 }
