@@ -154,48 +154,33 @@ done:
     return status;
 }
 
-static st_status_t emit(buckets_t *buckets, ir_graph_t *to, ir_value_t *map) {
-    const ir_graph_t *graph = buckets->graph;
-    for (ir_node_t n = 0; n < graph->nodes.n; n++) {
-        if (buckets->of_node[n] == IR_NONE) {
-            TRY(ir_graph_clone_node(to, graph, n, NULL, map));
-            continue;
-        }
-        bucket_t *bucket = &buckets->list.data[buckets->of_node[n]];
-        if (n == bucket->last_start) TRY(emit_start(bucket, to, map));
-        if (ir_node(graph, n)->op == IR_OP_ALL_REDUCE_WAIT && !bucket->waited)
-            TRY(emit_wait(bucket, to, map));
-    }
-    for (size_t o = 0; o < graph->outputs.n; o++)
-        TRY(ir_graph_add_output(to, graph->outputs.data[o].name,
-                                map[graph->outputs.data[o].value]));
+static st_status_t emit(void *context, ir_graph_t *to, const ir_graph_t *from, ir_node_t node,
+                        ir_value_t *map) {
+    buckets_t *buckets = context;
+    if (buckets->of_node[node] == IR_NONE) return ir_graph_clone_node(to, from, node, NULL, map);
+    bucket_t *bucket = &buckets->list.data[buckets->of_node[node]];
+    if (node == bucket->last_start) TRY(emit_start(bucket, to, map));
+    if (ir_node(from, node)->op == IR_OP_ALL_REDUCE_WAIT && !bucket->waited)
+        TRY(emit_wait(bucket, to, map));
     return ST_OK;
 }
 
 st_status_t fuse_buckets(const ir_graph_t *graph, uint64_t bucket_bytes, ir_graph_t **out_graph) {
     *out_graph = NULL;
     buckets_t buckets = {.graph = graph};
-    ir_graph_t *to = NULL;
-    ir_value_t *map = NULL;
     st_status_t status = ST_OK;
     buckets.of_node = st_calloc(graph->nodes.n, sizeof *buckets.of_node);
     buckets.wait = st_calloc(graph->nodes.n, sizeof *buckets.wait);
     buckets.n_starts = st_calloc(graph->nodes.n, sizeof *buckets.n_starts);
-    map = st_calloc(graph->values.n, sizeof *map);
-    if (!buckets.of_node || !buckets.wait || !buckets.n_starts || !map)
-        TRY_GOTO(st_no_memory(graph->values.n * sizeof *map, "the buckets"), done);
+    if (!buckets.of_node || !buckets.wait || !buckets.n_starts)
+        TRY_GOTO(st_no_memory(graph->nodes.n * sizeof *buckets.wait, "the buckets"), done);
     link_waits(&buckets);
     for (ir_node_t n = 0; n < graph->nodes.n; n++)
         if (ir_node(graph, n)->op == IR_OP_ALL_REDUCE_START)
             TRY_GOTO(place_start(&buckets, n, bucket_bytes), done);
     TRY_GOTO(collect_outputs(&buckets), done);
-    TRY_GOTO(ir_graph_create_like(graph, &to), done);
-    TRY_GOTO(emit(&buckets, to, map), done);
-    *out_graph = to;
-    to = NULL;
+    TRY_GOTO(ir_graph_rewrite(graph, NULL, emit, &buckets, out_graph), done);
 done:
-    ir_graph_destroy(to);
-    st_free(map);
     buckets_free(&buckets);
     return status;
 }

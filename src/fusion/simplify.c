@@ -482,9 +482,7 @@ static st_status_t rewrite_node(sweep_t *s, const ir_node_info_t *node) {
 static st_status_t copy_outputs(sweep_t *s) {
     for (size_t i = 0; i < s->from->outputs.n; i++) {
         const ir_output_t *output = &s->from->outputs.data[i];
-        ir_output_t made = {s->map[output->value], st_arena_strdup(&s->to->arena, output->name)};
-        if (!made.name) return st_no_memory(0, "an output name");
-        TRY(ST_VEC_PUSH(&s->to->outputs, made));
+        TRY(ir_graph_append_output(s->to, output->name, s->map[output->value]));
     }
     return ST_OK;
 }

@@ -13,8 +13,9 @@ bool ir_expand_for_gradient(const ir_op_def_t *def) {
     return def->expand != NULL && def->gradient == NULL;
 }
 
-static bool node_wanted(const ir_graph_t *graph, ir_node_t node,
-                        bool (*wanted)(const ir_op_def_t *def)) {
+typedef bool (*wanted_t)(const ir_op_def_t *def);
+
+static bool node_wanted(const ir_graph_t *graph, ir_node_t node, wanted_t wanted) {
     const ir_op_def_t *def = ir_op_def(ir_node(graph, node)->op);
     return def->expand && wanted(def);
 }
@@ -46,31 +47,15 @@ static st_status_t expand_node(ir_graph_t *to, const ir_graph_t *from, ir_node_t
     return ST_OK;
 }
 
-static st_status_t expand_round(const ir_graph_t *graph, bool (*wanted)(const ir_op_def_t *def),
-                                ir_graph_t **out_graph) {
-    ir_graph_t *made = NULL;
-    st_status_t status = ST_OK;
-    ir_value_t *map = st_calloc(graph->values.n, sizeof *map);
-    *out_graph = NULL;
-    if (!map) return st_no_memory(graph->values.n * sizeof *map, "the expansion of a graph");
-    TRY_GOTO(ir_graph_create_like(graph, &made), fail);
-    for (ir_node_t i = 0; i < graph->nodes.n; i++) {
-        if (node_wanted(graph, i, wanted))
-            TRY_GOTO(expand_node(made, graph, i, map), fail);
-        else
-            TRY_GOTO(ir_graph_clone_node(made, graph, i, NULL, map), fail);
-    }
-    for (size_t i = 0; i < graph->outputs.n; i++)
-        TRY_GOTO(ir_graph_add_output(made, graph->outputs.data[i].name,
-                                     map[graph->outputs.data[i].value]),
-                 fail);
-    st_free(map);
-    *out_graph = made;
-    return ST_OK;
-fail:
-    st_free(map);
-    ir_graph_destroy(made);
-    return status;
+static st_status_t expand_or_clone(void *context, ir_graph_t *to, const ir_graph_t *from,
+                                   ir_node_t node, ir_value_t *map) {
+    wanted_t wanted = *(const wanted_t *)context;
+    if (node_wanted(from, node, wanted)) return expand_node(to, from, node, map);
+    return ir_graph_clone_node(to, from, node, NULL, map);
+}
+
+static st_status_t expand_round(const ir_graph_t *graph, wanted_t wanted, ir_graph_t **out_graph) {
+    return ir_graph_rewrite(graph, NULL, expand_or_clone, &wanted, out_graph);
 }
 
 st_status_t ir_expand_composites(const ir_graph_t *graph, bool (*wanted)(const ir_op_def_t *def),

@@ -51,9 +51,6 @@ int64_t ir_attr_int(const ir_node_info_t *node, const char *key) {
 double ir_attr_float(const ir_node_info_t *node, const char *key) {
     return ir_node_attr(node, key)->f;
 }
-const char *ir_attr_string(const ir_node_info_t *node, const char *key) {
-    return ir_node_attr(node, key)->s;
-}
 
 /* Copies what an attribute points to into the arena. */
 static st_status_t attr_own(ir_graph_t *graph, ir_attr_t *attr) {
@@ -119,6 +116,8 @@ void ir_graph_destroy(ir_graph_t *graph) {
     ST_VEC_FREE(&graph->values);
     ST_VEC_FREE(&graph->outputs);
     ST_VEC_FREE(&graph->aliases);
+    st_map_free(&graph->output_names.map);
+    st_map_free(&graph->alias_names.map);
     st_arena_clear(&graph->arena);
     st_free(graph);
 }
@@ -131,8 +130,8 @@ st_status_t ir_graph_create_like(const ir_graph_t *graph, ir_graph_t **out_graph
     made->producer = st_arena_strdup(&made->arena, graph->producer);
     if (!made->producer) TRY_GOTO(st_no_memory(0, "a graph"), fail);
     for (size_t i = 0; i < graph->aliases.n; i++)
-        TRY_GOTO(ir_graph_add_alias(made, graph->aliases.data[i].name,
-                                    graph->aliases.data[i].stored),
+        TRY_GOTO(ir_graph_append_alias(made, graph->aliases.data[i].name,
+                                       graph->aliases.data[i].stored),
                  fail);
     *out_graph = made;
     return ST_OK;
@@ -142,26 +141,7 @@ fail:
 }
 
 st_status_t ir_graph_copy(const ir_graph_t *graph, ir_graph_t **out_graph) {
-    *out_graph = NULL;
-    ir_graph_t *copy = NULL;
-    ir_value_t *map = NULL;
-    st_status_t status = ST_OK;
-    TRY(ir_graph_create_like(graph, &copy));
-    map = st_calloc(graph->values.n, sizeof *map);
-    if (!map) TRY_GOTO(st_no_memory(graph->values.n * sizeof *map, "a graph copy"), fail);
-    for (ir_node_t i = 0; i < graph->nodes.n; i++)
-        TRY_GOTO(ir_graph_clone_node(copy, graph, i, NULL, map), fail);
-    for (size_t i = 0; i < graph->outputs.n; i++)
-        TRY_GOTO(ir_graph_add_output(copy, graph->outputs.data[i].name,
-                                     map[graph->outputs.data[i].value]),
-                 fail);
-    st_free(map);
-    *out_graph = copy;
-    return ST_OK;
-fail:
-    st_free(map);
-    ir_graph_destroy(copy);
-    return status;
+    return ir_graph_rewrite(graph, NULL, NULL, NULL, out_graph);
 }
 
 /* ---- reading ---- */
@@ -350,22 +330,82 @@ st_status_t ir_graph_clone_node(ir_graph_t *graph, const ir_graph_t *from, ir_no
     return ST_OK;
 }
 
-st_status_t ir_graph_add_output(ir_graph_t *graph, const char *name, ir_value_t value) {
+st_status_t ir_graph_rewrite(const ir_graph_t *graph, const ir_node_t *order, ir_rewrite_t rewrite,
+                             void *context, ir_graph_t **out_graph) {
+    *out_graph = NULL;
+    ir_graph_t *to = NULL;
+    ir_value_t *map = st_malloc(graph->values.n * sizeof *map);
+    st_status_t status = ST_OK;
+    if (!map) return st_no_memory(graph->values.n * sizeof *map, "a graph copy");
+    for (size_t v = 0; v < graph->values.n; v++) map[v] = IR_NONE;
+    TRY_GOTO(ir_graph_create_like(graph, &to), fail);
+    for (size_t i = 0; i < graph->nodes.n; i++) {
+        ir_node_t node = order ? order[i] : (ir_node_t)i;
+        TRY_GOTO(rewrite ? rewrite(context, to, graph, node, map)
+                         : ir_graph_clone_node(to, graph, node, NULL, map),
+                 fail);
+    }
+    for (size_t i = 0; i < graph->outputs.n; i++)
+        TRY_GOTO(ir_graph_append_output(to, graph->outputs.data[i].name,
+                                        map[graph->outputs.data[i].value]),
+                 fail);
+    st_free(map);
+    *out_graph = to;
+    return ST_OK;
+fail:
+    st_free(map);
+    ir_graph_destroy(to);
+    return status;
+}
+
+/* ---- names ---- */
+
+st_status_t ir_graph_append_output(ir_graph_t *graph, const char *name, ir_value_t value) {
     if (value >= graph->values.n)
         return FAIL(ST_INVALID, "output '%s' is value %u, which does not exist", name, value);
-    if (ir_graph_find_output(graph, name) != IR_NONE)
-        return FAIL(ST_INVALID, "output name '%s' is used twice", name);
     const char *owned = st_arena_strdup(&graph->arena, name);
     if (!owned) return st_no_memory(0, "an output name");
     return ST_VEC_PUSH(&graph->outputs, ((ir_output_t){value, owned}));
 }
 
-st_status_t ir_graph_add_alias(ir_graph_t *graph, const char *name, const char *stored) {
-    for (size_t i = 0; i < graph->aliases.n; i++)
-        if (strcmp(graph->aliases.data[i].name, name) == 0)
-            return FAIL(ST_INVALID, "alias '%s' is declared twice", name);
+st_status_t ir_graph_append_alias(ir_graph_t *graph, const char *name, const char *stored) {
     ir_alias_t alias = {st_arena_strdup(&graph->arena, name),
                         st_arena_strdup(&graph->arena, stored)};
     if (!alias.name || !alias.stored) return st_no_memory(0, "an alias");
     return ST_VEC_PUSH(&graph->aliases, alias);
+}
+
+/* The index takes in what was appended since it was last asked, so each name enters it once. */
+static st_status_t find_duplicate(ir_names_t *names, const ir_graph_t *graph, size_t n,
+                                  const char *(*name_at)(const ir_graph_t *, size_t),
+                                  const char *name, bool *out_found) {
+    for (; names->n < n; names->n++) {
+        uint32_t found;
+        const char *known = name_at(graph, names->n);
+        TRY(st_map_add(&names->map, known, strlen(known), 0, &found));
+    }
+    uint32_t value;
+    *out_found = st_map_get_string(&names->map, name, &value);
+    return ST_OK;
+}
+
+static const char *output_name(const ir_graph_t *graph, size_t i) {
+    return graph->outputs.data[i].name;
+}
+static const char *alias_name(const ir_graph_t *graph, size_t i) {
+    return graph->aliases.data[i].name;
+}
+
+st_status_t ir_graph_add_output(ir_graph_t *graph, const char *name, ir_value_t value) {
+    bool found;
+    TRY(find_duplicate(&graph->output_names, graph, graph->outputs.n, output_name, name, &found));
+    if (found) return FAIL(ST_INVALID, "output name '%s' is used twice", name);
+    return ir_graph_append_output(graph, name, value);
+}
+
+st_status_t ir_graph_add_alias(ir_graph_t *graph, const char *name, const char *stored) {
+    bool found;
+    TRY(find_duplicate(&graph->alias_names, graph, graph->aliases.n, alias_name, name, &found));
+    if (found) return FAIL(ST_INVALID, "alias '%s' is declared twice", name);
+    return ir_graph_append_alias(graph, name, stored);
 }

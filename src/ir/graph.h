@@ -12,6 +12,7 @@
 #define STATOR_IR_GRAPH_H
 
 #include "base/arena.h"
+#include "base/map.h"
 #include "base/vec.h"
 #include "ir/types.h"
 
@@ -81,12 +82,19 @@ typedef struct ir_alias {
     const char *stored; /* the parameter's or buffer's own name */
 } ir_alias_t;
 
+/* Index of the first n names of a list, for the search for duplicates. */
+typedef struct ir_names {
+    st_map_t map;
+    size_t n;
+} ir_names_t;
+
 typedef struct ir_graph {
     st_arena_t arena;
     ST_VEC(ir_node_info_t) nodes;
     ST_VEC(ir_value_info_t) values;
     ST_VEC(ir_output_t) outputs;
     ST_VEC(ir_alias_t) aliases;
+    ir_names_t output_names, alias_names; /* only graph.c's */
     const char *name;     /* for messages; "" if none */
     const char *producer; /* who wrote the source model ("pytorch 2.11"); "" if none */
 } ir_graph_t;
@@ -113,7 +121,6 @@ static inline const ir_node_info_t *ir_value_producer(const ir_graph_t *graph, i
 const ir_attr_t *ir_node_attr(const ir_node_info_t *node, const char *key);
 int64_t ir_attr_int(const ir_node_info_t *node, const char *key);
 double ir_attr_float(const ir_node_info_t *node, const char *key);
-const char *ir_attr_string(const ir_node_info_t *node, const char *key);
 /* Node with state or input name `name` (parameter, buffer or input; aliases count), IR_NONE if none. */
 ir_node_t ir_graph_find(const ir_graph_t *graph, const char *name);
 /* Graph output by name: its value, IR_NONE if none. */
@@ -157,8 +164,22 @@ st_status_t ir_graph_add(ir_graph_t *graph, ir_op_t op, const char *name, uint32
  * `attrs` replaces the attributes (schema order) unless NULL. Shapes are inferred anew. */
 st_status_t ir_graph_clone_node(ir_graph_t *graph, const ir_graph_t *from, ir_node_t node,
                                 const ir_attr_t *attrs, ir_value_t *map) ST_WARN_UNUSED;
+/* What stands in a copy for `node` of `from`: appends to `to` the node itself (ir_graph_clone_node),
+ * others, or none, and sets map[] for those of the node's outputs that are still read. */
+typedef st_status_t (*ir_rewrite_t)(void *context, ir_graph_t *to, const ir_graph_t *from,
+                                    ir_node_t node, ir_value_t *map);
+/* Copies `graph`, each node as `rewrite` says (NULL: as it is), with its name, producer, aliases and
+ * outputs. Nodes are taken in the order `order`, NULL: as they stand. */
+st_status_t ir_graph_rewrite(const ir_graph_t *graph, const ir_node_t *order, ir_rewrite_t rewrite,
+                             void *context, ir_graph_t **out_graph) ST_WARN_UNUSED;
 /* Names an output; a second output of one name is an error. */
 st_status_t ir_graph_add_output(ir_graph_t *graph, const char *name, ir_value_t value) ST_WARN_UNUSED;
 st_status_t ir_graph_add_alias(ir_graph_t *graph, const char *name, const char *stored) ST_WARN_UNUSED;
+/* The same without a search for duplicates: for names that are known to differ, as in a copy, or that
+ * ir_graph_verify sees before anything else does. */
+st_status_t ir_graph_append_output(ir_graph_t *graph, const char *name,
+                                   ir_value_t value) ST_WARN_UNUSED;
+st_status_t ir_graph_append_alias(ir_graph_t *graph, const char *name,
+                                  const char *stored) ST_WARN_UNUSED;
 
 #endif

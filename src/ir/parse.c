@@ -482,12 +482,11 @@ static st_status_t parse_op(parser_t *p, const token_t *op, const char *name) {
 /* Appends without a search for duplicates: the verifier finds them by its index. */
 static st_status_t parse_output(parser_t *p) {
     const char *name;
-    ir_output_t output;
+    ir_value_t value;
     TRY(parse_name(p, &name));
     TRY(expect_mark(p, '='));
-    TRY(parse_value(p, &output.value));
-    output.name = st_arena_strdup(&p->graph->arena, name);
-    return output.name ? ST_VEC_PUSH(&p->graph->outputs, output) : st_no_memory(0, "an output");
+    TRY(parse_value(p, &value));
+    return ir_graph_append_output(p->graph, name, value);
 }
 
 static st_status_t parse_alias(parser_t *p) {
@@ -495,10 +494,7 @@ static st_status_t parse_alias(parser_t *p) {
     TRY(parse_name(p, &name));
     TRY(expect_mark(p, '='));
     TRY(parse_name(p, &stored));
-    ir_alias_t alias = {st_arena_strdup(&p->graph->arena, name),
-                        st_arena_strdup(&p->graph->arena, stored)};
-    if (!alias.name || !alias.stored) return st_no_memory(0, "an alias");
-    return ST_VEC_PUSH(&p->graph->aliases, alias);
+    return ir_graph_append_alias(p->graph, name, stored);
 }
 
 static st_status_t parse_statement(parser_t *p) {

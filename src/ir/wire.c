@@ -256,22 +256,15 @@ static st_status_t node_from_wire(ir_graph_t *graph, const Stator__Wire__Node *w
     return check_output_types(graph, wire);
 }
 
-/* Outputs and aliases are appended without ir_graph_add_output's search for duplicates, which would
- * make a large file quadratic: the verifier finds duplicates by its name index. */
+/* Without a search for duplicates: the verifier finds them. */
 static st_status_t names_from_wire(ir_graph_t *graph, const Stator__Wire__Graph *wire) {
     for (size_t i = 0; i < wire->n_outputs; i++) {
         TRY(ir_wire_check_known(&wire->outputs[i]->base));
-        ir_output_t output = {wire->outputs[i]->value,
-                              st_arena_strdup(&graph->arena, wire->outputs[i]->name)};
-        if (!output.name) return st_no_memory(0, "an output name");
-        TRY(ST_VEC_PUSH(&graph->outputs, output));
+        TRY(ir_graph_append_output(graph, wire->outputs[i]->name, wire->outputs[i]->value));
     }
     for (size_t i = 0; i < wire->n_aliases; i++) {
         TRY(ir_wire_check_known(&wire->aliases[i]->base));
-        ir_alias_t alias = {st_arena_strdup(&graph->arena, wire->aliases[i]->name),
-                            st_arena_strdup(&graph->arena, wire->aliases[i]->stored)};
-        if (!alias.name || !alias.stored) return st_no_memory(0, "an alias");
-        TRY(ST_VEC_PUSH(&graph->aliases, alias));
+        TRY(ir_graph_append_alias(graph, wire->aliases[i]->name, wire->aliases[i]->stored));
     }
     return ST_OK;
 }

@@ -230,9 +230,8 @@ static st_status_t list_order(const dag_t *dag, liveness_t *live, const uint32_t
         int64_t best_class = INT64_MIN, best_gain = INT64_MIN;
         for (uint32_t i = 0; i < n_ready; i++) {
             const ir_node_info_t *node = ir_node(dag->graph, ready[i]);
-            const ir_op_def_t *def = ir_op_def(node->op);
-            bool start = node->op == IR_OP_ALL_REDUCE_START || node->op == IR_OP_ALL_GATHER_START;
-            int64_t class = start ? 2 : def->flags & IR_COLLECTIVE ? 0 : 1;
+            uint32_t flags = ir_op_def(node->op)->flags;
+            int64_t class = flags & IR_START ? 2 : flags & IR_COLLECTIVE ? 0 : 1;
             if (class < best_class) continue;
             int64_t gain =
                 rank ? -(int64_t)rank[ready[i]] : freed(live, ready[i]) - born(live, ready[i]);
@@ -333,22 +332,5 @@ done:
 }
 
 st_status_t sched_apply(const ir_graph_t *graph, const ir_node_t *order, ir_graph_t **out_graph) {
-    *out_graph = NULL;
-    ir_graph_t *to = NULL;
-    ir_value_t *map = st_calloc(graph->values.n, sizeof *map);
-    st_status_t status = ST_OK;
-    if (!map) return st_no_memory(graph->values.n * sizeof *map, "the ordered graph");
-    TRY_GOTO(ir_graph_create_like(graph, &to), done);
-    for (size_t i = 0; i < graph->nodes.n; i++)
-        TRY_GOTO(ir_graph_clone_node(to, graph, order[i], NULL, map), done);
-    for (size_t o = 0; o < graph->outputs.n; o++)
-        TRY_GOTO(
-            ir_graph_add_output(to, graph->outputs.data[o].name, map[graph->outputs.data[o].value]),
-            done);
-    *out_graph = to;
-    to = NULL;
-done:
-    ir_graph_destroy(to);
-    st_free(map);
-    return status;
+    return ir_graph_rewrite(graph, order, NULL, NULL, out_graph);
 }

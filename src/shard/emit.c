@@ -21,8 +21,9 @@ typedef struct emitter {
     local_value_t *values;
 } emitter_t;
 
-ir_type_t shard_local_type(const ir_type_t *global, ir_placement_t placement, uint32_t rank,
-                           uint32_t n_ranks) {
+/* Part of a global type that a rank holds. */
+static ir_type_t local_type(const ir_type_t *global, ir_placement_t placement, uint32_t rank,
+                            uint32_t n_ranks) {
     ir_type_t local = *global;
     int64_t begin;
     if (placement.kind == IR_SPLIT)
@@ -73,8 +74,8 @@ static st_status_t add_local(emitter_t *e, ir_node_t n, const ir_value_t *inputs
                      out_first));
     for (uint32_t k = 0; k < node->n_outputs; k++) {
         const ir_type_t *made = ir_value_type(e->to, *out_first + k);
-        ir_type_t wanted = shard_local_type(ir_value_type(e->from, node->first_output + k), out[k],
-                                            e->rank, e->lowering->n_ranks);
+        ir_type_t wanted = local_type(ir_value_type(e->from, node->first_output + k), out[k],
+                                      e->rank, e->lowering->n_ranks);
         char have_text[IR_TYPE_TEXT_BYTES], want_text[IR_TYPE_TEXT_BYTES];
         if (!ir_type_equal(&wanted, made))
             return FAIL(ST_INTERNAL, "output %u is %s on rank %u, its placement says %s", k,
@@ -234,7 +235,7 @@ st_status_t shard_emit(const shard_lowering_t *lowering, uint32_t rank, ir_graph
         ir_value_t value;
         TRY_GOTO(get(&e, output->value, shard_output_placement(lowering, o), &value), done);
         TRY_GOTO(copy_of_state(&e, &value), done);
-        TRY_GOTO(ir_graph_add_output(e.to, output->name, value), done);
+        TRY_GOTO(ir_graph_append_output(e.to, output->name, value), done);
     }
     *out_graph = e.to;
     e.to = NULL;

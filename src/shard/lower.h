@@ -31,8 +31,5 @@ ir_placement_t shard_output_placement(const shard_lowering_t *lowering, size_t o
 /* The graph of one rank. */
 st_status_t shard_emit(const shard_lowering_t *lowering, uint32_t rank,
                        ir_graph_t **out_graph) ST_WARN_UNUSED;
-/* Part of a global type that a rank holds. */
-ir_type_t shard_local_type(const ir_type_t *global, ir_placement_t placement, uint32_t rank,
-                           uint32_t n_ranks);
 
 #endif

@@ -1,0 +1,28 @@
+/* Evaluation mode (convert.h): the graph without its updates, and `train` off where an op has it.
+ * Linear. */
+#include <string.h>
+
+#include "compile/convert.h"
+#include "ir/op.h"
+
+enum { MOST_ATTRIBUTES = 32 };
+
+static st_status_t clone_evaluating(void *context, ir_graph_t *to, const ir_graph_t *from,
+                                    ir_node_t n, ir_value_t *map) {
+    (void)context;
+    const ir_node_info_t *node = ir_node(from, n);
+    const ir_op_def_t *def = ir_op_def(node->op);
+    ir_attr_t attrs[MOST_ATTRIBUTES];
+    uint32_t n_attrs = ir_op_n_attrs(def);
+    if (node->op == IR_OP_UPDATE) return ST_OK;
+    ASSERT(n_attrs <= MOST_ATTRIBUTES);
+    for (uint32_t i = 0; i < n_attrs; i++) {
+        attrs[i] = node->attrs[i];
+        if (strcmp(def->attrs[i].key, "train") == 0) attrs[i].i = 0;
+    }
+    return ir_graph_clone_node(to, from, n, attrs, map);
+}
+
+st_status_t compile_to_evaluation(const ir_graph_t *graph, ir_graph_t **out_graph) {
+    return ir_graph_rewrite(graph, NULL, clone_evaluating, NULL, out_graph);
+}

@@ -1,0 +1,49 @@
+/* Float64 everywhere (convert.h). Only attributes that name a type, and a constant's elements, need to
+ * change: the shape rules give all other types anew. Linear. */
+#include "compile/convert.h"
+#include "ir/convert.h"
+#include "ir/op.h"
+
+static st_status_t widen_data(ir_dtype_t from, ir_attr_t *data, st_arena_t *scratch) {
+    size_t n = data->data.bytes / ir_dtype_bytes(from);
+    double *wide = st_arena_array(scratch, n, sizeof *wide);
+    if (!wide) return st_no_memory(n * sizeof *wide, "a constant in float64");
+    for (size_t i = 0; i < n; i++)
+        wide[i] = ir_element_load(from, data->data.p, i);
+    data->data.p = wide;
+    data->data.bytes = n * sizeof *wide;
+    return ST_OK;
+}
+
+static st_status_t widen_node(const ir_node_info_t *node, ir_attr_t *attrs, st_arena_t *scratch) {
+    const ir_op_def_t *def = ir_op_def(node->op);
+    uint32_t n = ir_op_n_attrs(def);
+    ir_dtype_t from = IR_DTYPE_NONE;
+    for (uint32_t i = 0; i < n; i++) {
+        if (attrs[i].kind != IR_ATTR_DTYPE || !ir_dtype_is_float((ir_dtype_t)attrs[i].i)) continue;
+        from = (ir_dtype_t)attrs[i].i;
+        attrs[i].i = IR_F64;
+    }
+    if (from == IR_DTYPE_NONE || from == IR_F64) return ST_OK;
+    for (uint32_t i = 0; i < n; i++)
+        if (attrs[i].kind == IR_ATTR_DATA) TRY(widen_data(from, &attrs[i], scratch));
+    return ST_OK;
+}
+
+static st_status_t clone_wide(void *context, ir_graph_t *to, const ir_graph_t *from, ir_node_t n,
+                              ir_value_t *map) {
+    (void)context;
+    const ir_node_info_t *node = ir_node(from, n);
+    size_t bytes = ir_op_n_attrs(ir_op_def(node->op)) * sizeof(ir_attr_t);
+    st_arena_t scratch = {0};
+    ir_attr_t *attrs = st_arena_copy(&scratch, node->attrs, bytes);
+    st_status_t status = attrs ? ST_OK : st_no_memory(bytes, "a node's attributes");
+    if (status == ST_OK) status = widen_node(node, attrs, &scratch);
+    if (status == ST_OK) status = ir_graph_clone_node(to, from, n, attrs, map);
+    st_arena_clear(&scratch);
+    return status;
+}
+
+st_status_t compile_to_f64(const ir_graph_t *graph, ir_graph_t **out_graph) {
+    return ir_graph_rewrite(graph, NULL, clone_wide, NULL, out_graph);
+}
