@@ -12,6 +12,13 @@
  * Two slots a ticket suffice: a rank can be at most one use of a ticket ahead of another, since its
  * wait needs the other's start. Slots grow to their final number and size in the first step.
  *
+ * What overlaps: a rank never stands still between a start and its wait, so the ranks may be out of
+ * step by all that lies in between; and sums of early buckets are done while other ranks still
+ * compute. What does not: there is no thread of its own for sums. They take time from the ranks'
+ * threads, which on a processor that computes with all its cores is the same time. A rank that
+ * computes moves nothing forward until its next start or wait, and its team's other threads rest
+ * while it adds. (What that comes to for a small Llama: bench/NOTES.md.)
+ *
  * One mutex guards everything but the chunks' data; a chunk is large (32 Ki elements) beside the
  * cost of taking it. After a failure no chunk is handed out any more, and a failing call returns
  * only when no chunk is being worked on: the caller may then free its buffers. */
@@ -260,13 +267,14 @@ static st_status_t start(local_t *local, uint32_t ticket, const request_t *reque
     TRY_GOTO(grow_slots(group, ticket), fail);
     uint32_t index = 2 * ticket + local->uses[ticket];
     TRY_GOTO(publish(local, ticket, &group->slots[index], request), fail);
-    /* one fair share of each older collective that is ready: the others may be busy elsewhere */
+    local->pending[local->n_pending++] = index;
+    if (group->slots[index].n_published == group->size) pthread_cond_broadcast(&group->changed);
+    /* one fair share of each collective that is ready, of this one too if this rank is the last to
+     * come: the others may be busy elsewhere */
     for (uint32_t i = 0; i < local->n_pending; i++) {
         int64_t n_chunks = group->slots[local->pending[i]].n_chunks;
         work(local, local->pending[i], (n_chunks + group->size - 1) / group->size);
     }
-    local->pending[local->n_pending++] = index;
-    if (group->slots[index].n_published == group->size) pthread_cond_broadcast(&group->changed);
     goto done;
 fail:
     latch(group, status == ST_RANKS_DISAGREE ? status : ST_PEER_LOST, st_last_error());
