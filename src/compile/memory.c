@@ -1,7 +1,8 @@
 /* Places (memory.h): storages get offsets in the three regions.
  *
- *   state   by name, one after the other; or as another plan has them, so that sessions can share
- * it work    packed by lifetime, kernels' workspaces included comm    packed by lifetime */
+ *   state   by name, one after the other; or as another plan has them, so that sessions can share it
+ *   work    packed by lifetime, kernels' workspaces included
+ *   comm    packed by lifetime */
 #include "compile/memory.h"
 
 #include <stdlib.h>

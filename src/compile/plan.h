@@ -1,10 +1,13 @@
-/* The plan: everything the runtime needs, nothing else. Immutable once made; protobuf on disk,
- * readable as text.
+/* The plan: everything the runtime needs, nothing else. Immutable once made; protobuf on disk, readable as
+ * text.
  *
- *   plan ─┬ header: options, hash and copy of the source graph (so another rank count can be
- * planned) ├ inputs, outputs, states: the global view that callers see ├ programs[]: one for each
- * distinct rank program │    graph (local shapes, nodes in execution order) │    places[value]:
- * region, offset, bytes      steps[node]: kernel, workspace └ program_of[rank]
+ *   plan ─┬ header: options, hash and copy of the source graph, so that another rank count can be planned
+ *         ├ inputs, outputs: the global view that callers see
+ *         ├ programs[]: one for each distinct rank program
+ *         │    graph          local shapes, nodes in execution order
+ *         │    places[value]  region, offset, bytes
+ *         │    steps[node]    kernel, workspace
+ *         └ program_of[rank]
  *
  * Regions of a rank:
  *   state  parameters, buffers, moments: lives as long as the session; shareable between plans

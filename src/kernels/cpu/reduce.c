@@ -1,9 +1,12 @@
 /* Sums, means, maxima and minima over axes for f32 and f64.
  *
- * Neighbouring dims of one kind are merged, which leaves at most [K0, R0, K1, R1] (K kept, R
- * reduced) for all but unusual axes: R1 > 1   rows are contiguous: one sum along each, R0 of them
- * an output R1 = 1   columns are contiguous: rows of K1 are added up, COLUMNS at a time A long sum
- * into few outputs is cut into pieces of PIECE elements, added in order. */
+ * Neighbouring dims of one kind are merged, which leaves at most [K0, R0, K1, R1] (K kept, R reduced) for all
+ * but unusual axes:
+ *
+ *   R1 > 1   rows are contiguous: one sum along each, R0 of them an output
+ *   R1 = 1   columns are contiguous: rows of K1 are added up, COLUMNS at a time
+ *
+ * A long sum into few outputs is cut into pieces of PIECE elements, added in order. */
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/math.h"
 

@@ -1,12 +1,13 @@
 /* Convolution of f32 and its gradients through oneDNN primitives.
  *
- * oneDNN is fast on blocked layouts, ours is plain. So a task of the team takes a few images, small
- * enough that they stay in cache: reorder in, convolve, reorder out. A primitive is made for
- * exactly that many images and one thread; its layouts are its own choice.
+ * oneDNN is fast on blocked layouts, ours is plain. So a task of the team takes a few images, small enough that
+ * they stay in cache: reorder in, convolve, reorder out. A primitive is made for exactly that many images and
+ * one thread; its layouts are its own choice.
  *
- *   conv          x ─reorder→ x' ┐                       dw parts: tasks are GROUPS fixed runs of
- * images, w ─reorder→ w' ┴→ y' ─reorder→ y       each adds its blocked gradients in order; the (w'
- * once a launch)                     parts are then added in order and reordered once
+ *   conv, dx:   x ─reorder→ x' ┐
+ *               w ─reorder→ w' ┴→ y' ─reorder→ y      (w' once a launch)
+ *   dw:         tasks are WEIGHT_RUNS fixed runs of images, each adds its blocked gradients in order; the parts
+ *               are then added in order and reordered once
  *
  * Images a task and runs depend on shapes only, so the bits do not depend on threads. */
 #include <string.h>
