@@ -129,10 +129,8 @@ static void time_row(const row_t *row) {
             dev_team_destroy(team);
         }
     }
-    for (uint32_t j = 0; j < row->n_in; j++)
-        st_free(in[j]);
-    for (uint32_t j = 0; j < n_out; j++)
-        st_free(outs[j]);
+    for (uint32_t j = 0; j < row->n_in; j++) st_free(in[j]);
+    for (uint32_t j = 0; j < n_out; j++) st_free(outs[j]);
 }
 
 int main(int argc, char **argv) {

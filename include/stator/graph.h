@@ -1,9 +1,10 @@
 /* Stator: graphs – what is computed.
  *
- * A graph is the global program in static single assignment: values are tensors, nodes are ops, state
- * (parameters, buffers) changes only through explicit updates. It says nothing of ranks, memory or order.
- * Ownership: create functions give the caller an object to destroy; accessors lend strings that live as
- * long as the graph. A graph may be read by several threads at once, and written by one. */
+ * A graph is the global program in static single assignment: values are tensors, nodes are ops,
+ * state (parameters, buffers) changes only through explicit updates. It says nothing of ranks,
+ * memory or order. Ownership: create functions give the caller an object to destroy; accessors lend
+ * strings that live as long as the graph. A graph may be read by several threads at once, and
+ * written by one. */
 #ifndef STATOR_GRAPH_H
 #define STATOR_GRAPH_H
 
@@ -30,21 +31,23 @@ STATOR_API void stator_graph_destroy(stator_graph_t *graph); /* NULL is fine */
 /* Reads a `.stator` file or the text form, told apart by content. */
 STATOR_API stator_status_t stator_graph_load(const char *path,
                                              stator_graph_t **out_graph) STATOR_WARN_UNUSED;
-/* Reads a torch.export archive (.pt2) or an ONNX model, told apart by content. *out_tensors receives the
- * values of parameters and buffers. Option keys: "constant". ONNX does not tell parameters from constants:
- * see stator_graph_settle. */
+/* Reads a torch.export archive (.pt2) or an ONNX model, told apart by content. *out_tensors
+ * receives the values of parameters and buffers. Option keys: "constant". ONNX does not tell
+ * parameters from constants: see stator_graph_settle. */
 STATOR_API stator_status_t stator_graph_import(const char *path, const stator_options_t *options,
                                                stator_graph_t **out_graph,
                                                stator_tensors_t **out_tensors) STATOR_WARN_UNUSED;
-/* Fits a graph to a weights file. Names may differ by one constant prefix, and tied weights may be stored
- * under another of their names: parameters and buffers take the file's names, also in `values` (what stands
- * beside the graph; may be NULL). What an importer could only assume to be a parameter and `weights` does not
- * hold becomes a constant with its value from `values`, with a note. INVALID lists parameters that are
- * missing and tensors left over. */
-STATOR_API stator_status_t stator_graph_settle(stator_graph_t *graph, const stator_tensors_t *weights,
+/* Fits a graph to a weights file. Names may differ by one constant prefix, and tied weights may be
+ * stored under another of their names: parameters and buffers take the file's names, also in
+ * `values` (what stands beside the graph; may be NULL). What an importer could only assume to be a
+ * parameter and `weights` does not hold becomes a constant with its value from `values`, with a
+ * note. INVALID lists parameters that are missing and tensors left over. */
+STATOR_API stator_status_t stator_graph_settle(stator_graph_t *graph,
+                                               const stator_tensors_t *weights,
                                                stator_tensors_t *values) STATOR_WARN_UNUSED;
 /* Standard models. Llama: "config" (Hugging Face config.json), "batch", "seq"; with_loss 0 gives an
- * inference graph: x → "logits". ResNet: "depth", "classes", "channels", "image", "batch", "smoothing". */
+ * inference graph: x → "logits". ResNet: "depth", "classes", "channels", "image", "batch",
+ * "smoothing". */
 STATOR_API stator_status_t stator_graph_llama(const stator_options_t *options, int with_loss,
                                               stator_graph_t **out_graph) STATOR_WARN_UNUSED;
 STATOR_API stator_status_t stator_graph_resnet(const stator_options_t *options, int with_loss,
@@ -59,7 +62,8 @@ STATOR_API stator_status_t stator_graph_save(const stator_graph_t *graph,
 STATOR_API stator_status_t stator_graph_print(const stator_graph_t *graph,
                                               char **out_text) STATOR_WARN_UNUSED;
 STATOR_API void stator_free(void *memory);
-/* What import and settle have to say, one note a line; "" if nothing. Lives as long as the graph. */
+/* What import and settle have to say, one note a line; "" if nothing. Lives as long as the graph.
+ * */
 STATOR_API const char *stator_graph_notes(const stator_graph_t *graph);
 
 /* ---- what is in them ---- */
@@ -79,15 +83,16 @@ STATOR_API size_t stator_graph_node_count(const stator_graph_t *graph);
 
 /* ---- building ---- */
 
-/* The ops, their inputs, outputs and attributes are listed by stator_op_at; ops broadcast as NumPy does.
- * `attributes` is text: "axis=1, keep=true, shape=[4,32], dtype=f32"; NULL for none. *out_first is the
- * first output, the others follow it. INVALID: the message names op, attribute and shapes. */
+/* The ops, their inputs, outputs and attributes are listed by stator_op_at; ops broadcast as NumPy
+ * does. `attributes` is text: "axis=1, keep=true, shape=[4,32], dtype=f32"; NULL for none.
+ * *out_first is the first output, the others follow it. INVALID: the message names op, attribute
+ * and shapes. */
 STATOR_API stator_status_t stator_graph_add(stator_graph_t *graph, const char *op, const char *name,
                                             size_t n_inputs, const stator_value_t *inputs,
                                             const char *attributes,
                                             stator_value_t *out_first) STATOR_WARN_UNUSED;
-/* Inputs, parameters and buffers; `tensor->name` is required, data ignored. An input's first dim is the
- * batch that ranks share. */
+/* Inputs, parameters and buffers; `tensor->name` is required, data ignored. An input's first dim is
+ * the batch that ranks share. */
 STATOR_API stator_status_t stator_graph_add_port(stator_graph_t *graph, stator_port_kind_t kind,
                                                  const stator_tensor_t *tensor,
                                                  stator_value_t *out_value) STATOR_WARN_UNUSED;
@@ -98,7 +103,8 @@ STATOR_API stator_status_t stator_graph_add_constant(stator_graph_t *graph,
 STATOR_API stator_status_t stator_graph_add_output(stator_graph_t *graph, const char *name,
                                                    stator_value_t value) STATOR_WARN_UNUSED;
 /* Type of a value; data and name are NULL. */
-STATOR_API stator_status_t stator_graph_value_type(const stator_graph_t *graph, stator_value_t value,
+STATOR_API stator_status_t stator_graph_value_type(const stator_graph_t *graph,
+                                                   stator_value_t value,
                                                    stator_tensor_t *out_type) STATOR_WARN_UNUSED;
 typedef struct stator_op_info {
     const char *name, *summary;
@@ -108,17 +114,17 @@ STATOR_API int stator_op_at(size_t index, stator_op_info_t *out_info);
 
 /* ---- deriving ---- */
 
-/* Appends reverse mode: outputs "grad.<parameter>" for every parameter. Option key: "loss". UNSUPPORTED
- * lists every node on the path that has no gradient rule. */
-STATOR_API stator_status_t stator_graph_add_gradients(const stator_graph_t *graph,
-                                                      const stator_options_t *options,
-                                                      stator_graph_t **out_graph) STATOR_WARN_UNUSED;
-/* The whole training step: gradient, accumulation, clipping, schedule, optimizer, moving average. Outputs
- * "grad_norm" (before clipping) and "lr" beside the graph's own. Option keys: those of "training" in the
- * table. */
-STATOR_API stator_status_t stator_graph_make_training(const stator_graph_t *graph,
-                                                      const stator_options_t *options,
-                                                      stator_graph_t **out_graph) STATOR_WARN_UNUSED;
+/* Appends reverse mode: outputs "grad.<parameter>" for every parameter. Option key: "loss".
+ * UNSUPPORTED lists every node on the path that has no gradient rule. */
+STATOR_API stator_status_t
+stator_graph_add_gradients(const stator_graph_t *graph, const stator_options_t *options,
+                           stator_graph_t **out_graph) STATOR_WARN_UNUSED;
+/* The whole training step: gradient, accumulation, clipping, schedule, optimizer, moving average.
+ * Outputs "grad_norm" (before clipping) and "lr" beside the graph's own. Option keys: those of
+ * "training" in the table. */
+STATOR_API stator_status_t
+stator_graph_make_training(const stator_graph_t *graph, const stator_options_t *options,
+                           stator_graph_t **out_graph) STATOR_WARN_UNUSED;
 
 #ifdef __cplusplus
 }

@@ -1,5 +1,5 @@
-/* Stator: options – string keys and values, one table for the C API, the command line and the environment
- * (STATOR_<KEY>). stator_option_at lists them all with kinds, defaults and help. */
+/* Stator: options – string keys and values, one table for the C API, the command line and the
+ * environment (STATOR_<KEY>). stator_option_at lists them all with kinds, defaults and help. */
 #ifndef STATOR_OPTIONS_H
 #define STATOR_OPTIONS_H
 
@@ -20,7 +20,8 @@ STATOR_API void stator_options_destroy(stator_options_t *options); /* NULL is fi
 /* INVALID: unknown key (the message names the nearest), or a value not of the key's kind. */
 STATOR_API stator_status_t stator_options_set(stator_options_t *options, const char *key,
                                               const char *value) STATOR_WARN_UNUSED;
-/* Value as text, the default if never set; NULL for an unknown key. Valid until the key is set again. */
+/* Value as text, the default if never set; NULL for an unknown key. Valid until the key is set
+ * again. */
 STATOR_API const char *stator_options_get(const stator_options_t *options, const char *key);
 /* The same as numbers; 0 for unknown keys and non-numbers. BOOL gives 0 or 1, SIZE gives bytes. */
 STATOR_API int64_t stator_options_get_int(const stator_options_t *options, const char *key);

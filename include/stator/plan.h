@@ -1,7 +1,7 @@
 /* Stator: plans – a compiled step.
  *
- * A plan fixes kernels, order, collectives and every byte of memory of every rank. It is immutable, needs
- * no device to make, and is one file on disk. */
+ * A plan fixes kernels, order, collectives and every byte of memory of every rank. It is immutable,
+ * needs no device to make, and is one file on disk. */
 #ifndef STATOR_PLAN_H
 #define STATOR_PLAN_H
 
@@ -16,9 +16,9 @@ extern "C" {
 
 typedef struct stator_plan stator_plan_t;
 
-/* Option keys: those of "compiling" in the table, and "mode" ("eval": norms and dropout as in evaluation,
- * no updates). With `state_of` the state is laid out as in that plan and a session of this plan has to
- * share that of a session of the other; NULL otherwise. Blocks; thread-safe. */
+/* Option keys: those of "compiling" in the table, and "mode" ("eval": norms and dropout as in
+ * evaluation, no updates). With `state_of` the state is laid out as in that plan and a session of
+ * this plan has to share that of a session of the other; NULL otherwise. Blocks; thread-safe. */
 STATOR_API stator_status_t stator_plan_compile(const stator_graph_t *graph,
                                                const stator_options_t *options,
                                                const stator_plan_t *state_of,
@@ -35,16 +35,16 @@ STATOR_API stator_status_t stator_plan_print(const stator_plan_t *plan,
                                              char **out_text) STATOR_WARN_UNUSED;
 
 typedef struct stator_plan_info {
-    uint32_t n_ranks, n_threads; /* threads a rank */
-    uint32_t n_kernels;          /* launches a step on rank 0 */
-    uint32_t n_collectives;      /* a step */
+    uint32_t n_ranks, n_threads;                  /* threads a rank */
+    uint32_t n_kernels;                           /* launches a step on rank 0 */
+    uint32_t n_collectives;                       /* a step */
     uint64_t state_bytes, work_bytes, comm_bytes; /* largest rank */
-    uint64_t live_bound_bytes;   /* lower bound of the work region */
-    double compile_us;           /* 0 for a loaded plan */
+    uint64_t live_bound_bytes;                    /* lower bound of the work region */
+    double compile_us;                            /* 0 for a loaded plan */
 } stator_plan_info_t;
 STATOR_API stator_plan_info_t stator_plan_info(const stator_plan_t *plan);
-/* Inputs and outputs as the caller feeds and fetches them: global types, data NULL. Parameters and buffers:
- * the state. An empty tensor past the end. */
+/* Inputs and outputs as the caller feeds and fetches them: global types, data NULL. Parameters and
+ * buffers: the state. An empty tensor past the end. */
 STATOR_API size_t stator_plan_count(const stator_plan_t *plan, stator_port_kind_t kind);
 STATOR_API stator_tensor_t stator_plan_at(const stator_plan_t *plan, stator_port_kind_t kind,
                                           size_t index);

@@ -1,9 +1,9 @@
 /* Stator: sessions – a plan bound to memory, run step after step.
  *
- * A session owns the ranks of its plan (threads of this process) and their memory. Calls on one session
- * come from one thread at a time and block until every rank is done. After the first step the session
- * allocates nothing of its own. A failure of any rank stops the others, is returned, and stays: later steps
- * return it again, while state can still be read and saved. */
+ * A session owns the ranks of its plan (threads of this process) and their memory. Calls on one
+ * session come from one thread at a time and block until every rank is done. After the first step
+ * the session allocates nothing of its own. A failure of any rank stops the others, is returned,
+ * and stays: later steps return it again, while state can still be read and saved. */
 #ifndef STATOR_SESSION_H
 #define STATOR_SESSION_H
 
@@ -15,8 +15,9 @@ extern "C" {
 
 typedef struct stator_session stator_session_t;
 
-/* State is zero until initialized. `share` is NULL, or a session whose state this one uses (its plan must
- * have been compiled with state_of = that session's plan); it must outlive this one, and so must the plan. */
+/* State is zero until initialized. `share` is NULL, or a session whose state this one uses (its
+ * plan must have been compiled with state_of = that session's plan); it must outlive this one, and
+ * so must the plan. */
 STATOR_API stator_status_t stator_session_create(const stator_plan_t *plan, stator_session_t *share,
                                                  stator_session_t **out_session) STATOR_WARN_UNUSED;
 STATOR_API void stator_session_destroy(stator_session_t *session); /* NULL is fine */
@@ -28,38 +29,41 @@ typedef struct stator_fetch {
     size_t bytes;
 } stator_fetch_t;
 
-/* One step. Feeds are global tensors by name, one for each input of the plan, of exactly its type; the
- * data is read during the call only. Fetches name any outputs. INVALID shows expected and given.
- * (Nearest: cudaGraphLaunch and cudaStreamSynchronize.) */
+/* One step. Feeds are global tensors by name, one for each input of the plan, of exactly its type;
+ * the data is read during the call only. Fetches name any outputs. INVALID shows expected and
+ * given. (Nearest: cudaGraphLaunch and cudaStreamSynchronize.) */
 STATOR_API stator_status_t stator_session_step(stator_session_t *session, size_t n_feeds,
                                                const stator_tensor_t *feeds, size_t n_fetches,
                                                const stator_fetch_t *fetches) STATOR_WARN_UNUSED;
 
-/* Parameters by rules of name patterns: option keys "init" and "seed". The values depend on seed, name and
- * element only, not on ranks. Buffers too: running variances 1, the rest 0. The seed also becomes that of
- * dropout. NOT_FOUND names a parameter that no rule matches; it is zero and all else is set, so that a caller
- * who gives every parameter a value afterwards may go on. */
-STATOR_API stator_status_t stator_session_initialize(stator_session_t *session,
-                                                     const stator_options_t *options) STATOR_WARN_UNUSED;
-/* Parameters and buffers from tensors. Names must match, or match after one constant prefix; any parameter
- * missing or tensor left over is an error that lists the names. Buffers the tensors lack stay as they are. */
+/* Parameters by rules of name patterns: option keys "init" and "seed". The values depend on seed,
+ * name and element only, not on ranks. Buffers too: running variances 1, the rest 0. The seed also
+ * becomes that of dropout. NOT_FOUND names a parameter that no rule matches; it is zero and all
+ * else is set, so that a caller who gives every parameter a value afterwards may go on. */
+STATOR_API stator_status_t stator_session_initialize(
+    stator_session_t *session, const stator_options_t *options) STATOR_WARN_UNUSED;
+/* Parameters and buffers from tensors. Names must match, or match after one constant prefix; any
+ * parameter missing or tensor left over is an error that lists the names. Buffers the tensors lack
+ * stay as they are. */
 STATOR_API stator_status_t stator_session_load(stator_session_t *session,
                                                const stator_tensors_t *tensors) STATOR_WARN_UNUSED;
-/* Those buffers, and with parameters != 0 those parameters, that the tensors hold under equal names: the
- * values that stand beside an imported graph. Float types are converted; the rest stays as it is. */
+/* Those buffers, and with parameters != 0 those parameters, that the tensors hold under equal
+ * names: the values that stand beside an imported graph. Float types are converted; the rest stays
+ * as it is. */
 STATOR_API stator_status_t stator_session_restore(stator_session_t *session,
                                                   const stator_tensors_t *tensors,
                                                   int parameters) STATOR_WARN_UNUSED;
 /* Any state tensor (parameter, buffer, "optim.…") by name; its type must match exactly. */
 STATOR_API stator_status_t stator_session_write(stator_session_t *session,
                                                 const stator_tensor_t *tensor) STATOR_WARN_UNUSED;
-STATOR_API stator_status_t stator_session_read(stator_session_t *session, const char *name, void *data,
-                                               size_t bytes) STATOR_WARN_UNUSED;
-/* Names and types of the state, an empty tensor past the end: parameters first (kind STATOR_PARAMETER), then buffers; optimizer state is
- * under STATOR_BUFFER with names that begin with "optim.", "ema." or "random.". */
+STATOR_API stator_status_t stator_session_read(stator_session_t *session, const char *name,
+                                               void *data, size_t bytes) STATOR_WARN_UNUSED;
+/* Names and types of the state, an empty tensor past the end: parameters first (kind
+ * STATOR_PARAMETER), then buffers; optimizer state is under STATOR_BUFFER with names that begin
+ * with "optim.", "ema." or "random.". */
 STATOR_API size_t stator_session_count(const stator_session_t *session, stator_port_kind_t kind);
-STATOR_API stator_tensor_t stator_session_at(const stator_session_t *session, stator_port_kind_t kind,
-                                             size_t index);
+STATOR_API stator_tensor_t stator_session_at(const stator_session_t *session,
+                                             stator_port_kind_t kind, size_t index);
 /* Copies parameters and buffers (not optimizer state) out; tied names as aliases. */
 STATOR_API stator_status_t stator_session_export(stator_session_t *session,
                                                  stator_tensors_t **out_tensors) STATOR_WARN_UNUSED;
@@ -77,13 +81,13 @@ typedef struct stator_progress {
 STATOR_API stator_status_t stator_session_save(stator_session_t *session, const char *dir,
                                                const stator_progress_t *progress, int32_t keep,
                                                int is_best) STATOR_WARN_UNUSED;
-/* Reads where the newest whole set of `dir` stands. *out_note says why newer sets were passed over ("" if none
- * was) and is freed with stator_free. NOT_FOUND: no set; PARSE: none is whole. */
+/* Reads where the newest whole set of `dir` stands. *out_note says why newer sets were passed over
+ * ("" if none was) and is freed with stator_free. NOT_FOUND: no set; PARSE: none is whole. */
 STATOR_API stator_status_t stator_checkpoint_read(const char *dir, stator_progress_t *out_progress,
                                                   char **out_note) STATOR_WARN_UNUSED;
 /* Loads the newest whole set of `dir`: all state, exactly. */
-STATOR_API stator_status_t stator_session_resume(stator_session_t *session, const char *dir,
-                                                 stator_progress_t *out_progress) STATOR_WARN_UNUSED;
+STATOR_API stator_status_t stator_session_resume(
+    stator_session_t *session, const char *dir, stator_progress_t *out_progress) STATOR_WARN_UNUSED;
 
 typedef struct stator_session_info {
     uint64_t state_bytes, work_bytes, comm_bytes; /* allocated on rank 0 */

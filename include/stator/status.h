@@ -1,11 +1,13 @@
 /* Stator: status codes and error texts.
  *
- * Every function that can fail returns a stator_status_t: 0 is success, negative an error. The text of the
- * last failure on the calling thread says what, where and what to do next: stator_last_error().
- * (Nearest equivalents: ncclResult_t with ncclGetLastError, MPI error classes.)
+ * Every function that can fail returns a stator_status_t: 0 is success, negative an error. The text
+ * of the last failure on the calling thread says what, where and what to do next:
+ * stator_last_error(). (Nearest equivalents: ncclResult_t with ncclGetLastError, MPI error
+ * classes.)
  *
- * Versions: functions are added, never changed, within one major version of the library; enumerators keep
- * their values for ever. Files written by one major version are read by all later ones. */
+ * Versions: functions are added, never changed, within one major version of the library;
+ * enumerators keep their values for ever. Files written by one major version are read by all later
+ * ones. */
 #ifndef STATOR_STATUS_H
 #define STATOR_STATUS_H
 
@@ -38,7 +40,7 @@ typedef enum stator_status {
     STATOR_PEER_LOST = -8,      /* a rank did not answer in time */
     STATOR_RANKS_DISAGREE = -9, /* ranks run different programs */
     STATOR_INTERRUPTED = -10,
-    STATOR_INTERNAL = -11       /* a fault of Stator itself */
+    STATOR_INTERNAL = -11 /* a fault of Stator itself */
 } stator_status_t;
 
 /* "ok", "malformed input", …; never NULL. Thread-safe. */

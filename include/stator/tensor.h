@@ -1,4 +1,5 @@
-/* Stator: tensors on the host – types, descriptions, and named sets read from or written to safetensors. */
+/* Stator: tensors on the host – types, descriptions, and named sets read from or written to
+ * safetensors. */
 #ifndef STATOR_TENSOR_H
 #define STATOR_TENSOR_H
 
@@ -45,7 +46,8 @@ STATOR_API size_t stator_dtype_bytes(stator_dtype_t dtype);
 /* A set of named tensors, with aliases (other names of the same tensor, as tied weights have). */
 typedef struct stator_tensors stator_tensors_t;
 
-/* Reads a safetensors file (all its checks, and checksums where Stator wrote it). Blocks on the disk. */
+/* Reads a safetensors file (all its checks, and checksums where Stator wrote it). Blocks on the
+ * disk. */
 STATOR_API stator_status_t stator_tensors_load(const char *path,
                                                stator_tensors_t **out_tensors) STATOR_WARN_UNUSED;
 /* An empty set to add to. */

@@ -21,8 +21,7 @@ st_status_t ad_backward_open(const ir_graph_t *forward, ad_backward_t *out) {
         ad_backward_free(out);
         return st_no_memory(0, "the list of parameters");
     }
-    for (size_t i = 0; i < out->n; i++)
-        out->params[i] = out->grads[i] = IR_NONE;
+    for (size_t i = 0; i < out->n; i++) out->params[i] = out->grads[i] = IR_NONE;
     return ST_OK;
 }
 
@@ -41,8 +40,7 @@ st_status_t ad_backward_grads(const ad_backward_t *backward, ir_value_t loss, co
                  done);
     TRY_GOTO(ad_gradient(backward->graph, loss, n, wrt, grads), done);
     n = 0;
-    for (size_t i = 0; i < backward->n; i++)
-        out[i] = !frozen || !frozen[i] ? grads[n++] : IR_NONE;
+    for (size_t i = 0; i < backward->n; i++) out[i] = !frozen || !frozen[i] ? grads[n++] : IR_NONE;
 done:
     st_free(wrt);
     st_free(grads);
@@ -55,8 +53,7 @@ st_status_t ad_backward_whole(const ir_graph_t *forward, ir_value_t loss, const 
     st_status_t status = ST_OK;
     size_t which = 0, n = 0;
     /* the loss is found again in the expanded graph as the output of the same place */
-    while (forward->outputs.data[which].value != loss)
-        which++;
+    while (forward->outputs.data[which].value != loss) which++;
     TRY_GOTO(ir_expand_composites(forward, ir_expand_for_gradient, &out->graph), fail);
     for (size_t i = 0; i < out->graph->nodes.n; i++)
         if (out->graph->nodes.data[i].op == IR_OP_PARAMETER)

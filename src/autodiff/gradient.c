@@ -48,8 +48,7 @@ static st_status_t sweep_open(sweep_t *s, ir_graph_t *graph) {
     s->want = st_calloc(widest, sizeof *s->want);
     if (!s->need || !s->grad || !s->dout || !s->din || !s->want)
         return st_no_memory(s->n_values * (sizeof *s->need + sizeof *s->grad), "the gradient");
-    for (size_t v = 0; v < s->n_values; v++)
-        s->grad[v] = IR_NONE;
+    for (size_t v = 0; v < s->n_values; v++) s->grad[v] = IR_NONE;
     return ST_OK;
 }
 
@@ -66,13 +65,11 @@ static bool is_float(const ir_graph_t *graph, ir_value_t value) {
 }
 
 static void mark_needed(sweep_t *s, size_t n_wrt, const ir_value_t *wrt) {
-    for (size_t i = 0; i < n_wrt; i++)
-        s->need[wrt[i]] = true;
+    for (size_t i = 0; i < n_wrt; i++) s->need[wrt[i]] = true;
     for (size_t i = 0; i < s->graph->nodes.n; i++) {
         const ir_node_info_t *node = &s->graph->nodes.data[i];
         bool any = false;
-        for (uint32_t j = 0; j < node->n_inputs; j++)
-            any |= s->need[node->inputs[j]];
+        for (uint32_t j = 0; j < node->n_inputs; j++) any |= s->need[node->inputs[j]];
         for (uint32_t k = 0; any && k < node->n_outputs; k++)
             if (is_float(s->graph, node->first_output + k)) s->need[node->first_output + k] = true;
     }
@@ -173,8 +170,7 @@ static st_status_t check_arguments(const ir_graph_t *graph, ir_value_t loss, siz
 
 st_status_t ad_gradient(ir_graph_t *graph, ir_value_t loss, size_t n_wrt, const ir_value_t *wrt,
                         ir_value_t *out_grads) {
-    for (size_t i = 0; i < n_wrt; i++)
-        out_grads[i] = IR_NONE;
+    for (size_t i = 0; i < n_wrt; i++) out_grads[i] = IR_NONE;
     TRY(check_arguments(graph, loss, n_wrt, wrt));
     const size_t n_nodes = graph->nodes.n, n_values = graph->values.n;
     const ir_node_t last = graph->values.data[loss].producer;
@@ -185,8 +181,7 @@ st_status_t ad_gradient(ir_graph_t *graph, ir_value_t loss, size_t n_wrt, const 
     ir_build_t b = {.graph = graph};
     s.grad[loss] = ir_b_scalar(&b, ir_value_type(graph, loss)->dtype, 1);
     TRY_GOTO(b.status, fail);
-    for (ir_node_t i = last + 1; i-- > 0;)
-        TRY_GOTO(differentiate(&s, i), fail);
+    for (ir_node_t i = last + 1; i-- > 0;) TRY_GOTO(differentiate(&s, i), fail);
     if (s.n_missing)
         TRY_GOTO(
             FAIL(ST_UNSUPPORTED, "%u node%s on the way to the loss cannot be differentiated: %s%s",
@@ -204,8 +199,7 @@ st_status_t ad_gradient(ir_graph_t *graph, ir_value_t loss, size_t n_wrt, const 
 fail:
     graph->nodes.n = n_nodes;
     graph->values.n = n_values;
-    for (size_t i = 0; i < n_wrt; i++)
-        out_grads[i] = IR_NONE;
+    for (size_t i = 0; i < n_wrt; i++) out_grads[i] = IR_NONE;
     sweep_close(&s);
     return status;
 }

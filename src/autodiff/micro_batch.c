@@ -50,8 +50,7 @@ static st_status_t add_sum_form(ir_graph_t *to, const ir_graph_t *from, ir_node_
     ir_value_t sum = IR_NONE, count = IR_NONE;
     if (info->op == IR_OP_CROSS_ENTROPY) {
         ir_value_t in[3] = {0};
-        for (uint32_t j = 0; j < info->n_inputs; j++)
-            in[j] = map[info->inputs[j]];
+        for (uint32_t j = 0; j < info->n_inputs; j++) in[j] = map[info->inputs[j]];
         sum = ir_b_node(&b, info->op, info->n_inputs, in, 3,
                         (ir_arg_t[]){{"ignore_index", *ir_node_attr(info, "ignore_index")},
                                      {"smoothing", *ir_node_attr(info, "smoothing")},
@@ -144,8 +143,7 @@ static st_status_t add_sources(unroll_t *u) {
 /* Place of an attribute that the op has. */
 static uint32_t attr_place(const ir_op_def_t *def, const char *key) {
     uint32_t i = 0;
-    while (strcmp(def->attrs[i].key, key) != 0)
-        ASSERT(def->attrs[++i].key);
+    while (strcmp(def->attrs[i].key, key) != 0) ASSERT(def->attrs[++i].key);
     return i;
 }
 
@@ -270,8 +268,7 @@ st_status_t ad_backward_micro(const ir_graph_t *forward, ir_value_t loss, const 
     part = st_calloc(out->n, sizeof *part);
     if (!u.map || !u.next || !u.fed || !state || !part)
         TRY_GOTO(st_no_memory(4 * body->values.n * sizeof *u.map, "micro-batches"), done);
-    for (size_t v = 0; v < body->values.n; v++)
-        u.next[v] = IR_NONE;
+    for (size_t v = 0; v < body->values.n; v++) u.next[v] = IR_NONE;
     TRY_GOTO(run_micro_batches(&u, frozen, loss_name, part, state, out), done);
 done:
     st_free(u.map);

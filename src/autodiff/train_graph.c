@@ -405,8 +405,7 @@ static st_status_t build(const ir_graph_t *forward, const ad_train_options_t *o,
                  .settings = settings,
                  .b = {.graph = back.graph},
                  .scale = IR_NONE};
-    for (int i = 0; i < IR_DTYPE_END; i++)
-        t.cast[i] = IR_NONE;
+    for (int i = 0; i < IR_DTYPE_END; i++) t.cast[i] = IR_NONE;
     if (o->gradient_outputs) add_gradient_outputs(&t);
     TRY_GOTO(t.b.status, done);
     if (optimizer) TRY_GOTO(add_optimizer(&t, optimizer, rate), done);

@@ -29,8 +29,7 @@ void st_file_close(st_file_t *file);
 typedef struct st_writer st_writer_t;
 /* Opens the partial file. */
 st_status_t st_writer_create(const char *path, st_writer_t **out_writer) ST_WARN_UNUSED;
-st_status_t st_writer_append(st_writer_t *writer, const void *data,
-                                size_t bytes) ST_WARN_UNUSED;
+st_status_t st_writer_append(st_writer_t *writer, const void *data, size_t bytes) ST_WARN_UNUSED;
 /* Flushes, renames and destroys the writer, whether or not it succeeds; on failure the partial file
  * is removed and `path` is what it was. */
 st_status_t st_writer_commit(st_writer_t *writer) ST_WARN_UNUSED;
@@ -41,7 +40,7 @@ void st_writer_abandon(st_writer_t *writer);
 st_status_t st_file_write(const char *path, const void *data, size_t bytes) ST_WARN_UNUSED;
 /* Size and st_hash64 (seed 0) of a file's contents. */
 st_status_t st_file_digest(const char *path, uint64_t *out_bytes,
-                              uint64_t *out_hash) ST_WARN_UNUSED;
+                           uint64_t *out_hash) ST_WARN_UNUSED;
 
 /* Creates a folder and its missing parents; an existing folder is fine. */
 st_status_t st_make_folder(const char *path) ST_WARN_UNUSED;

@@ -50,7 +50,7 @@ static bool parse_float(const char *text, size_t bytes, double *out) {
 }
 static bool parse_bool(const char *text, bool *out) {
     static const char *const yes[] = {"true", "1", "yes", "on"}, *const no[] = {"false", "0", "no",
-                                                                               "off"};
+                                                                                "off"};
     for (int i = 0; i < 4; i++) {
         if (strcmp(text, yes[i]) == 0) return *out = true, true;
         if (strcmp(text, no[i]) == 0) return *out = false, true;
@@ -61,7 +61,8 @@ static bool parse_size(const char *text, uint64_t *out) {
     static const struct {
         const char *unit;
         double factor;
-    } units[] = {{"", 1}, {"B", 1}, {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40}};
+    } units[] = {{"", 1},         {"B", 1},        {"KiB", 0x1p10},
+                 {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40}};
     size_t digits = strspn(text, "+-.0123456789eE");
     double number;
     if (!parse_float(text, digits, &number) || number < 0) return false;
@@ -155,8 +156,9 @@ st_status_t st_options_set(st_options_t *options, const char *key, const char *v
         const char *keys[N_OPTIONS];
         for (int k = 0; k < N_OPTIONS; k++) keys[k] = rows[k].key;
         const char *nearest = st_nearest(key, N_OPTIONS, keys);
-        return nearest ? FAIL(ST_INVALID, "there is no option '%s'; did you mean '%s'?", key, nearest)
-                       : FAIL(ST_INVALID, "there is no option '%s'", key);
+        return nearest
+                   ? FAIL(ST_INVALID, "there is no option '%s'; did you mean '%s'?", key, nearest)
+                   : FAIL(ST_INVALID, "there is no option '%s'", key);
     }
     TRY(check_value(&rows[i], value));
     char *copy = st_strdup(value);

@@ -1,4 +1,5 @@
-/* Option objects: string keys, one table (options.def). The only place that reads the environment. */
+/* Option objects: string keys, one table (options.def). The only place that reads the environment.
+ * */
 #ifndef STATOR_BASE_OPTIONS_H
 #define STATOR_BASE_OPTIONS_H
 
@@ -12,7 +13,8 @@ typedef struct st_options st_options_t;
 
 typedef struct st_option_row {
     const char *key;
-    const char *kind; /* "STRING", "INT", "COUNT", "FLOAT", "RATE", "BOOL", "FLOATS", "SIZE", or "a|b|c" */
+    const char
+        *kind; /* "STRING", "INT", "COUNT", "FLOAT", "RATE", "BOOL", "FLOATS", "SIZE", or "a|b|c" */
     const char *fallback;
     const char *commands;
     const char *help;
@@ -21,11 +23,13 @@ typedef struct st_option_row {
 /* The table; ends with a row whose key is NULL. */
 const st_option_row_t *st_option_rows(void);
 
-/* Defaults, overridden by STATOR_<KEY> of the environment (a bad value there is an error that names it). */
+/* Defaults, overridden by STATOR_<KEY> of the environment (a bad value there is an error that names
+ * it). */
 st_status_t st_options_create(st_options_t **out_options) ST_WARN_UNUSED;
 void st_options_destroy(st_options_t *options);
 /* Checks the value against the option's kind. Unknown keys FAIL with the nearest known one. */
-st_status_t st_options_set(st_options_t *options, const char *key, const char *value) ST_WARN_UNUSED;
+st_status_t st_options_set(st_options_t *options, const char *key,
+                           const char *value) ST_WARN_UNUSED;
 /* True if set by the caller or the environment. */
 bool st_options_given(const st_options_t *options, const char *key);
 
@@ -36,7 +40,8 @@ double st_options_float(const st_options_t *options, const char *key);
 bool st_options_bool(const st_options_t *options, const char *key);
 uint64_t st_options_size(const st_options_t *options, const char *key);
 /* Number of values in a list; writes at most `capacity`. */
-size_t st_options_floats(const st_options_t *options, const char *key, double *out, size_t capacity);
+size_t st_options_floats(const st_options_t *options, const char *key, double *out,
+                         size_t capacity);
 
 /* Processors this process may run on, at least 1. */
 int64_t st_processor_count(void);

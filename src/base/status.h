@@ -39,17 +39,17 @@ st_status_t st_error_adopt(st_status_t status, const char *message);
 #define FAIL(status, ...) st_error_set((status), __FILE__, __LINE__, __VA_ARGS__)
 
 /* Returns from the enclosing function on failure. Only while the function holds nothing. */
-#define TRY(expr)                                    \
-    do {                                             \
-        st_status_t try_status_ = (expr);            \
+#define TRY(expr)                                     \
+    do {                                              \
+        st_status_t try_status_ = (expr);             \
         if (try_status_ != ST_OK) return try_status_; \
     } while (0)
 
 /* Sets `status` (a local of that name) and jumps to `label` on failure. */
-#define TRY_GOTO(expr, label)                \
-    do {                                     \
-        status = (expr);                     \
-        if (status != ST_OK) goto label;     \
+#define TRY_GOTO(expr, label)            \
+    do {                                 \
+        status = (expr);                 \
+        if (status != ST_OK) goto label; \
     } while (0)
 
 /* Our own invariants only, never user input. Prints the expression and aborts. */

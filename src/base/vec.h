@@ -6,9 +6,9 @@
 
 #include "base/memory.h"
 
-#define ST_VEC(type)  \
-    struct {          \
-        type *data;   \
+#define ST_VEC(type)   \
+    struct {           \
+        type *data;    \
         size_t n, cap; \
     }
 
@@ -19,16 +19,15 @@ st_status_t st_vec_reserve(void **data, size_t *cap, size_t need, size_t bytes) 
     st_vec_reserve((void **)&(vec)->data, &(vec)->cap, (need), sizeof *(vec)->data)
 
 /* Appends `value`; ST_OK or ST_NO_MEMORY (the vector is unchanged then). */
-#define ST_VEC_PUSH(vec, value)                                             \
-    (ST_VEC_RESERVE((vec), (vec)->n + 1) == ST_OK                           \
-         ? ((vec)->data[(vec)->n++] = (value), ST_OK)                       \
-         : ST_NO_MEMORY)
+#define ST_VEC_PUSH(vec, value)                                                                \
+    (ST_VEC_RESERVE((vec), (vec)->n + 1) == ST_OK ? ((vec)->data[(vec)->n++] = (value), ST_OK) \
+                                                  : ST_NO_MEMORY)
 
-#define ST_VEC_FREE(vec)                         \
-    do {                                         \
-        st_free((vec)->data);                    \
-        (vec)->data = NULL;                      \
-        (vec)->n = (vec)->cap = 0;               \
+#define ST_VEC_FREE(vec)           \
+    do {                           \
+        st_free((vec)->data);      \
+        (vec)->data = NULL;        \
+        (vec)->n = (vec)->cap = 0; \
     } while (0)
 
 #endif

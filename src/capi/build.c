@@ -40,7 +40,8 @@ stator_status_t stator_graph_add_port(stator_graph_t *graph, stator_port_kind_t 
             *out_value = ir_b_buffer(&b, name, type);
             break;
         case STATOR_OUTPUT:
-            return capi_status(FAIL(ST_INVALID, "'%s': outputs are added by stator_graph_add_output", name));
+            return capi_status(
+                FAIL(ST_INVALID, "'%s': outputs are added by stator_graph_add_output", name));
     }
     return capi_status(b.status);
 }

@@ -59,10 +59,12 @@ typedef struct capi_file {
     safetensors_t *owned;
     void *data;
 } capi_file_t;
-st_status_t capi_tensors_file(const stator_tensors_t *tensors, capi_file_t *out_file) ST_WARN_UNUSED;
+st_status_t capi_tensors_file(const stator_tensors_t *tensors,
+                              capi_file_t *out_file) ST_WARN_UNUSED;
 void capi_file_release(capi_file_t *file);
 
-/* What weights have to hold for this graph: parameters required, buffers and assumed parameters optional. */
+/* What weights have to hold for this graph: parameters required, buffers and assumed parameters
+ * optional. */
 st_status_t capi_wanted(const ir_graph_t *graph, st_arena_t *arena, size_t *out_n,
                         weights_wanted_t **out_wanted) ST_WARN_UNUSED;
 

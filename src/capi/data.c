@@ -1,5 +1,6 @@
-/* Batches: three kinds of sources behind one object. A source reads batch and window sizes from the plan's
- * inputs x and y; with gradient accumulation these have one more leading dim, which multiplies the batch. */
+/* Batches: three kinds of sources behind one object. A source reads batch and window sizes from the
+ * plan's inputs x and y; with gradient accumulation these have one more leading dim, which
+ * multiplies the batch. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -70,23 +71,26 @@ static const plan_port_t *find_input(const stator_plan_t *plan, const char *name
     return NULL;
 }
 
-/* Input `name` of the plan, of rank `rank` or one more with a leading accumulation dim; *out_batch is the
- * number of samples it holds. */
+/* Input `name` of the plan, of rank `rank` or one more with a leading accumulation dim; *out_batch
+ * is the number of samples it holds. */
 static st_status_t sampled_input(const stator_plan_t *plan, const char *name, int32_t rank,
                                  ir_type_t *out_type, int64_t *out_batch) {
     const plan_port_t *port = find_input(plan, name);
     if (!port)
-        return FAIL(ST_INVALID, "the graph has no input '%s' for this data: use --input and --map", name);
+        return FAIL(ST_INVALID, "the graph has no input '%s' for this data: use --input and --map",
+                    name);
     *out_type = port->type;
     char text[IR_TYPE_TEXT_BYTES];
     if (port->type.rank != rank && port->type.rank != rank + 1)
         return FAIL(ST_INVALID, "input '%s' is %s, rank %d is expected for this data", name,
                     ir_type_text(&port->type, text, sizeof text), (int)rank);
-    *out_batch = port->type.rank == rank ? port->type.dims[0] : port->type.dims[0] * port->type.dims[1];
+    *out_batch =
+        port->type.rank == rank ? port->type.dims[0] : port->type.dims[0] * port->type.dims[1];
     return ST_OK;
 }
 
-static st_status_t sampled_prepare(stator_data_t *data, int64_t n_samples, uint64_t seed, int shuffle) {
+static st_status_t sampled_prepare(stator_data_t *data, int64_t n_samples, uint64_t seed,
+                                   int shuffle) {
     data->n_samples = n_samples;
     data->shuffle = shuffle != 0;
     if (n_samples < 1) return FAIL(ST_INVALID, "the data has no whole sample");
@@ -216,9 +220,9 @@ static st_status_t images_source(const stator_plan_t *plan, const char *images, 
     return data->pixels ? ST_OK : st_no_memory(n * sizeof(float), "images");
 }
 
-stator_status_t stator_data_images(const stator_plan_t *plan, const char *images, const char *labels,
-                                   double mean, double std, uint64_t seed, int shuffle,
-                                   stator_data_t **out_data) {
+stator_status_t stator_data_images(const stator_plan_t *plan, const char *images,
+                                   const char *labels, double mean, double std, uint64_t seed,
+                                   int shuffle, stator_data_t **out_data) {
     *out_data = NULL;
     stator_data_t *data = NULL;
     if (!(std > 0)) return capi_status(FAIL(ST_INVALID, "the images' deviation must be above 0"));
@@ -312,7 +316,8 @@ static st_status_t match_source(stator_data_t *data, const stator_tensors_t *ten
     return (st_status_t)stator_tensors_find(tensors, pattern, out->tensors);
 }
 
-/* The entry "input=pattern" of a map, copied to the arena; NULL if the map does not name the input. */
+/* The entry "input=pattern" of a map, copied to the arena; NULL if the map does not name the input.
+ * */
 static const char *map_entry(stator_data_t *data, const char *map, const char *input) {
     size_t length = strlen(input);
     for (const char *at = map; *at;) {
@@ -332,7 +337,8 @@ static st_status_t check_map(const stator_plan_t *plan, const char *map) {
             known |= strlen(plan->plan->inputs[i].name) == name &&
                      strncmp(plan->plan->inputs[i].name, at, name) == 0;
         if (at[name] != '=' || !known)
-            return FAIL(ST_INVALID, "option 'map': '%.*s' is not INPUT=TENSOR with an input of the graph",
+            return FAIL(ST_INVALID,
+                        "option 'map': '%.*s' is not INPUT=TENSOR with an input of the graph",
                         (int)one, at);
         at += one + (at[one] == ',');
     }
@@ -349,8 +355,7 @@ static st_status_t tensors_source(const stator_plan_t *plan, const stator_tensor
         cycle->input = st_arena_strdup(&data->arena, plan->plan->inputs[i].name);
         if (!cycle->input) return st_no_memory(0, "a name");
         const char *pattern = map_entry(data, map, cycle->input);
-        st_status_t status =
-            match_source(data, tensors, pattern ? pattern : cycle->input, cycle);
+        st_status_t status = match_source(data, tensors, pattern ? pattern : cycle->input, cycle);
         if (status != ST_OK)
             return st_error_context(status, "input '%s'%s", cycle->input,
                                     pattern ? "" : " (--map says which tensor feeds it)");
@@ -365,7 +370,8 @@ static st_status_t tensors_source(const stator_plan_t *plan, const stator_tensor
         cycle_t *cycle = &data->cycles[i];
         if ((int64_t)cycle->n == data->n_turns) continue;
         stator_tensor_t only = cycle->tensors[0];
-        cycle->tensors = st_arena_array(&data->arena, (size_t)data->n_turns, sizeof *cycle->tensors);
+        cycle->tensors =
+            st_arena_array(&data->arena, (size_t)data->n_turns, sizeof *cycle->tensors);
         if (!cycle->tensors) return st_no_memory(0, "feeds");
         for (int64_t t = 0; t < data->n_turns; t++) cycle->tensors[t] = only;
     }
@@ -398,7 +404,8 @@ stator_status_t stator_data_tensors(const stator_plan_t *plan, const stator_tens
 
 /* ---- use ---- */
 
-stator_status_t stator_data_next(stator_data_t *data, size_t *out_n, const stator_tensor_t **out_feeds) {
+stator_status_t stator_data_next(stator_data_t *data, size_t *out_n,
+                                 const stator_tensor_t **out_feeds) {
     stator_status_t status = data->fill(data);
     *out_n = data->n_feeds;
     *out_feeds = data->feeds;

@@ -1,4 +1,5 @@
-/* Graphs: where they come from, what is in them, what is derived from them. Building is in build.c. */
+/* Graphs: where they come from, what is in them, what is derived from them. Building is in build.c.
+ * */
 #include <math.h>
 #include <string.h>
 
@@ -176,8 +177,7 @@ stator_status_t stator_graph_resnet(const stator_options_t *options, int with_lo
                                     .image = st_options_int(table, "image"),
                                     .smoothing = st_options_float(table, "smoothing")};
     ir_graph_t *ir = NULL;
-    st_status_t status =
-        model_resnet(&config, st_options_int(table, "batch"), with_loss != 0, &ir);
+    st_status_t status = model_resnet(&config, st_options_int(table, "batch"), with_loss != 0, &ir);
     return capi_status(status == ST_OK ? capi_graph_wrap(ir, out_graph) : status);
 }
 

@@ -38,7 +38,8 @@ const char *stator_options_get(const stator_options_t *options, const char *key)
 int64_t stator_options_get_int(const stator_options_t *options, const char *key) {
     const st_option_row_t *row = find_row(key);
     if (!row) return 0;
-    if (strcmp(row->kind, "INT") == 0 || strcmp(row->kind, "COUNT") == 0) return st_options_int(options->table, key);
+    if (strcmp(row->kind, "INT") == 0 || strcmp(row->kind, "COUNT") == 0)
+        return st_options_int(options->table, key);
     if (strcmp(row->kind, "BOOL") == 0) return st_options_bool(options->table, key);
     if (strcmp(row->kind, "SIZE") == 0) return (int64_t)st_options_size(options->table, key);
     return 0;
@@ -46,7 +47,8 @@ int64_t stator_options_get_int(const stator_options_t *options, const char *key)
 double stator_options_get_float(const stator_options_t *options, const char *key) {
     const st_option_row_t *row = find_row(key);
     if (!row) return 0;
-    if (strcmp(row->kind, "FLOAT") == 0 || strcmp(row->kind, "RATE") == 0) return st_options_float(options->table, key);
+    if (strcmp(row->kind, "FLOAT") == 0 || strcmp(row->kind, "RATE") == 0)
+        return st_options_float(options->table, key);
     return (double)stator_options_get_int(options, key);
 }
 int stator_options_given(const stator_options_t *options, const char *key) {
@@ -57,6 +59,7 @@ int stator_option_at(size_t index, stator_option_info_t *out_info) {
     const st_option_row_t *row = st_option_rows();
     for (size_t i = 0; row->key && i < index; i++) row++;
     if (!row->key) return 0;
-    *out_info = (stator_option_info_t){row->key, row->kind, row->fallback, row->help, row->commands};
+    *out_info =
+        (stator_option_info_t){row->key, row->kind, row->fallback, row->help, row->commands};
     return 1;
 }

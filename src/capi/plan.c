@@ -2,9 +2,9 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/memory.h"
 #include "capi/capi.h"
-#include "base/file.h"
 
 enum { LONGEST_TIMEOUT_S = 86400 };
 
@@ -23,8 +23,8 @@ static st_status_t read_options(const stator_options_t *options, const stator_pl
     }
     double timeout = st_options_float(table, "timeout");
     if (!(timeout > 0) || timeout > LONGEST_TIMEOUT_S)
-        return FAIL(ST_INVALID, "option 'timeout' is %g seconds; above 0 up to %d are possible", timeout,
-                    LONGEST_TIMEOUT_S);
+        return FAIL(ST_INVALID, "option 'timeout' is %g seconds; above 0 up to %d are possible",
+                    timeout, LONGEST_TIMEOUT_S);
     const char *dtype = st_options_string(table, "dtype"), *dump = st_options_string(table, "dump");
     *out = (compile_options_t){
         .device = st_options_string(table, "device"),

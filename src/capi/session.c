@@ -19,10 +19,10 @@ stator_status_t stator_session_create(const stator_plan_t *plan, stator_session_
     session->plan = plan;
     session->feeds = st_calloc((size_t)plan->plan->n_inputs + 1, sizeof *session->feeds);
     session->fetches = st_calloc((size_t)plan->plan->n_outputs + 1, sizeof *session->fetches);
-    st_status_t status = session->feeds && session->fetches
-                             ? ST_OK
-                             : st_no_memory(plan->plan->n_outputs * sizeof *session->fetches,
-                                            "a session");
+    st_status_t status =
+        session->feeds && session->fetches
+            ? ST_OK
+            : st_no_memory(plan->plan->n_outputs * sizeof *session->fetches, "a session");
     if (status == ST_OK)
         status = exec_session_create(plan->plan, share ? share->exec : NULL, &session->exec);
     if (status != ST_OK) {
@@ -48,15 +48,16 @@ static st_status_t check_given(const stator_tensor_t *tensor, ir_type_t *out_typ
     if (!tensor->name) return FAIL(ST_INVALID, "a tensor without a name");
     TRY(capi_type_of(tensor, out_type));
     if (tensor->bytes != ir_type_bytes(out_type))
-        return FAIL(ST_INVALID, "tensor '%s' has %zu bytes, its shape and type need %zu", tensor->name,
-                    tensor->bytes, ir_type_bytes(out_type));
+        return FAIL(ST_INVALID, "tensor '%s' has %zu bytes, its shape and type need %zu",
+                    tensor->name, tensor->bytes, ir_type_bytes(out_type));
     if (!tensor->data && tensor->bytes)
         return FAIL(ST_INVALID, "tensor '%s' has no data", tensor->name);
     return ST_OK;
 }
 
-static st_status_t take_ports(stator_session_t *session, size_t n_feeds, const stator_tensor_t *feeds,
-                              size_t n_fetches, const stator_fetch_t *fetches) {
+static st_status_t take_ports(stator_session_t *session, size_t n_feeds,
+                              const stator_tensor_t *feeds, size_t n_fetches,
+                              const stator_fetch_t *fetches) {
     for (size_t i = 0; i < n_feeds; i++) {
         session->feeds[i] = (exec_feed_t){.name = feeds[i].name, .data = feeds[i].data};
         TRY(check_given(&feeds[i], &session->feeds[i].type));
@@ -79,7 +80,8 @@ stator_status_t stator_session_step(stator_session_t *session, size_t n_feeds,
     if (n_fetches > plan->n_outputs) n_fetches = (size_t)plan->n_outputs + 1;
     st_status_t status = take_ports(session, n_feeds, feeds, n_fetches, fetches);
     if (status == ST_OK)
-        status = exec_session_step(session->exec, n_feeds, session->feeds, n_fetches, session->fetches);
+        status =
+            exec_session_step(session->exec, n_feeds, session->feeds, n_fetches, session->fetches);
     return capi_status(status);
 }
 
@@ -106,14 +108,16 @@ static bool is_model_state(const ir_node_info_t *node) {
     if (!is_state(node)) return false;
     if (node->op == IR_OP_PARAMETER) return true;
     for (size_t i = 0; i < sizeof trainer_prefixes / sizeof trainer_prefixes[0]; i++)
-        if (strncmp(node->name, trainer_prefixes[i], strlen(trainer_prefixes[i])) == 0) return false;
+        if (strncmp(node->name, trainer_prefixes[i], strlen(trainer_prefixes[i])) == 0)
+            return false;
     return true;
 }
 
 stator_status_t stator_session_write(stator_session_t *session, const stator_tensor_t *tensor) {
     ir_type_t type;
     st_status_t status = check_given(tensor, &type);
-    if (status == ST_OK) status = exec_state_write(session->exec, tensor->name, &type, tensor->data);
+    if (status == ST_OK)
+        status = exec_state_write(session->exec, tensor->name, &type, tensor->data);
     return capi_status(status);
 }
 
@@ -156,7 +160,8 @@ stator_status_t stator_session_initialize(stator_session_t *session,
         if (!data) status = st_no_memory(ir_type_bytes(type), node->name);
         if (status == ST_OK)
             status = init_fill(rules, seed, node->name, type, 0, ir_type_elements(type), data);
-        /* without a rule it is zero, which is right for a buffer; a parameter is reported at the end */
+        /* without a rule it is zero, which is right for a buffer; a parameter is reported at the
+         * end */
         if (status == ST_NOT_FOUND) {
             memset(data, 0, ir_type_bytes(type));
             status = ST_OK;
@@ -168,8 +173,8 @@ stator_status_t stator_session_initialize(stator_session_t *session,
     }
     if (status == ST_OK) status = write_seed(session, (int64_t)seed);
     if (status == ST_OK && without_rule) /* no element: for the message */
-        status = init_fill(rules, seed, without_rule->name, ir_value_type(graph, without_rule->first_output),
-                           0, 0, &seed);
+        status = init_fill(rules, seed, without_rule->name,
+                           ir_value_type(graph, without_rule->first_output), 0, 0, &seed);
     init_rules_free(rules);
     return capi_status(status);
 }
@@ -179,7 +184,8 @@ static size_t other_names(const ir_graph_t *graph, const char *name, const char 
                           size_t capacity) {
     size_t n = 0;
     for (size_t i = 0; i < graph->aliases.n && n < capacity; i++)
-        if (strcmp(graph->aliases.data[i].stored, name) == 0) out[n++] = graph->aliases.data[i].name;
+        if (strcmp(graph->aliases.data[i].stored, name) == 0)
+            out[n++] = graph->aliases.data[i].name;
     return n;
 }
 
@@ -211,8 +217,7 @@ static st_status_t write_weights(stator_session_t *session, const weights_wanted
         void *data = st_malloc(bytes);
         if (!data) return st_no_memory(bytes, wanted[i].name);
         weights_read(match->tensors[i], wanted[i].type.dtype, data);
-        st_status_t status =
-            exec_state_write(session->exec, wanted[i].name, &wanted[i].type, data);
+        st_status_t status = exec_state_write(session->exec, wanted[i].name, &wanted[i].type, data);
         st_free(data);
         TRY(status);
     }
@@ -305,12 +310,13 @@ static st_status_t snapshot_make(const stator_session_t *session, snapshot_t *ou
     return ST_OK;
 }
 
-static st_status_t snapshot_transfer(stator_session_t *session, const state_tensor_t *tensors, size_t n,
-                                     bool to_session) {
+static st_status_t snapshot_transfer(stator_session_t *session, const state_tensor_t *tensors,
+                                     size_t n, bool to_session) {
     for (size_t i = 0; i < n; i++)
-        TRY(to_session
-                ? exec_state_write(session->exec, tensors[i].name, &tensors[i].type, tensors[i].data)
-                : exec_state_read(session->exec, tensors[i].name, &tensors[i].type, tensors[i].data));
+        TRY(to_session ? exec_state_write(session->exec, tensors[i].name, &tensors[i].type,
+                                          tensors[i].data)
+                       : exec_state_read(session->exec, tensors[i].name, &tensors[i].type,
+                                         tensors[i].data));
     return ST_OK;
 }
 
@@ -329,8 +335,8 @@ stator_status_t stator_session_export(stator_session_t *session, stator_tensors_
         status = capi_tensors_put(*out_tensors, snapshot.model[i].name, &snapshot.model[i].type,
                                   snapshot.model[i].data);
     for (size_t i = 0; status == ST_OK && i < snapshot.n_aliases; i++)
-        status = capi_tensors_alias(*out_tensors, snapshot.aliases[i].other,
-                                    snapshot.aliases[i].stored);
+        status =
+            capi_tensors_alias(*out_tensors, snapshot.aliases[i].other, snapshot.aliases[i].stored);
     if (status != ST_OK) {
         stator_tensors_destroy(*out_tensors);
         *out_tensors = NULL;
@@ -345,8 +351,12 @@ stator_status_t stator_session_save(stator_session_t *session, const char *dir,
     st_status_t status = snapshot_read(session, &s);
     if (status == ST_OK) {
         checkpoint_contents_t contents = {
-            s.model,     s.n_model,     s.aliases, s.n_aliases,
-            s.optimizer, s.n_optimizer,
+            s.model,
+            s.n_model,
+            s.aliases,
+            s.n_aliases,
+            s.optimizer,
+            s.n_optimizer,
             {progress->step, progress->epoch, progress->sample, progress->seed,
              progress->has_best != 0, progress->best}};
         checkpoint_policy_t policy = {keep, is_best != 0};

@@ -1,5 +1,5 @@
-/* Settling a graph with a weights file: state takes the file's names, and what an importer could only assume
- * to be a parameter and the file does not hold becomes a constant. */
+/* Settling a graph with a weights file: state takes the file's names, and what an importer could
+ * only assume to be a parameter and the file does not hold becomes a constant. */
 #include <string.h>
 
 #include "base/memory.h"
@@ -33,7 +33,8 @@ static const char *apply_prefix(settling_t *s, const char *name) {
     return strncmp(name, s->match.prefix, length) == 0 ? name + length : name;
 }
 
-/* Stored name where the file holds the tensor, else the name with the prefix. NULL when out of memory. */
+/* Stored name where the file holds the tensor, else the name with the prefix. NULL when out of
+ * memory. */
 static const char *new_name(settling_t *s, const char *name) {
     size_t i = wanted_index(s, name);
     if (i < s->n_wanted && s->match.tensors[i]) return s->match.tensors[i]->name;
@@ -46,14 +47,15 @@ static bool becomes_constant(const settling_t *s, const ir_node_info_t *node) {
     return i < s->n_wanted && !s->match.tensors[i];
 }
 
-static st_status_t constant_of(const settling_t *s, const ir_node_info_t *node, const ir_type_t *type,
-                               ir_value_t *out) {
+static st_status_t constant_of(const settling_t *s, const ir_node_info_t *node,
+                               const ir_type_t *type, ir_value_t *out) {
     ir_build_t b = {.graph = s->made};
     stator_tensor_t value;
     ir_type_t given;
     char text[IR_TYPE_TEXT_BYTES], expected[IR_TYPE_TEXT_BYTES];
     if (!s->values)
-        return FAIL(ST_NOT_FOUND, "'%s' is not among the weights, and no values stand beside the graph",
+        return FAIL(ST_NOT_FOUND,
+                    "'%s' is not among the weights, and no values stand beside the graph",
                     node->name);
     TRY((st_status_t)stator_tensors_find(s->values, node->name, &value));
     TRY(capi_type_of(&value, &given));
@@ -137,11 +139,13 @@ static st_status_t settle(settling_t *s) {
     TRY(copy_aliases(s));
     TRY(rename_values(s));
     if (s->match.ignored.n)
-        TRY(capi_graph_note(s->graph, state_report_text(&s->match.ignored, "weights left aside (no floats)",
-                                                        note, sizeof note)));
+        TRY(capi_graph_note(
+            s->graph, state_report_text(&s->match.ignored, "weights left aside (no floats)", note,
+                                        sizeof note)));
     if (constants.n == 0) return ST_OK;
-    return capi_graph_note(s->graph, state_report_text(&constants, "constants (not among the weights)",
-                                                       note, sizeof note));
+    return capi_graph_note(
+        s->graph,
+        state_report_text(&constants, "constants (not among the weights)", note, sizeof note));
 }
 
 stator_status_t stator_graph_settle(stator_graph_t *graph, const stator_tensors_t *weights,

@@ -1,4 +1,5 @@
-/* Statuses, versions, dtypes. The public enumerations are checked against the internal ones here. */
+/* Statuses, versions, dtypes. The public enumerations are checked against the internal ones here.
+ * */
 #include <stdio.h>
 
 #include "capi/capi.h"

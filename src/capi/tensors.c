@@ -92,7 +92,8 @@ st_status_t capi_tensors_put(stator_tensors_t *tensors, const char *name, const 
     const char *owned = st_arena_strdup(&tensors->arena, name);
     void *copy = st_arena_copy(&tensors->arena, data, bytes);
     if (!owned || !copy) return st_no_memory(bytes, "a tensor");
-    return insert(tensors, (held_t){safetensors_from_ir(type->dtype), capi_tensor(owned, type, copy)});
+    return insert(tensors,
+                  (held_t){safetensors_from_ir(type->dtype), capi_tensor(owned, type, copy)});
 }
 
 st_status_t capi_tensors_rename(stator_tensors_t *tensors, const char *old_name,
@@ -101,7 +102,8 @@ st_status_t capi_tensors_rename(stator_tensors_t *tensors, const char *old_name,
     size_t at = position(tensors, old_name, &found);
     if (!found || strcmp(old_name, new_name) == 0) return ST_OK;
     position(tensors, new_name, &found);
-    if (found) return FAIL(ST_INVALID, "'%s' cannot become '%s': that name is taken", old_name, new_name);
+    if (found)
+        return FAIL(ST_INVALID, "'%s' cannot become '%s': that name is taken", old_name, new_name);
     held_t held = tensors->tensors.data[at];
     held.tensor.name = st_arena_strdup(&tensors->arena, new_name);
     if (!held.tensor.name) return st_no_memory(0, "a name");
@@ -168,7 +170,8 @@ static st_status_t fill_writer(const stator_tensors_t *tensors, safetensors_writ
     for (size_t i = 0; i < tensors->tensors.n; i++) {
         const held_t *held = &tensors->tensors.data[i];
         const stator_tensor_t *t = &held->tensor;
-        TRY(safetensors_writer_add(writer, t->name, held->dtype, t->rank, t->dims, t->data, t->bytes));
+        TRY(safetensors_writer_add(writer, t->name, held->dtype, t->rank, t->dims, t->data,
+                                   t->bytes));
     }
     for (size_t i = 0; i < tensors->aliases.n; i++)
         TRY(safetensors_writer_alias(writer, tensors->aliases.data[i].other,

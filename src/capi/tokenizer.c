@@ -1,7 +1,7 @@
 /* Tokenizers and token shards. Ids are 64-bit outside, as graphs take them, and 32-bit inside. */
+#include "state/tokenizer.h"
 #include "base/memory.h"
 #include "capi/capi.h"
-#include "state/tokenizer.h"
 #include "state/tokens.h"
 
 struct stator_tokenizer {

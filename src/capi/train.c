@@ -9,8 +9,8 @@
 
 typedef ST_VEC(ad_group_t) groups_t;
 
-static st_status_t group_add(groups_t *groups, st_arena_t *arena, const char *pattern, size_t length,
-                             ad_group_t group) {
+static st_status_t group_add(groups_t *groups, st_arena_t *arena, const char *pattern,
+                             size_t length, ad_group_t group) {
     char *owned = st_arena_alloc(arena, length + 1);
     if (!owned) return st_no_memory(length, "a parameter group");
     memcpy(owned, pattern, length);
@@ -29,7 +29,8 @@ static st_status_t read_no_decay(const char *text, const ir_graph_t *graph, st_a
             TRY(ad_no_decay_groups(graph, arena, &n, &small));
             for (size_t i = 0; i < n; i++) TRY(ST_VEC_PUSH(groups, small[i]));
         } else if (length > 0) {
-            TRY(group_add(groups, arena, at, length, (ad_group_t){.lr_scale = NAN, .weight_decay = 0}));
+            TRY(group_add(groups, arena, at, length,
+                          (ad_group_t){.lr_scale = NAN, .weight_decay = 0}));
         }
         at += length + (at[length] == ',');
     }
@@ -58,8 +59,8 @@ static st_status_t read_settings(const char *text, size_t length, ad_group_t *ou
     return ST_OK;
 }
 
-/* "PATTERN=settings;…". The first that matches counts, while the builder lets later groups win: so they
- * are handed over in reverse. */
+/* "PATTERN=settings;…". The first that matches counts, while the builder lets later groups win: so
+ * they are handed over in reverse. */
 static st_status_t read_groups(const char *text, st_arena_t *arena, groups_t *groups) {
     size_t first = groups->n;
     for (const char *at = text; *at;) {
@@ -89,7 +90,8 @@ static const char *loss_name(const st_options_t *table) {
 }
 
 static st_status_t read_train_options(const st_options_t *table, const ir_graph_t *graph,
-                                      st_arena_t *arena, groups_t *groups, ad_train_options_t *out) {
+                                      st_arena_t *arena, groups_t *groups,
+                                      ad_train_options_t *out) {
     TRY(ad_train_defaults(st_options_string(table, "optimizer"), out));
     double betas[3] = {0};
     if (st_options_floats(table, "betas", betas, 3) != 2)

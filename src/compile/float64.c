@@ -1,5 +1,5 @@
-/* Float64 everywhere (convert.h). Only attributes that name a type, and a constant's elements, need to
- * change: the shape rules give all other types anew. Linear. */
+/* Float64 everywhere (convert.h). Only attributes that name a type, and a constant's elements, need
+ * to change: the shape rules give all other types anew. Linear. */
 #include "compile/convert.h"
 #include "ir/convert.h"
 #include "ir/op.h"
@@ -8,8 +8,7 @@ static st_status_t widen_data(ir_dtype_t from, ir_attr_t *data, st_arena_t *scra
     size_t n = data->data.bytes / ir_dtype_bytes(from);
     double *wide = st_arena_array(scratch, n, sizeof *wide);
     if (!wide) return st_no_memory(n * sizeof *wide, "a constant in float64");
-    for (size_t i = 0; i < n; i++)
-        wide[i] = ir_element_load(from, data->data.p, i);
+    for (size_t i = 0; i < n; i++) wide[i] = ir_element_load(from, data->data.p, i);
     data->data.p = wide;
     data->data.bytes = n * sizeof *wide;
     return ST_OK;

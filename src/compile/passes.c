@@ -53,8 +53,7 @@ static st_status_t make_ports(compile_context_t *c) {
     plan_t *plan = c->plan;
     const ir_graph_t *graph = c->graph;
     uint32_t n_inputs = 0;
-    for (ir_node_t n = 0; n < graph->nodes.n; n++)
-        n_inputs += ir_node(graph, n)->op == IR_OP_INPUT;
+    for (ir_node_t n = 0; n < graph->nodes.n; n++) n_inputs += ir_node(graph, n)->op == IR_OP_INPUT;
     plan->inputs = st_arena_array(&plan->arena, n_inputs, sizeof *plan->inputs);
     plan->outputs = st_arena_array(&plan->arena, graph->outputs.n, sizeof *plan->outputs);
     if (!plan->inputs || !plan->outputs)
@@ -100,8 +99,7 @@ st_status_t compile_pass_lower(compile_context_t *c) {
         ir_graph_t *made;
         uint32_t p = 0;
         TRY(shard_emit(c->lowering, rank, &made));
-        while (p < plan->n_programs && !programs_equal(plan->programs[p].graph, made))
-            p++;
+        while (p < plan->n_programs && !programs_equal(plan->programs[p].graph, made)) p++;
         if (p == plan->n_programs)
             plan->programs[plan->n_programs++].graph = made;
         else

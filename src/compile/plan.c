@@ -5,8 +5,7 @@
 
 void plan_destroy(plan_t *plan) {
     if (!plan) return;
-    for (uint32_t p = 0; p < plan->n_programs; p++)
-        ir_graph_destroy(plan->programs[p].graph);
+    for (uint32_t p = 0; p < plan->n_programs; p++) ir_graph_destroy(plan->programs[p].graph);
     ir_graph_destroy(plan->source);
     st_arena_clear(&plan->arena);
     st_free(plan);

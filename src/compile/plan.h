@@ -1,5 +1,5 @@
-/* The plan: everything the runtime needs, nothing else. Immutable once made; protobuf on disk, readable as
- * text.
+/* The plan: everything the runtime needs, nothing else. Immutable once made; protobuf on disk,
+ * readable as text.
  *
  *   plan ─┬ header: options, hash and copy of the source graph, so that another rank count can be planned
  *         ├ inputs, outputs: the global view that callers see

@@ -132,10 +132,8 @@ static st_status_t check_state_has_no_gaps(const machine_t *m) {
  * allocate it. */
 static st_status_t check_regions(const machine_t *m) {
     uint64_t end[PLAN_REGION_END] = {0};
-    for (ir_value_t v = 0; v < m->graph->values.n; v++)
-        grow(end, place_of(m, v));
-    for (ir_node_t n = 0; n < m->graph->nodes.n; n++)
-        grow(end, &m->program->steps[n].workspace);
+    for (ir_value_t v = 0; v < m->graph->values.n; v++) grow(end, place_of(m, v));
+    for (ir_node_t n = 0; n < m->graph->nodes.n; n++) grow(end, &m->program->steps[n].workspace);
     if (!m->shares_state) TRY(check_state_has_no_gaps(m));
     for (int r = PLAN_WORK; r <= PLAN_COMM; r++)
         if (m->program->region_bytes[r] > st_align_up(end[r], PLAN_ALIGNMENT))
@@ -272,8 +270,7 @@ static st_status_t run_node(machine_t *m, ir_node_t n) {
         return set_intact(m, node->inputs[0]);
     }
     if (node->op == IR_OP_UPDATE) return ST_OK;
-    for (uint32_t k = 0; k < node->n_outputs; k++)
-        TRY(set_intact(m, node->first_output + k));
+    for (uint32_t k = 0; k < node->n_outputs; k++) TRY(set_intact(m, node->first_output + k));
     return ST_OK;
 }
 
@@ -310,10 +307,8 @@ static st_status_t check_end(const machine_t *m) {
 }
 
 static st_status_t link_nodes(machine_t *m) {
-    for (ir_value_t v = 0; v < m->graph->values.n; v++)
-        m->update[v] = IR_NONE;
-    for (ir_node_t n = 0; n < m->graph->nodes.n; n++)
-        m->waited_by[n] = IR_NONE;
+    for (ir_value_t v = 0; v < m->graph->values.n; v++) m->update[v] = IR_NONE;
+    for (ir_node_t n = 0; n < m->graph->nodes.n; n++) m->waited_by[n] = IR_NONE;
     for (ir_node_t n = 0; n < m->graph->nodes.n; n++) {
         const ir_node_info_t *node = ir_node(m->graph, n);
         if (node->op == IR_OP_UPDATE) m->update[node->inputs[0]] = node->inputs[1];
@@ -360,8 +355,7 @@ static st_status_t check_program(const plan_t *plan, const plan_program_t *progr
         TRY_GOTO(st_no_memory(n_values * sizeof *m.update, "the plan's proof"), done);
     status = machine_run(&m);
 done:
-    for (int r = 0; r < PLAN_REGION_END; r++)
-        ST_VEC_FREE(&m.in_region[r]);
+    for (int r = 0; r < PLAN_REGION_END; r++) ST_VEC_FREE(&m.in_region[r]);
     st_free(m.intact);
     st_free(m.copied);
     st_free(m.update);
@@ -372,8 +366,7 @@ done:
 /* ---- programs against each other ---- */
 
 static ir_node_t next_collective(const ir_graph_t *graph, ir_node_t n) {
-    while (n < graph->nodes.n && !(ir_op_def(ir_node(graph, n)->op)->flags & IR_COLLECTIVE))
-        n++;
+    while (n < graph->nodes.n && !(ir_op_def(ir_node(graph, n)->op)->flags & IR_COLLECTIVE)) n++;
     return n;
 }
 
@@ -446,8 +439,7 @@ static st_status_t check_gather_parts(const plan_t *plan, uint32_t rank) {
 
 static uint32_t count_inputs(const ir_graph_t *graph) {
     uint32_t n = 0;
-    for (ir_node_t i = 0; i < graph->nodes.n; i++)
-        n += ir_node(graph, i)->op == IR_OP_INPUT;
+    for (ir_node_t i = 0; i < graph->nodes.n; i++) n += ir_node(graph, i)->op == IR_OP_INPUT;
     return n;
 }
 
@@ -520,8 +512,7 @@ st_status_t plan_check(const plan_t *plan) {
                         count_inputs(plan->programs[p].graph), plan->n_inputs);
     }
     TRY(check_collectives(plan));
-    for (uint32_t rank = 0; rank < plan->n_ranks; rank++)
-        TRY(check_gather_parts(plan, rank));
+    for (uint32_t rank = 0; rank < plan->n_ranks; rank++) TRY(check_gather_parts(plan, rank));
     TRY(check_states(plan));
     for (uint32_t i = 0; i < plan->n_inputs + plan->n_outputs; i++) {
         bool is_input = i < plan->n_inputs;

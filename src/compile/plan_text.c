@@ -81,10 +81,8 @@ st_status_t plan_print(const plan_t *plan, char **out_text) {
         plan->n_threads);
     for (uint32_t i = 0; i < plan->n_options; i++)
         put(&w, "option %s = %s\n", plan->options[i].key, plan->options[i].value);
-    for (uint32_t i = 0; i < plan->n_inputs; i++)
-        put_port(&w, "input", &plan->inputs[i]);
-    for (uint32_t i = 0; i < plan->n_outputs; i++)
-        put_port(&w, "output", &plan->outputs[i]);
+    for (uint32_t i = 0; i < plan->n_inputs; i++) put_port(&w, "input", &plan->inputs[i]);
+    for (uint32_t i = 0; i < plan->n_outputs; i++) put_port(&w, "output", &plan->outputs[i]);
     for (uint32_t p = 0; p < plan->n_programs; p++) {
         const plan_program_t *program = &plan->programs[p];
         put(&w, "program %u, ranks", p);
@@ -95,8 +93,7 @@ st_status_t plan_print(const plan_t *plan, char **out_text) {
             put(&w, "  %s %llu bytes", region_names[r],
                 (unsigned long long)program->region_bytes[r]);
         put(&w, "  (work bound %llu)\n", (unsigned long long)program->live_bound_bytes);
-        for (ir_node_t n = 0; n < program->graph->nodes.n; n++)
-            put_step(&w, program, n);
+        for (ir_node_t n = 0; n < program->graph->nodes.n; n++) put_step(&w, program, n);
     }
     if (w.status != ST_OK) {
         ST_VEC_FREE(&w.text);

@@ -158,10 +158,8 @@ static st_status_t prepare_gather(exec_rank_t *rank, exec_step_t *step) {
     int64_t axis = ir_attr_int(node, "axis"), inner = (int64_t)ir_dtype_bytes(type->dtype);
     step->gather = true;
     step->outer = 1;
-    for (int64_t i = 0; i < axis; i++)
-        step->outer *= type->dims[i];
-    for (int64_t i = axis + 1; i < type->rank; i++)
-        inner *= type->dims[i];
+    for (int64_t i = 0; i < axis; i++) step->outer *= type->dims[i];
+    for (int64_t i = axis + 1; i < type->rank; i++) inner *= type->dims[i];
     ARRAY(rank, step->sizes, n_ranks);
     ARRAY(rank, step->buffers, 2);
     for (uint32_t r = 0; r < n_ranks; r++) {
@@ -221,8 +219,7 @@ static void find_last_touch(const plan_program_t *program, int64_t *last) {
     const ir_graph_t *graph = program->graph;
     for (ir_node_t n = 0; n < graph->nodes.n; n++) {
         const ir_node_info_t *node = ir_node(graph, n);
-        for (uint32_t j = 0; j < node->n_inputs; j++)
-            touch(program, last, node->inputs[j], n);
+        for (uint32_t j = 0; j < node->n_inputs; j++) touch(program, last, node->inputs[j], n);
         for (uint32_t k = 0; k < node->n_outputs && node->op != IR_OP_INPUT; k++)
             touch(program, last, node->first_output + k, n);
         if (node->op == IR_OP_CONSTANT) touch(program, last, node->first_output, INT64_MAX);
@@ -281,10 +278,8 @@ static exec_part_t make_part(const exec_rank_t *rank, const plan_port_t *port, i
     int32_t dim = port->placement.dim;
     ir_split_range(port->type.dims[dim], port->placement.granules, rank->index,
                    rank->session->plan->n_ranks, &begin, &extent);
-    for (int32_t i = 0; i < dim; i++)
-        part.rows *= (size_t)port->type.dims[i];
-    for (int32_t i = dim + 1; i < port->type.rank; i++)
-        inner *= (size_t)port->type.dims[i];
+    for (int32_t i = 0; i < dim; i++) part.rows *= (size_t)port->type.dims[i];
+    for (int32_t i = dim + 1; i < port->type.rank; i++) inner *= (size_t)port->type.dims[i];
     part.offset = (size_t)begin * inner;
     part.bytes = (size_t)extent * inner;
     part.pitch = (size_t)port->type.dims[dim] * inner;

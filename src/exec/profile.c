@@ -35,8 +35,7 @@ st_status_t exec_profile_prepare(exec_rank_t *rank) {
     rank->profile = st_arena_alloc(&rank->arena, bytes);
     rank->sorted = st_arena_alloc(&rank->arena, bytes);
     if (!rank->profile || !rank->sorted) return st_no_memory(bytes, "a session's profile");
-    for (uint32_t i = 0; i < rank->n_steps; i++)
-        row_of(rank, what_runs(&rank->steps[i]));
+    for (uint32_t i = 0; i < rank->n_steps; i++) row_of(rank, what_runs(&rank->steps[i]));
     for (uint32_t i = 0; i < rank->n_steps; i++)
         rank->steps[i].profile = row_of(rank, what_runs(&rank->steps[i]));
     return ST_OK;
@@ -62,8 +61,7 @@ void exec_profile_print(exec_session_t *session) {
     const exec_profile_row_t *rows;
     size_t n = exec_profile(session, &rows);
     double total = 0;
-    for (size_t i = 0; i < n; i++)
-        total += rows[i].us;
+    for (size_t i = 0; i < n; i++) total += rows[i].us;
     if (!(total > 0)) return;
     fprintf(stderr, "%10s %6s %9s  rank 0\n", "ms", "%", "calls");
     for (size_t i = 0; i < n; i++)

@@ -263,8 +263,7 @@ static const char *list_ports(const plan_port_t *ports, uint32_t n, char *buffer
 static st_status_t take_feeds(exec_session_t *session, size_t n, const exec_feed_t *feeds) {
     const plan_t *plan = session->plan;
     char names[512], given[IR_TYPE_TEXT_BYTES], expected[IR_TYPE_TEXT_BYTES];
-    for (uint32_t i = 0; i < plan->n_inputs; i++)
-        session->feeds[i] = NULL;
+    for (uint32_t i = 0; i < plan->n_inputs; i++) session->feeds[i] = NULL;
     for (size_t f = 0; f < n; f++) {
         uint32_t i = find_port(plan->inputs, plan->n_inputs, feeds[f].name);
         if (i == plan->n_inputs)
@@ -289,8 +288,7 @@ static st_status_t take_feeds(exec_session_t *session, size_t n, const exec_feed
 static st_status_t take_fetches(exec_session_t *session, size_t n, const exec_fetch_t *fetches) {
     const plan_t *plan = session->plan;
     char names[512];
-    for (uint32_t o = 0; o < plan->n_outputs; o++)
-        session->fetches[o] = NULL;
+    for (uint32_t o = 0; o < plan->n_outputs; o++) session->fetches[o] = NULL;
     for (size_t f = 0; f < n; f++) {
         uint32_t o = find_port(plan->outputs, plan->n_outputs, fetches[f].name);
         if (o == plan->n_outputs)

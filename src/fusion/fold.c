@@ -38,8 +38,7 @@ static st_status_t materialize(const ir_graph_t *graph, ir_value_t value, const 
     if (data->data.bytes == bytes) return ST_OK;
     char *filled = st_malloc(bytes);
     if (!filled) return st_no_memory(bytes, "a constant");
-    for (size_t i = 0; i < bytes; i += each)
-        memcpy(filled + i, data->data.p, each);
+    for (size_t i = 0; i < bytes; i += each) memcpy(filled + i, data->data.p, each);
     *out_owned = filled;
     *out_data = filled;
     return ST_OK;
@@ -61,8 +60,7 @@ static st_status_t evaluate(const ir_target_t *target, const ir_op_ctx_t *ctx,
     *out_done = true;
     return ST_OK;
 fail:
-    for (uint32_t k = 0; k < ctx->n_outputs; k++)
-        st_free(results[k]);
+    for (uint32_t k = 0; k < ctx->n_outputs; k++) st_free(results[k]);
     if (status != ST_UNSUPPORTED) return status;
     st_clear_error(); /* no implementation is an answer, not a failure */
     return ST_OK;
@@ -104,8 +102,7 @@ static st_status_t fold_full(const ir_target_t *target, const ir_graph_t *graph,
         TRY_GOTO(materialize(graph, inputs[j], &data[j], &owned[j]), done);
     TRY_GOTO(evaluate(target, ctx, out_types, data, out, out_done), done);
 done:
-    for (uint32_t j = 0; j < ctx->n_inputs; j++)
-        st_free(owned[j]);
+    for (uint32_t j = 0; j < ctx->n_inputs; j++) st_free(owned[j]);
     return status;
 }
 

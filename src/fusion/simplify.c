@@ -75,8 +75,7 @@ static st_status_t seen_grow(sweep_t *s) {
     for (size_t i = 0; i < old_capacity; i++) {
         if (!old[i].node) continue;
         size_t at = (size_t)old[i].hash & (capacity - 1);
-        while (made[at].node)
-            at = (at + 1) & (capacity - 1);
+        while (made[at].node) at = (at + 1) & (capacity - 1);
         made[at] = old[i];
     }
     st_free(old);
@@ -106,8 +105,7 @@ static st_status_t emit(sweep_t *s, ir_op_t op, const char *name, uint32_t n_inp
         }
     }
     ASSERT(n_attrs <= MAX_ATTRS);
-    for (uint32_t i = 0; i < n_attrs; i++)
-        args[i] = (ir_arg_t){def->attrs[i].key, attrs[i]};
+    for (uint32_t i = 0; i < n_attrs; i++) args[i] = (ir_arg_t){def->attrs[i].key, attrs[i]};
     TRY(ir_graph_add(s->to, op, name, n_inputs, inputs, n_attrs, args, out_first));
     if (slot) {
         *slot = (seen_t){hash, (ir_node_t)s->to->nodes.n};

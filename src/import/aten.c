@@ -344,7 +344,8 @@ void aten_run(aten_t *a, json_object *graph) {
         json_object *node = json_object_array_get_idx(nodes, i);
         run_node(a, node);
         if (aten_ok(a)) continue;
-        const char *name = import_json_string(node, "name"), *target = import_json_string(node, "target");
+        const char *name = import_json_string(node, "name"),
+                   *target = import_json_string(node, "target");
         a->b.status = st_error_context(a->b.status, "node '%s' (%s)", name ? name : "?",
                                        target ? target : "?");
     }
@@ -375,7 +376,8 @@ static void collect_missing(json_object *graph, int depth, missing_t *missing) {
     size_t n = nodes && depth <= MAX_NESTED_GRAPHS ? json_object_array_length(nodes) : 0;
     for (size_t i = 0; i < n; i++) {
         json_object *node = json_object_array_get_idx(nodes, i);
-        const char *target = import_json_string(node, "target"), *name = import_json_string(node, "name");
+        const char *target = import_json_string(node, "target"),
+                   *name = import_json_string(node, "name");
         bool mutates;
         collect_nested(node, depth, missing);
         if (!target || aten_find(target, &mutates)) continue;

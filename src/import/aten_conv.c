@@ -60,8 +60,7 @@ static ir_value_t from_batch(aten_t *a, ir_value_t x, bool added) {
 static ir_value_t add_channels(aten_t *a, ir_value_t y, ir_value_t bias) {
     ir_type_t type = aten_type(a, y);
     int64_t dims[IR_MAX_RANK];
-    for (int32_t i = 0; i < type.rank; i++)
-        dims[i] = i == 1 ? type.dims[1] : 1;
+    for (int32_t i = 0; i < type.rank; i++) dims[i] = i == 1 ? type.dims[1] : 1;
     return ir_b_binary(&a->b, IR_OP_ADD, y, ir_b_reshape(&a->b, bias, type.rank, dims));
 }
 

@@ -162,17 +162,14 @@ static ir_value_t take_several(aten_t *a, ir_value_t x, const choice_t *choice) 
     ir_type_t type = aten_type(a, x);
     int64_t perm[IR_MAX_RANK], back[IR_MAX_RANK];
     int32_t at = 0;
-    for (int32_t k = 0; k < choice->n; k++)
-        perm[at++] = choice->axes[k];
+    for (int32_t k = 0; k < choice->n; k++) perm[at++] = choice->axes[k];
     for (int32_t i = 0; i < type.rank; i++) {
         bool chosen = false;
-        for (int32_t k = 0; k < choice->n; k++)
-            chosen |= choice->axes[k] == i;
+        for (int32_t k = 0; k < choice->n; k++) chosen |= choice->axes[k] == i;
         if (!chosen) perm[at++] = i;
     }
     bool moved = false;
-    for (int32_t i = 0; i < type.rank; i++)
-        moved |= perm[i] != i;
+    for (int32_t i = 0; i < type.rank; i++) moved |= perm[i] != i;
     if (moved) x = ir_b_transpose(&a->b, x, perm);
     ir_value_t index = join_indices(a, choice);
     int32_t index_rank = aten_type(a, index).rank - 1;

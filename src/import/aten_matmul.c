@@ -18,8 +18,7 @@ static bool check_same_float(aten_t *a, ir_value_t x, ir_value_t y) {
 static ir_value_t rows_product(aten_t *a, ir_value_t x, ir_value_t y, bool transpose_y) {
     ir_type_t type = aten_type(a, x);
     int64_t rows = 1, k = type.rank ? type.dims[type.rank - 1] : 0;
-    for (int32_t i = 0; i + 1 < type.rank; i++)
-        rows *= type.dims[i];
+    for (int32_t i = 0; i + 1 < type.rank; i++) rows *= type.dims[i];
     ir_value_t out = ir_b_reshape(&a->b, x, 2, (int64_t[]){rows, k});
     out = ir_b_matmul(&a->b, out, y, false, transpose_y);
     if (!aten_ok(a)) return IR_NONE;
@@ -109,8 +108,7 @@ typedef struct term {
 
 static void parse_term(aten_t *a, const char *text, size_t length, term_t *term) {
     term->rank = 0;
-    for (int i = 0; i < LETTERS; i++)
-        term->at[i] = -1;
+    for (int i = 0; i < LETTERS; i++) term->at[i] = -1;
     for (size_t i = 0; i < length && aten_ok(a); i++) {
         int letter = letter_of(text[i]);
         if (text[i] == ' ') continue;
@@ -131,8 +129,7 @@ static ir_value_t arrange(aten_t *a, ir_value_t x, const term_t *from, const int
     bool moved = false;
     for (int32_t i = 0; i < from->rank; i++) {
         bool wanted = false;
-        for (int32_t j = 0; j < n; j++)
-            wanted |= order[j] == from->letters[i];
+        for (int32_t j = 0; j < n; j++) wanted |= order[j] == from->letters[i];
         if (wanted)
             place[i] = kept++;
         else
@@ -179,19 +176,14 @@ static ir_value_t contract(aten_t *a, const ir_value_t *xs, const term_t *terms,
     int order[3 * IR_MAX_RANK];
     int64_t dims[IR_MAX_RANK];
     term_t made = {.rank = 0};
-    for (int32_t i = 0; i < n_batch; i++)
-        order[i] = batch[i], dims[i] = size[batch[i]];
-    for (int32_t i = 0; i < n_rows; i++)
-        order[n_batch + i] = rows[i];
-    for (int32_t i = 0; i < n_shared; i++)
-        order[n_batch + n_rows + i] = shared[i];
+    for (int32_t i = 0; i < n_batch; i++) order[i] = batch[i], dims[i] = size[batch[i]];
+    for (int32_t i = 0; i < n_rows; i++) order[n_batch + i] = rows[i];
+    for (int32_t i = 0; i < n_shared; i++) order[n_batch + n_rows + i] = shared[i];
     ir_value_t x = arrange(a, xs[0], &terms[0], order, n_batch + n_rows + n_shared);
     dims[n_batch] = m, dims[n_batch + 1] = k;
     x = ir_b_reshape(&a->b, x, n_batch + 2, dims);
-    for (int32_t i = 0; i < n_shared; i++)
-        order[n_batch + i] = shared[i];
-    for (int32_t i = 0; i < n_columns; i++)
-        order[n_batch + n_shared + i] = columns[i];
+    for (int32_t i = 0; i < n_shared; i++) order[n_batch + i] = shared[i];
+    for (int32_t i = 0; i < n_columns; i++) order[n_batch + n_shared + i] = columns[i];
     ir_value_t y = arrange(a, xs[1], &terms[1], order, n_batch + n_shared + n_columns);
     dims[n_batch] = k, dims[n_batch + 1] = n;
     y = ir_b_reshape(&a->b, y, n_batch + 2, dims);
@@ -220,8 +212,7 @@ static void parse_result(aten_t *a, const char *arrow, const term_t *terms, int 
     static const char alphabet[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
     for (int i = 0; i < LETTERS; i++) {
         int letter = letter_of(alphabet[i]), seen = 0;
-        for (int t = 0; t < n; t++)
-            seen += terms[t].at[letter] >= 0;
+        for (int t = 0; t < n; t++) seen += terms[t].at[letter] >= 0;
         if (seen == 1) text[length++] = alphabet[i];
     }
     parse_term(a, text, length, out);

@@ -90,8 +90,7 @@ void aten_layer_norm(aten_t *a) {
     ir_value_t y = ir_b_node(&a->b, IR_OP_LAYER_NORM, 3, inputs, 1, args);
     aten_return(a, y);
     if (!a->op->arg || !aten_ok(a)) return;
-    for (int32_t i = type.rank - n; i < type.rank; i++)
-        type.dims[i] = 1;
+    for (int32_t i = type.rank - n; i < type.rank; i++) type.dims[i] = 1;
     aten_return(a, ir_b_reshape(&a->b, y + 1, type.rank, type.dims));
     aten_return(a, ir_b_reshape(&a->b, y + 2, type.rank, type.dims));
 }
@@ -133,10 +132,8 @@ void aten_group_norm(aten_t *a) {
                   type.rank);
     if (!aten_ok(a)) return;
     int64_t dims[3] = {type.dims[0], groups, type.dims[1] / groups}, channel[IR_MAX_RANK];
-    for (int32_t i = 0; i < type.rank; i++)
-        channel[i] = i == 1 ? type.dims[1] : 1;
-    for (int32_t i = 2; i < type.rank; i++)
-        dims[2] *= type.dims[i];
+    for (int32_t i = 0; i < type.rank; i++) channel[i] = i == 1 ? type.dims[1] : 1;
+    for (int32_t i = 2; i < type.rank; i++) dims[2] *= type.dims[i];
     ir_type_t affine = ir_type_make(type.dtype, 1, &dims[2]);
     ir_value_t inputs[] = {ir_b_reshape(&a->b, x, 3, dims), ir_b_splat(&a->b, affine, 1),
                            ir_b_splat(&a->b, affine, 0)};

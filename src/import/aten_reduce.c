@@ -92,8 +92,7 @@ void aten_extremum_with_index(aten_t *a) {
     ir_arg_t args[] = {IR_ARG_INT("axis", axis)};
     ir_value_t value = ir_b_node(&a->b, IR_OP_GATHER_ALONG, 2, (ir_value_t[]){x, index}, 1, args);
     if (!keep) {
-        for (int32_t i = axis; i + 1 < type.rank; i++)
-            type.dims[i] = type.dims[i + 1];
+        for (int32_t i = axis; i + 1 < type.rank; i++) type.dims[i] = type.dims[i + 1];
         value = ir_b_reshape(&a->b, value, type.rank - 1, type.dims);
         index = ir_b_reshape(&a->b, index, type.rank - 1, type.dims);
     }
@@ -113,8 +112,7 @@ void aten_argmax(aten_t *a) {
     }
     ir_value_t index = arg_extremum(a, x, axis, keep && !all, a->op->arg != 0);
     if (all && keep) {
-        for (int32_t i = 0; i < type.rank; i++)
-            type.dims[i] = 1;
+        for (int32_t i = 0; i < type.rank; i++) type.dims[i] = 1;
         index = ir_b_reshape(&a->b, index, type.rank, type.dims);
     }
     aten_return(a, index);

@@ -97,8 +97,7 @@ void aten_squeeze(aten_t *a) {
     int64_t given[ATEN_MAX_LIST], dims[IR_MAX_RANK];
     int32_t n = aten_ints(a, "dim", given), rank = 0;
     bool drop[IR_MAX_RANK] = {0};
-    for (int32_t i = 0; n < 0 && i < type.rank; i++)
-        drop[i] = true;
+    for (int32_t i = 0; n < 0 && i < type.rank; i++) drop[i] = true;
     for (int32_t i = 0; i < n && type.rank > 0; i++)
         drop[aten_axis_of(a, given[i], type.rank)] = true;
     for (int32_t i = 0; i < type.rank; i++)
@@ -112,8 +111,7 @@ static ir_value_t unsqueeze(aten_t *a, ir_value_t x, int32_t axis) {
     if (aten_ok(a) && type.rank == IR_MAX_RANK)
         aten_fail(a, ST_UNSUPPORTED, "more than %d dims", IR_MAX_RANK);
     if (!aten_ok(a)) return IR_NONE;
-    for (int32_t i = 0, from = 0; i <= type.rank; i++)
-        dims[i] = i == axis ? 1 : type.dims[from++];
+    for (int32_t i = 0, from = 0; i <= type.rank; i++) dims[i] = i == axis ? 1 : type.dims[from++];
     return ir_b_reshape(&a->b, x, type.rank + 1, dims);
 }
 
@@ -130,8 +128,7 @@ void aten_permute(aten_t *a) {
     int32_t n = aten_ints(a, "dims", given);
     if (aten_ok(a) && n != type.rank)
         aten_fail(a, ST_INVALID, "argument 'dims' has %d entries for %d dims", n, type.rank);
-    for (int32_t i = 0; i < n && aten_ok(a); i++)
-        perm[i] = aten_axis_of(a, given[i], type.rank);
+    for (int32_t i = 0; i < n && aten_ok(a); i++) perm[i] = aten_axis_of(a, given[i], type.rank);
     aten_return(a, ir_b_transpose(&a->b, x, perm));
 }
 
@@ -151,8 +148,7 @@ void aten_transpose_matrix(aten_t *a) {
     if (aten_ok(a) && ((a->op->arg == 0 && rank > 2) || (a->op->arg == 2 && rank < 2)))
         aten_fail(a, ST_INVALID, "a tensor of %d dims", rank);
     int64_t perm[IR_MAX_RANK];
-    for (int32_t i = 0; i < rank; i++)
-        perm[i] = rank - 1 - i;
+    for (int32_t i = 0; i < rank; i++) perm[i] = rank - 1 - i;
     if (a->op->arg == 2)
         aten_return(a, ir_b_swap(&a->b, x, rank - 2, rank - 1));
     else
@@ -202,8 +198,7 @@ void aten_repeat(aten_t *a) {
     if (aten_ok(a) && (n < aten_type(a, x).rank || n > IR_MAX_RANK))
         aten_fail(a, ST_INVALID, "argument 'repeats' has %d entries for %d dims", n,
                   aten_type(a, x).rank);
-    while (aten_ok(a) && aten_type(a, x).rank < n)
-        x = unsqueeze(a, x, 0);
+    while (aten_ok(a) && aten_type(a, x).rank < n) x = unsqueeze(a, x, 0);
     for (int32_t i = 0; i < n && aten_ok(a); i++)
         if (times[i] != 1) x = repeat_axis(a, x, i, times[i], false);
     aten_return(a, x);
@@ -229,11 +224,9 @@ static ir_value_t join(aten_t *a, uint32_t n, ir_value_t *xs, int32_t axis) {
     aten_item_t *items = st_arena_array(a->arena, n, sizeof *items);
     if (!items && aten_ok(a)) a->b.status = st_no_memory(n * sizeof *items, "a list of tensors");
     if (!aten_ok(a)) return IR_NONE;
-    for (uint32_t i = 0; i < n; i++)
-        items[i] = aten_item_tensor(xs[i]);
+    for (uint32_t i = 0; i < n; i++) items[i] = aten_item_tensor(xs[i]);
     ir_dtype_t dtype = aten_result_type(a, n, items);
-    for (uint32_t i = 0; i < n; i++)
-        xs[i] = ir_b_cast(&a->b, xs[i], dtype);
+    for (uint32_t i = 0; i < n; i++) xs[i] = ir_b_cast(&a->b, xs[i], dtype);
     return n == 1 ? xs[0] : ir_b_concat(&a->b, n, xs, axis);
 }
 
@@ -259,8 +252,7 @@ void aten_stack(aten_t *a) {
     if (aten_ok(a) && n == 0) aten_fail(a, ST_INVALID, "there are no tensors to join");
     if (!aten_ok(a)) return;
     int32_t axis = aten_axis(a, "dim", aten_type(a, xs[0]).rank + 1, 0);
-    for (uint32_t i = 0; i < n; i++)
-        xs[i] = unsqueeze(a, xs[i], axis);
+    for (uint32_t i = 0; i < n; i++) xs[i] = unsqueeze(a, xs[i], axis);
     aten_return(a, join(a, n, xs, axis));
 }
 
@@ -322,8 +314,7 @@ void aten_chunk(aten_t *a) {
 static ir_value_t select_one(aten_t *a, ir_value_t x, int32_t axis, int64_t index) {
     ir_type_t type = aten_type(a, x);
     x = cut(a, x, axis, index, index + 1);
-    for (int32_t i = axis; i + 1 < type.rank; i++)
-        type.dims[i] = type.dims[i + 1];
+    for (int32_t i = axis; i + 1 < type.rank; i++) type.dims[i] = type.dims[i + 1];
     return ir_b_reshape(&a->b, x, type.rank - 1, type.dims);
 }
 
@@ -373,8 +364,7 @@ void aten_slice(aten_t *a) {
         return;
     }
     int64_t begins[IR_MAX_RANK] = {0}, steps[IR_MAX_RANK];
-    for (int32_t i = 0; i < type.rank; i++)
-        steps[i] = 1;
+    for (int32_t i = 0; i < type.rank; i++) steps[i] = 1;
     begins[axis] = start, steps[axis] = step, type.dims[axis] = end;
     ir_arg_t args[] = {IR_ARG_INTS("begin", begins, type.rank),
                        IR_ARG_INTS("end", type.dims, type.rank),
@@ -400,8 +390,7 @@ void aten_flip(aten_t *a) {
     int64_t given[ATEN_MAX_LIST], axes[IR_MAX_RANK];
     int32_t n = aten_ints(a, "dims", given);
     bool chosen[IR_MAX_RANK] = {0};
-    for (int32_t i = 0; i < n && aten_ok(a); i++)
-        chosen[aten_axis_of(a, given[i], rank)] = true;
+    for (int32_t i = 0; i < n && aten_ok(a); i++) chosen[aten_axis_of(a, given[i], rank)] = true;
     for (int32_t i = 0; i < rank; i++)
         if (chosen[i]) axes[n_axes++] = i;
     ir_arg_t args[] = {IR_ARG_INTS("axes", axes, n_axes)};

@@ -30,8 +30,9 @@ typedef struct import_tensor {
 /* What a caller may ask for. A zeroed struct is the default. */
 typedef struct import_options {
     const char *name; /* of the graph; NULL: the file's name */
-    /* For formats that do not tell parameters from constants (ONNX). Names, aliases included, of the
-     * weights that will be loaded: floating initializers outside are constants. NULL: not known. */
+    /* For formats that do not tell parameters from constants (ONNX). Names, aliases included, of
+     * the weights that will be loaded: floating initializers outside are constants. NULL: not
+     * known. */
     const char *const *weight_names;
     size_t n_weight_names;
     /* Shell patterns of initializers that are constants. */
@@ -53,8 +54,8 @@ st_status_t import_file(const char *path, const import_options_t *options,
                         import_result_t **out_result) ST_WARN_UNUSED;
 /* Same for a file in memory; `data` must outlive the result. `what` names it in messages. */
 st_status_t import_memory(const void *data, size_t bytes, const char *what,
-                          const import_options_t *options, import_result_t **out_result)
-    ST_WARN_UNUSED;
+                          const import_options_t *options,
+                          import_result_t **out_result) ST_WARN_UNUSED;
 void import_result_destroy(import_result_t *result); /* NULL is fine */
 
 /* ---- for the readers ---- */
@@ -67,8 +68,8 @@ typedef struct import_format {
                         const import_options_t *options, import_result_t *result);
 } import_format_t;
 
-st_status_t import_note(import_result_t *result, const char *format, ...) ST_PRINTF(2, 3)
-    ST_WARN_UNUSED;
+st_status_t import_note(import_result_t *result, const char *format, ...)
+    ST_PRINTF(2, 3) ST_WARN_UNUSED;
 /* st_file_open, for files that may not be empty. */
 st_status_t import_file_open(const char *path, st_file_t *out_file) ST_WARN_UNUSED;
 

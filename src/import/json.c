@@ -39,8 +39,7 @@ st_status_t import_json_parse(const void *text, size_t bytes, const char *what, 
     if (bytes == 0 || bytes > INT32_MAX)
         return FAIL(ST_PARSE, "%s: JSON text of %zu bytes", what, bytes);
     TRY(check_structure(text, bytes, what));
-    while (bytes > 1 && strchr(" \t\r\n", ((const char *)text)[bytes - 1]))
-        bytes--;
+    while (bytes > 1 && strchr(" \t\r\n", ((const char *)text)[bytes - 1])) bytes--;
     json_tokener *tokener = json_tokener_new_ex(MAX_DEPTH + 1);
     if (!tokener) return st_no_memory(bytes, what);
     json_tokener_set_flags(tokener, JSON_TOKENER_STRICT);

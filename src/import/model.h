@@ -1,7 +1,7 @@
 /* Standard models built directly as graphs, with the parameter names of Hugging Face (Llama) and
- * torchvision (ResNet). Inputs: x and, for training, y (already shifted for language models; label −100
- * is ignored). Outputs: "loss", and "correct" (number of right answers) for ResNet; without a loss
- * "logits". */
+ * torchvision (ResNet). Inputs: x and, for training, y (already shifted for language models; label
+ * −100 is ignored). Outputs: "loss", and "correct" (number of right answers) for ResNet; without a
+ * loss "logits". */
 #ifndef STATOR_IMPORT_MODEL_H
 #define STATOR_IMPORT_MODEL_H
 
@@ -16,15 +16,16 @@ typedef struct model_llama_config {
     double rope_factor, rope_low_freq, rope_high_freq, rope_original_positions;
 } model_llama_config_t;
 
-/* Reads a Hugging Face config.json. FAILs naming the key on missing, mistyped or unsupported entries. */
+/* Reads a Hugging Face config.json. FAILs naming the key on missing, mistyped or unsupported
+ * entries. */
 st_status_t model_llama_read_config(const char *path, model_llama_config_t *out) ST_WARN_UNUSED;
 
 /* x i64[batch, seq] (and y i64[batch, seq] with a loss). */
-st_status_t model_llama(const model_llama_config_t *config, int64_t batch, int64_t seq, bool with_loss,
-                        ir_graph_t **out_graph) ST_WARN_UNUSED;
+st_status_t model_llama(const model_llama_config_t *config, int64_t batch, int64_t seq,
+                        bool with_loss, ir_graph_t **out_graph) ST_WARN_UNUSED;
 
 typedef struct model_resnet_config {
-    int64_t depth;   /* 8 (3 × 3 stem, 16/32/64 channels), 18 or 50 (torchvision) */
+    int64_t depth; /* 8 (3 × 3 stem, 16/32/64 channels), 18 or 50 (torchvision) */
     int64_t classes, channels, image;
     double smoothing; /* label smoothing of the loss */
 } model_resnet_config_t;

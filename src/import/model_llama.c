@@ -1,5 +1,6 @@
-/* Llama as Hugging Face's LlamaForCausalLM defines it: pre-norm blocks of attention (grouped heads, rotary
- * positions in the half-split convention) and a gated SiLU MLP, with an untied or tied output projection. */
+/* Llama as Hugging Face's LlamaForCausalLM defines it: pre-norm blocks of attention (grouped heads,
+ * rotary positions in the half-split convention) and a gated SiLU MLP, with an untied or tied
+ * output projection. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -42,7 +43,8 @@ static double read_float(reader_t *r, json_object *from, const char *key, double
     if (r->status != ST_OK || !json_object_object_get_ex(from, key, &value) || !value)
         return fallback;
     json_type type = json_object_get_type(value);
-    if ((type != json_type_double && type != json_type_int) || !(json_object_get_double(value) > 0)) {
+    if ((type != json_type_double && type != json_type_int) ||
+        !(json_object_get_double(value) > 0)) {
         r->status = FAIL(ST_INVALID, "'%s' must be a positive number", key);
         return fallback;
     }
@@ -77,14 +79,14 @@ static void read_rope_scaling(reader_t *r, model_llama_config_t *out) {
     const char *text = type ? json_object_get_string(type) : "default";
     if (strcmp(text, "default") == 0) return;
     if (strcmp(text, "llama3") != 0) {
-        r->status = FAIL(ST_UNSUPPORTED, "'rope_scaling' of type '%s'; only 'llama3' is known", text);
+        r->status =
+            FAIL(ST_UNSUPPORTED, "'rope_scaling' of type '%s'; only 'llama3' is known", text);
         return;
     }
     out->rope_factor = read_float(r, scaling, "factor", 8);
     out->rope_low_freq = read_float(r, scaling, "low_freq_factor", 1);
     out->rope_high_freq = read_float(r, scaling, "high_freq_factor", 4);
-    out->rope_original_positions =
-        read_float(r, scaling, "original_max_position_embeddings", 8192);
+    out->rope_original_positions = read_float(r, scaling, "original_max_position_embeddings", 8192);
 }
 
 static void read_sliding_window(reader_t *r, model_llama_config_t *out) {
@@ -128,10 +130,11 @@ st_status_t model_llama_read_config(const char *path, model_llama_config_t *out)
     read_sliding_window(&r, out);
     json_object_put(r.root);
     if (r.status == ST_OK && (out->heads % out->kv_heads || out->head_dim % 2))
-        r.status = FAIL(ST_INVALID,
-                        "%lld heads must be a multiple of %lld key-value heads, and the head size %lld "
-                        "even",
-                        (long long)out->heads, (long long)out->kv_heads, (long long)out->head_dim);
+        r.status =
+            FAIL(ST_INVALID,
+                 "%lld heads must be a multiple of %lld key-value heads, and the head size %lld "
+                 "even",
+                 (long long)out->heads, (long long)out->kv_heads, (long long)out->head_dim);
     return r.status == ST_OK ? ST_OK : st_error_context(r.status, "%s", path);
 }
 
@@ -168,8 +171,8 @@ static ir_value_t norm(llama_t *m, const char *name, ir_value_t x) {
                      (ir_arg_t[]){IR_ARG_FLOAT("eps", m->c->rms_eps)});
 }
 
-/* Frequency of pair i, with Llama 3.1's scaling: low frequencies divided by the factor, high ones kept,
- * those between interpolated. */
+/* Frequency of pair i, with Llama 3.1's scaling: low frequencies divided by the factor, high ones
+ * kept, those between interpolated. */
 static double frequency(const model_llama_config_t *c, int64_t i) {
     double f = pow(c->rope_theta, -2.0 * (double)i / (double)c->head_dim);
     if (c->rope_factor == 0) return f;
@@ -216,9 +219,9 @@ static ir_value_t attention(llama_t *m, ir_value_t x) {
     ir_value_t v = linear(m, "self_attn.v_proj", x, c->hidden, kv_size, bias);
     ir_value_t qkv[] = {heads(m, q, c->heads, true), heads(m, k, c->kv_heads, true),
                         heads(m, v, c->kv_heads, false)};
-    ir_value_t o = ir_b_node(&m->b, IR_OP_ATTENTION, 3, qkv, 2,
-                             (ir_arg_t[]){IR_ARG_BOOL("causal", true),
-                                          IR_ARG_INT("window", c->sliding_window)});
+    ir_value_t o = ir_b_node(
+        &m->b, IR_OP_ATTENTION, 3, qkv, 2,
+        (ir_arg_t[]){IR_ARG_BOOL("causal", true), IR_ARG_INT("window", c->sliding_window)});
     o = ir_b_reshape(&m->b, ir_b_swap(&m->b, o, 1, 2), 3, (int64_t[]){m->batch, m->seq, q_size});
     return linear(m, "self_attn.o_proj", o, q_size, c->hidden, bias);
 }
@@ -248,8 +251,8 @@ static void loss(llama_t *m, ir_value_t logits, ir_value_t y) {
     ir_b_output(&m->b, "loss", loss_value);
 }
 
-st_status_t model_llama(const model_llama_config_t *config, int64_t batch, int64_t seq, bool with_loss,
-                        ir_graph_t **out_graph) {
+st_status_t model_llama(const model_llama_config_t *config, int64_t batch, int64_t seq,
+                        bool with_loss, ir_graph_t **out_graph) {
     *out_graph = NULL;
     if (batch < 1 || seq < 1)
         return FAIL(ST_INVALID, "batch %lld and sequence length %lld must be at least 1",
@@ -264,8 +267,8 @@ st_status_t model_llama(const model_llama_config_t *config, int64_t batch, int64
     ir_value_t x = ir_b_input(&m.b, "x", ids, 0);
     ir_value_t y = with_loss ? ir_b_input(&m.b, "y", ids, 0) : IR_NONE;
     st_status_t status = rotary_tables(&m);
-    ir_value_t table = parameter(&m, "model.embed_tokens.weight", 2,
-                                 (int64_t[]){config->vocab, config->hidden});
+    ir_value_t table =
+        parameter(&m, "model.embed_tokens.weight", 2, (int64_t[]){config->vocab, config->hidden});
     ir_value_t h = ir_b_gather(&m.b, table, x, 0);
     for (int64_t layer = 0; layer < config->layers; layer++) h = block(&m, layer, h);
     h = norm(&m, "model.norm.weight", h);

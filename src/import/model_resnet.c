@@ -1,5 +1,6 @@
-/* ResNet-18 and -50 as torchvision defines them (stride on the 3 × 3 convolution of a bottleneck), and
- * ResNet-8 for small images (3 × 3 stem without pooling, one basic block a stage, 16/32/64 channels). */
+/* ResNet-18 and -50 as torchvision defines them (stride on the 3 × 3 convolution of a bottleneck),
+ * and ResNet-8 for small images (3 × 3 stem without pooling, one basic block a stage, 16/32/64
+ * channels). */
 #include <stdio.h>
 
 #include "import/model.h"
@@ -35,8 +36,7 @@ static int64_t channels_of(const resnet_t *m, ir_value_t x) {
 static ir_value_t conv(resnet_t *m, const char *name, ir_value_t x, int64_t out, int64_t kernel,
                        int64_t stride) {
     int64_t pad = kernel / 2;
-    ir_type_t type =
-        ir_type_make(IR_F32, 4, (int64_t[]){out, channels_of(m, x), kernel, kernel});
+    ir_type_t type = ir_type_make(IR_F32, 4, (int64_t[]){out, channels_of(m, x), kernel, kernel});
     ir_value_t w = state(m, true, name, "weight", type);
     return ir_b_node(&m->b, IR_OP_CONV, 2, (ir_value_t[]){x, w}, 4,
                      (ir_arg_t[]){IR_ARG_INTS("strides", ((int64_t[]){stride, stride}), 2),
@@ -52,8 +52,8 @@ static ir_value_t norm(resnet_t *m, const char *name, ir_value_t x) {
     ir_value_t mean = state(m, false, name, "running_mean", type);
     ir_value_t var = state(m, false, name, "running_var", type);
     ir_value_t count = state(m, false, name, "num_batches_tracked", ir_type_scalar(IR_I64));
-    ir_value_t y = ir_b_node(&m->b, IR_OP_BATCH_NORM, 5, (ir_value_t[]){x, w, bias, mean, var}, 0,
-                             NULL);
+    ir_value_t y =
+        ir_b_node(&m->b, IR_OP_BATCH_NORM, 5, (ir_value_t[]){x, w, bias, mean, var}, 0, NULL);
     ir_b_update(&m->b, mean, y + 3);
     ir_b_update(&m->b, var, y + 4);
     ir_b_update(&m->b, count, ir_b_add_scalar(&m->b, count, 1));
@@ -92,12 +92,11 @@ static ir_value_t stem(resnet_t *m, const resnet_shape_t *shape, ir_value_t x) {
 }
 
 static void loss(resnet_t *m, ir_value_t logits, ir_value_t y, double smoothing) {
-    ir_value_t loss_value =
-        ir_b_node(&m->b, IR_OP_CROSS_ENTROPY, 2, (ir_value_t[]){logits, y}, 1,
-                  (ir_arg_t[]){IR_ARG_FLOAT("smoothing", smoothing)});
+    ir_value_t loss_value = ir_b_node(&m->b, IR_OP_CROSS_ENTROPY, 2, (ir_value_t[]){logits, y}, 1,
+                                      (ir_arg_t[]){IR_ARG_FLOAT("smoothing", smoothing)});
     ir_b_output(&m->b, "loss", loss_value);
-    ir_value_t best = ir_b_node(&m->b, IR_OP_ARGMAX, 1, &logits, 1,
-                                (ir_arg_t[]){IR_ARG_INT("axis", 1)});
+    ir_value_t best =
+        ir_b_node(&m->b, IR_OP_ARGMAX, 1, &logits, 1, (ir_arg_t[]){IR_ARG_INT("axis", 1)});
     ir_value_t right = ir_b_cast(&m->b, ir_b_binary(&m->b, IR_OP_EQ, best, y), IR_I64);
     ir_b_output(&m->b, "correct", ir_b_reduce(&m->b, IR_OP_REDUCE_SUM, right, 0, NULL, false));
 }
@@ -112,11 +111,12 @@ st_status_t model_resnet(const model_resnet_config_t *config, int64_t batch, boo
         return FAIL(ST_INVALID, "ResNet depth %lld; 8, 18 and 50 are known",
                     (long long)config->depth);
     if (batch < 1 || config->classes < 1 || config->channels < 1 || config->image < 8)
-        return FAIL(ST_INVALID,
-                    "batch %lld, classes %lld and channels %lld must be at least 1, image size %lld at "
-                    "least 8",
-                    (long long)batch, (long long)config->classes, (long long)config->channels,
-                    (long long)config->image);
+        return FAIL(
+            ST_INVALID,
+            "batch %lld, classes %lld and channels %lld must be at least 1, image size %lld at "
+            "least 8",
+            (long long)batch, (long long)config->classes, (long long)config->channels,
+            (long long)config->image);
     ir_graph_t *graph = NULL;
     TRY(ir_graph_create("resnet", &graph));
     resnet_t m = {.b = {.graph = graph}};
@@ -136,8 +136,7 @@ st_status_t model_resnet(const model_resnet_config_t *config, int64_t batch, boo
     ir_value_t w = state(&m, true, "fc", "weight",
                          ir_type_make(IR_F32, 2, (int64_t[]){config->classes, features}));
     ir_value_t bias = state(&m, true, "fc", "bias", ir_type_make(IR_F32, 1, &config->classes));
-    ir_value_t logits =
-        ir_b_binary(&m.b, IR_OP_ADD, ir_b_matmul(&m.b, h, w, false, true), bias);
+    ir_value_t logits = ir_b_binary(&m.b, IR_OP_ADD, ir_b_matmul(&m.b, h, w, false, true), bias);
     if (with_loss)
         loss(&m, logits, y, config->smoothing);
     else

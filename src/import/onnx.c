@@ -349,8 +349,7 @@ static st_status_t make_graph(onnx_t *o, const char *what) {
 static st_status_t note_names(onnx_t *o, const char *what, size_t n, const char *const *names) {
     if (n == 0) return ST_OK;
     size_t bytes = strlen(what) + 1, used;
-    for (size_t i = 0; i < n; i++)
-        bytes += strlen(names[i]) + 2;
+    for (size_t i = 0; i < n; i++) bytes += strlen(names[i]) + 2;
     char *line = st_arena_alloc(&o->result->arena, bytes);
     if (!line) return st_no_memory(bytes, "a note");
     used = (size_t)snprintf(line, bytes, "%s", what);
@@ -368,8 +367,7 @@ static st_status_t read_model(onnx_t *o, const char *what) {
     TRY(add_initializers(o));
     TRY(mark_buffers(o));
     TRY(add_inputs(o));
-    for (size_t i = 0; i < o->graph->n_node; i++)
-        TRY(run_node(o, i));
+    for (size_t i = 0; i < o->graph->n_node; i++) TRY(run_node(o, i));
     o->b.name = NULL;
     TRY(add_outputs(o));
     TRY(add_random_update(o));

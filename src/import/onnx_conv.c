@@ -30,8 +30,7 @@ static void read_list(onnx_t *o, const char *name, int32_t n, int64_t default_va
 /* Strides, dilations, pads. auto_pad SAME is settled by the caller, who knows the sizes. */
 static void read_window(onnx_t *o, window_t *w, bool dilated) {
     int64_t pads[2 * MAX_SPATIAL] = {0};
-    for (int32_t i = 0; i < w->n; i++)
-        w->dilations[i] = 1;
+    for (int32_t i = 0; i < w->n; i++) w->dilations[i] = 1;
     read_list(o, "strides", w->n, 1, 1, w->strides);
     if (dilated) read_list(o, "dilations", w->n, 1, 1, w->dilations);
     read_list(o, "pads", 2 * w->n, 0, 0, pads);
@@ -140,8 +139,7 @@ void onnx_conv_transpose(onnx_t *o) {
         IR_ARG_INT("groups", onnx_int(o, "group", 1)), IR_ARG_INTS("spatial", spatial, w.n)};
     ir_value_t y = ir_b_node(&o->b, IR_OP_CONV_GRAD_INPUT, 2, (ir_value_t[]){x, weight}, 6, args);
     type = onnx_type(o, y);
-    for (int32_t i = 0; i < type.rank; i++)
-        dims[i] = i == 1 ? type.dims[1] : 1;
+    for (int32_t i = 0; i < type.rank; i++) dims[i] = i == 1 ? type.dims[1] : 1;
     if (bias != IR_NONE)
         y = ir_b_binary(&o->b, IR_OP_ADD, y, ir_b_reshape(&o->b, bias, type.rank, dims));
     onnx_return(o, y);
@@ -167,8 +165,7 @@ static bool read_pool(onnx_t *o, ir_value_t x, window_t *w, bool dilated) {
 /* ONNX counts positions through the whole tensor: (n * C + c) * plane + position in the plane. */
 static ir_value_t whole_index(onnx_t *o, ir_value_t index, const ir_type_t *x) {
     int64_t planes = onnx_product(x, 0, 2), plane = onnx_product(x, 2, x->rank), dims[IR_MAX_RANK];
-    for (int32_t i = 0; i < x->rank; i++)
-        dims[i] = i < 2 ? x->dims[i] : 1;
+    for (int32_t i = 0; i < x->rank; i++) dims[i] = i < 2 ? x->dims[i] : 1;
     ir_value_t base = ir_b_iota(&o->b, ir_type_make(IR_I64, 1, &planes), 0, 0, (double)plane);
     base = ir_b_reshape(&o->b, base, x->rank, dims);
     return ir_b_binary(&o->b, IR_OP_ADD, ir_b_cast(&o->b, index, IR_I64), base);

@@ -32,8 +32,7 @@ static void term_add(onnx_t *o, term_t *term, int32_t letter) {
 
 static void term_clear(term_t *term) {
     term->rank = 0;
-    for (int i = 0; i < LETTERS; i++)
-        term->at[i] = -1;
+    for (int i = 0; i < LETTERS; i++) term->at[i] = -1;
 }
 
 /* Splits an equation into up to two terms and the result. Returns the number of terms. */
@@ -93,8 +92,7 @@ static void contract(onnx_t *o, const ir_value_t *xs, const term_t *terms, const
                      const int64_t *size) {
     term_t batch, rows, columns, shared, orders[3];
     term_clear(&batch), term_clear(&rows), term_clear(&columns), term_clear(&shared);
-    for (int i = 0; i < 3; i++)
-        term_clear(&orders[i]);
+    for (int i = 0; i < 3; i++) term_clear(&orders[i]);
     for (int32_t i = 0; i < out->rank; i++) {
         int32_t letter = out->letters[i];
         bool in_x = terms[0].at[letter] >= 0, in_y = terms[1].at[letter] >= 0;
@@ -118,8 +116,7 @@ static void contract(onnx_t *o, const ir_value_t *xs, const term_t *terms, const
         ir_b_reshape(b, arrange(o, xs[1], &terms[1], &orders[1]), 3, (int64_t[]){n_batch, k, n});
     ir_value_t product = ir_b_matmul(b, x, y, false, false);
     int64_t dims[IR_MAX_RANK];
-    for (int32_t i = 0; i < orders[2].rank; i++)
-        dims[i] = size[orders[2].letters[i]];
+    for (int32_t i = 0; i < orders[2].rank; i++) dims[i] = size[orders[2].letters[i]];
     product = ir_b_reshape(b, product, orders[2].rank, dims);
     onnx_return(o, arrange(o, product, &orders[2], out));
 }

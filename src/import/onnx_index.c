@@ -23,8 +23,7 @@ static ir_value_t with_batch_index(onnx_t *o, ir_value_t index, int32_t batch) {
     ir_value_t parts[IR_MAX_RANK + 1];
     ir_type_t column = type;
     column.dims[type.rank - 1] = 1;
-    for (int32_t i = 0; i < batch; i++)
-        parts[i] = ir_b_iota(&o->b, column, i, 0, 1);
+    for (int32_t i = 0; i < batch; i++) parts[i] = ir_b_iota(&o->b, column, i, 0, 1);
     parts[batch] = index;
     return ir_b_concat(&o->b, (uint32_t)batch + 1, parts, type.rank - 1);
 }
@@ -34,8 +33,7 @@ void onnx_gather_nd(onnx_t *o) {
     int64_t batch = onnx_int(o, "batch_dims", 0);
     ir_type_t type = onnx_type(o, index), x_type = onnx_type(o, x);
     bool fits = batch >= 0 && batch < type.rank && batch < x_type.rank;
-    for (int64_t i = 0; fits && i < batch; i++)
-        fits = type.dims[i] == x_type.dims[i];
+    for (int64_t i = 0; fits && i < batch; i++) fits = type.dims[i] == x_type.dims[i];
     if (onnx_ok(o) && !fits)
         onnx_fail(o, ST_INVALID, "attribute 'batch_dims' is %lld", (long long)batch);
     if (onnx_ok(o) && batch > 0) index = with_batch_index(o, index, (int32_t)batch);

@@ -22,8 +22,7 @@ static ir_value_t class_rows(onnx_t *o, ir_value_t x, int64_t *out_rows) {
     if (onnx_ok(o) && type.rank < 2) onnx_fail(o, ST_INVALID, "scores of %d dims", type.rank);
     if (!onnx_ok(o)) return IR_NONE;
     int64_t perm[IR_MAX_RANK];
-    for (int32_t i = 0; i < type.rank; i++)
-        perm[i == 0 ? 0 : i == 1 ? type.rank - 1 : i - 1] = i;
+    for (int32_t i = 0; i < type.rank; i++) perm[i == 0 ? 0 : i == 1 ? type.rank - 1 : i - 1] = i;
     if (type.rank > 2) x = ir_b_transpose(&o->b, x, perm);
     ir_type_t moved = onnx_type(o, x);
     *out_rows = onnx_product(&moved, 0, type.rank - 1);
@@ -36,8 +35,7 @@ static rows_t read_rows(onnx_t *o, ir_value_t scores) {
     ir_value_t labels = onnx_in(o, 1);
     const char *reduction = onnx_string(o, "reduction", "mean");
     r.ignore = onnx_int(o, "ignore_index", NO_LABEL);
-    while (r.reduction < N_REDUCTIONS && strcmp(reduction, names[r.reduction]) != 0)
-        r.reduction++;
+    while (r.reduction < N_REDUCTIONS && strcmp(reduction, names[r.reduction]) != 0) r.reduction++;
     if (onnx_ok(o) && r.reduction == N_REDUCTIONS)
         onnx_fail(o, ST_INVALID, "attribute 'reduction' is '%.32s'", reduction);
     ir_type_t type = onnx_type(o, scores);

@@ -23,8 +23,7 @@ ir_type_t onnx_type(const onnx_t *o, ir_value_t value) {
 
 size_t onnx_n_inputs(const onnx_t *o) {
     size_t n = o->node->n_input;
-    while (n > 0 && !o->node->input[n - 1][0])
-        n--;
+    while (n > 0 && !o->node->input[n - 1][0]) n--;
     return n;
 }
 
@@ -152,8 +151,7 @@ void onnx_sort_axes(onnx_t *o, int32_t n, int64_t *axes, int32_t rank) {
     for (int32_t i = 0; i < n && onnx_ok(o); i++) {
         int64_t axis = onnx_axis_of(o, axes[i], rank);
         int32_t at = i;
-        for (; at > 0 && axes[at - 1] > axis; at--)
-            axes[at] = axes[at - 1];
+        for (; at > 0 && axes[at - 1] > axis; at--) axes[at] = axes[at - 1];
         axes[at] = axis;
         if (at > 0 && axes[at - 1] == axis)
             onnx_fail(o, ST_INVALID, "axis %lld is given twice", (long long)axis);

@@ -26,12 +26,10 @@ static void update_statistics(onnx_t *o, const ir_value_t *inputs, ir_value_t y)
  */
 void onnx_batch_normalization(onnx_t *o) {
     ir_value_t inputs[5];
-    for (size_t i = 0; i < 5; i++)
-        inputs[i] = onnx_in(o, i);
+    for (size_t i = 0; i < 5; i++) inputs[i] = onnx_in(o, i);
     double eps = onnx_float(o, "epsilon", 1e-5), momentum = onnx_float(o, "momentum", 0.9);
     bool train = o->opset >= 14 && onnx_flag(o, "training_mode", false);
-    for (size_t k = 1; k < o->node->n_output && o->opset < 14; k++)
-        train |= onnx_wants(o, k);
+    for (size_t k = 1; k < o->node->n_output && o->opset < 14; k++) train |= onnx_wants(o, k);
     const char *producer = o->model->producer_name;
     ir_arg_t args[] = {IR_ARG_FLOAT("eps", eps), IR_ARG_FLOAT("momentum", 1 - momentum),
                        IR_ARG_BOOL("unbiased", producer && strcmp(producer, "pytorch") == 0),
@@ -67,8 +65,7 @@ void onnx_layer_normalization(onnx_t *o) {
     ir_value_t y =
         ir_b_node(&o->b, IR_OP_LAYER_NORM, 3, inputs, 1, (ir_arg_t[]){IR_ARG_FLOAT("eps", eps)});
     onnx_return(o, y);
-    for (int32_t i = axis; i < type.rank; i++)
-        type.dims[i] = 1;
+    for (int32_t i = axis; i < type.rank; i++) type.dims[i] = 1;
     for (uint32_t k = 1; k <= 2 && onnx_ok(o); k++)
         onnx_return(o,
                     onnx_wants(o, k) ? ir_b_reshape(&o->b, y + k, type.rank, type.dims) : IR_NONE);
@@ -84,8 +81,7 @@ void onnx_instance_normalization(onnx_t *o) {
     if (!onnx_ok(o)) return;
     int64_t rows[2] = {onnx_product(&type, 0, 2), onnx_product(&type, 2, type.rank)};
     int64_t channel[IR_MAX_RANK];
-    for (int32_t i = 0; i < type.rank; i++)
-        channel[i] = i == 1 ? type.dims[1] : 1;
+    for (int32_t i = 0; i < type.rank; i++) channel[i] = i == 1 ? type.dims[1] : 1;
     ir_type_t plane = ir_type_make(type.dtype, 1, &rows[1]);
     ir_value_t inputs[] = {ir_b_reshape(b, x, 2, rows), ir_b_splat(b, plane, 1),
                            ir_b_splat(b, plane, 0)};

@@ -115,7 +115,6 @@ void onnx_global_pool(onnx_t *o) {
     int32_t rank = onnx_type(o, x).rank;
     int64_t axes[IR_MAX_RANK];
     if (onnx_ok(o) && rank < 3) onnx_fail(o, ST_INVALID, "an input of %d dims", rank);
-    for (int32_t i = 2; i < rank; i++)
-        axes[i - 2] = i;
+    for (int32_t i = 2; i < rank; i++) axes[i - 2] = i;
     onnx_return(o, ir_b_reduce(&o->b, (ir_op_t)o->op->arg, x, rank - 2, axes, true));
 }

@@ -93,8 +93,7 @@ void onnx_transpose(onnx_t *o) {
     int64_t perm[ONNX_MAX_LIST];
     int32_t n = onnx_ints(o, "perm", perm);
     if (n < 0)
-        for (n = 0; n < rank; n++)
-            perm[n] = rank - 1 - n;
+        for (n = 0; n < rank; n++) perm[n] = rank - 1 - n;
     if (onnx_ok(o) && n != rank)
         onnx_fail(o, ST_INVALID, "attribute 'perm' has %d entries for %d dims", n, rank);
     bool moved = false;
@@ -148,8 +147,7 @@ void onnx_concat(onnx_t *o) {
     if (onnx_ok(o) && !xs) o->b.status = st_no_memory(n * sizeof *xs, "a list of inputs");
     if (onnx_ok(o) && n == 0) onnx_fail(o, ST_PARSE, "no inputs");
     if (!onnx_ok(o)) return;
-    for (size_t i = 0; i < n; i++)
-        xs[i] = onnx_in(o, i);
+    for (size_t i = 0; i < n; i++) xs[i] = onnx_in(o, i);
     int32_t axis = onnx_axis(o, "axis", onnx_type(o, xs[0]).rank, 1);
     if (onnx_ok(o)) onnx_return(o, ir_b_concat(&o->b, (uint32_t)n, xs, axis));
 }
@@ -206,8 +204,7 @@ static void slice(onnx_t *o, ir_value_t x, int32_t n, const int64_t *starts, con
     ir_type_t type = onnx_type(o, x);
     int64_t begin[IR_MAX_RANK] = {0}, end[IR_MAX_RANK], step[IR_MAX_RANK];
     uint32_t seen = 0;
-    for (int32_t i = 0; i < type.rank; i++)
-        end[i] = type.dims[i], step[i] = 1;
+    for (int32_t i = 0; i < type.rank; i++) end[i] = type.dims[i], step[i] = 1;
     for (int32_t i = 0; i < n && onnx_ok(o); i++) {
         int32_t axis = onnx_axis_of(o, axes ? axes[i] : i, type.rank);
         int64_t by = steps ? steps[i] : 1;
@@ -276,8 +273,7 @@ static ir_value_t pad_axis(onnx_t *o, ir_value_t x, int32_t axis, int64_t low, i
         o->b.status = st_no_memory((size_t)n * sizeof *index, "an index");
         return IR_NONE;
     }
-    for (int64_t i = 0; i < n; i++)
-        index[i] = mirrored(mode, i - low, dim);
+    for (int64_t i = 0; i < n; i++) index[i] = mirrored(mode, i - low, dim);
     return ir_b_gather(&o->b, x, onnx_constant_i64(o, 1, n, index), axis);
 }
 
@@ -301,8 +297,7 @@ static void pad(onnx_t *o, ir_value_t x, int32_t n, const int64_t *pads, const i
     static const char *const names[] = {"constant", "reflect", "edge", "wrap"};
     const char *mode_name = onnx_string(o, "mode", "constant");
     int mode = 0;
-    while (mode < 4 && strcmp(mode_name, names[mode]) != 0)
-        mode++;
+    while (mode < 4 && strcmp(mode_name, names[mode]) != 0) mode++;
     ir_type_t type = onnx_type(o, x);
     int64_t low[IR_MAX_RANK] = {0}, high[IR_MAX_RANK] = {0};
     if (onnx_ok(o) && mode == 4)
@@ -318,8 +313,7 @@ static void pad(onnx_t *o, ir_value_t x, int32_t n, const int64_t *pads, const i
             x = pad_axis(o, x, axis, low[axis], high[axis], (pad_mode_t)mode);
     }
     bool padded = false;
-    for (int32_t i = 0; i < type.rank; i++)
-        padded |= low[i] || high[i];
+    for (int32_t i = 0; i < type.rank; i++) padded |= low[i] || high[i];
     if (mode == PAD_CONSTANT && padded)
         x = ir_b_node(
             &o->b, IR_OP_PAD, 1, &x, 3,

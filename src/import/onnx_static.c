@@ -270,8 +270,7 @@ static bool eval_broadcast(const eval_t *e) {
 /* Flat position of an index. */
 static size_t ravel(const ir_type_t *type, const int64_t *index) {
     int64_t at = 0;
-    for (int32_t i = 0; i < type->rank; i++)
-        at = at * type->dims[i] + index[i];
+    for (int32_t i = 0; i < type->rank; i++) at = at * type->dims[i] + index[i];
     return (size_t)at;
 }
 
@@ -280,8 +279,7 @@ static bool eval_transpose(const eval_t *e) {
     int64_t n = ir_type_elements(&e->type), index[IR_MAX_RANK], from[IR_MAX_RANK];
     for (int64_t i = 0; i < n; i++) {
         unravel(&e->type, i, index);
-        for (int32_t k = 0; k < e->type.rank; k++)
-            from[perm[k]] = index[k];
+        for (int32_t k = 0; k < e->type.rank; k++) from[perm[k]] = index[k];
         copy_element(e, (size_t)i, 0, ravel(&e->in[0].type, from));
     }
     return true;
@@ -293,8 +291,7 @@ static bool eval_slice(const eval_t *e) {
     int64_t n = ir_type_elements(&e->type), index[IR_MAX_RANK];
     for (int64_t i = 0; i < n; i++) {
         unravel(&e->type, i, index);
-        for (int32_t k = 0; k < e->type.rank; k++)
-            index[k] = begin[k] + step[k] * index[k];
+        for (int32_t k = 0; k < e->type.rank; k++) index[k] = begin[k] + step[k] * index[k];
         copy_element(e, (size_t)i, 0, ravel(&e->in[0].type, index));
     }
     return true;
@@ -319,10 +316,8 @@ static bool eval_gather(const eval_t *e) {
     int64_t index[IR_MAX_RANK], from[IR_MAX_RANK];
     for (int64_t i = 0; i < n; i++) {
         unravel(&e->type, i, index);
-        for (int32_t k = 0; k < axis; k++)
-            from[k] = index[k];
-        for (int32_t k = (int32_t)axis + 1; k < x->rank; k++)
-            from[k] = index[k + idx->rank - 1];
+        for (int32_t k = 0; k < axis; k++) from[k] = index[k];
+        for (int32_t k = (int32_t)axis + 1; k < x->rank; k++) from[k] = index[k + idx->rank - 1];
         int64_t chosen = ir_element_load_i64(idx->dtype, e->in[1].data, ravel(idx, index + axis));
         if (chosen < 0) chosen += x->dims[axis];
         if (chosen < 0 || chosen >= x->dims[axis]) return false;
@@ -349,8 +344,7 @@ static bool eval_reduce(const eval_t *e) {
     size_t n_out = (size_t)ir_type_elements(&e->type);
     if (ir_dtype_is_float(x->dtype) || n == 0) return false;
     ir_type_t kept = *x;
-    for (uint32_t a = 0; a < axes->ints.n; a++)
-        kept.dims[axes->ints.v[a]] = 1;
+    for (uint32_t a = 0; a < axes->ints.n; a++) kept.dims[axes->ints.v[a]] = 1;
     for (size_t i = 0; i < n_out; i++)
         ir_element_store_i64(x->dtype, e->out, i, e->node->op == IR_OP_REDUCE_PROD);
     for (int64_t i = 0; i < n; i++) {
@@ -459,8 +453,7 @@ int32_t onnx_known_ints(onnx_t *o, size_t i, int64_t out[ONNX_MAX_LIST]) {
                   ir_type_text(&type, text, sizeof text), ONNX_MAX_LIST);
         return -1;
     }
-    for (int64_t k = 0; k < n; k++)
-        out[k] = ir_element_load_i64(type.dtype, data, (size_t)k);
+    for (int64_t k = 0; k < n; k++) out[k] = ir_element_load_i64(type.dtype, data, (size_t)k);
     return (int32_t)n;
 }
 

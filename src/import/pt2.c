@@ -107,7 +107,8 @@ static st_status_t find_model(reader_t *r, char out[MAX_PATH]) {
 
 static st_status_t check_version(reader_t *r) {
     int64_t major = 0;
-    if (!import_json_int(import_json_get(import_json_get(r->model, "schema_version"), "major"), &major))
+    if (!import_json_int(import_json_get(import_json_get(r->model, "schema_version"), "major"),
+                         &major))
         return FAIL(ST_PARSE, "the model's JSON has no schema_version");
     if (major != SCHEMA_MAJOR)
         return FAIL(ST_UNSUPPORTED,
@@ -241,8 +242,7 @@ static st_status_t check_tie(const stored_t *a, const stored_t *b) {
     TRY(pt2_meta_read(a->meta, a->name, &x));
     TRY(pt2_meta_read(b->meta, b->name, &y));
     bool same = ir_type_equal(&x.type, &y.type) && x.offset == y.offset;
-    for (int32_t i = 0; same && i < x.type.rank; i++)
-        same = x.strides[i] == y.strides[i];
+    for (int32_t i = 0; same && i < x.type.rank; i++) same = x.strides[i] == y.strides[i];
     if (same) return ST_OK;
     return FAIL(ST_UNSUPPORTED,
                 "'%s' and '%s' are different views of one storage: they would have to "
@@ -282,7 +282,8 @@ static st_status_t add_tensor(reader_t *r, const state_t *state, const ir_type_t
 
 /* The type that the graph gives the argument must be the stored one. */
 static st_status_t check_argument(reader_t *r, const state_t *state, const ir_type_t *type) {
-    json_object *meta = import_json_get(import_json_get(r->graph, "tensor_values"), state->argument);
+    json_object *meta =
+        import_json_get(import_json_get(r->graph, "tensor_values"), state->argument);
     pt2_meta_t described;
     char a[IR_TYPE_TEXT_BYTES], b[IR_TYPE_TEXT_BYTES];
     TRY(pt2_meta_read(meta, state->argument, &described));
@@ -337,7 +338,8 @@ static st_status_t add_user_input(reader_t *r, json_object *spec) {
                    : FAIL(ST_UNSUPPORTED, "an input of kind '%s': only tensors can be fed", tag);
     if (!name) return FAIL(ST_PARSE, "an input of the signature has no name");
     pt2_meta_t meta;
-    TRY(pt2_meta_read(import_json_get(import_json_get(r->graph, "tensor_values"), name), name, &meta));
+    TRY(pt2_meta_read(import_json_get(import_json_get(r->graph, "tensor_values"), name), name,
+                      &meta));
     if (meta.symbolic)
         TRY(import_note(r->result, "input '%s' has symbolic sizes: those of the example are taken",
                         name));
@@ -431,7 +433,8 @@ static st_status_t add_outputs(reader_t *r, json_object *specs) {
             const char *tag = import_json_tag(json_object_array_get_idx(specs, i), &member);
             bool user = tag && strcmp(tag, "user_output") == 0;
             if (!user && !(tag && strcmp(tag, "loss_output") == 0)) continue;
-            const char *kind = user ? import_json_tag(import_json_get(member, "arg"), &arg) : "as_tensor";
+            const char *kind =
+                user ? import_json_tag(import_json_get(member, "arg"), &arg) : "as_tensor";
             if (!user) arg = import_json_get(member, "arg");
             if (!kind || strcmp(kind, "as_tensor") != 0)
                 continue; /* numbers and None carry nothing */

@@ -38,7 +38,8 @@ st_status_t pt2_meta_read(json_object *meta, const char *name, pt2_meta_t *out) 
                     "tensor '%s' has element type %lld of PyTorch's schema, which is not "
                     "supported",
                     name, (long long)code);
-    json_object *sizes = import_json_array(meta, "sizes"), *strides = import_json_array(meta, "strides");
+    json_object *sizes = import_json_array(meta, "sizes"),
+                *strides = import_json_array(meta, "strides");
     size_t rank = sizes ? json_object_array_length(sizes) : 0;
     if (!sizes || rank > IR_MAX_RANK)
         return FAIL(sizes ? ST_UNSUPPORTED : ST_PARSE, "tensor '%s' has %zu dims, the limit is %d",

@@ -15,7 +15,8 @@ ir_value_t ir_b_node(ir_build_t *b, ir_op_t op, uint32_t n_inputs, const ir_valu
 
 const ir_type_t *ir_b_type(const ir_build_t *b, ir_value_t value) {
     static const ir_type_t none = {.dtype = IR_F32};
-    return b->status == ST_OK && value < b->graph->values.n ? ir_value_type(b->graph, value) : &none;
+    return b->status == ST_OK && value < b->graph->values.n ? ir_value_type(b->graph, value)
+                                                            : &none;
 }
 
 ir_value_t ir_b_unary(ir_build_t *b, ir_op_t op, ir_value_t x) {
@@ -32,8 +33,8 @@ ir_value_t ir_b_cast(ir_build_t *b, ir_value_t x, ir_dtype_t dtype) {
     return ir_b_node(b, IR_OP_CAST, 1, &x, 1, (ir_arg_t[]){IR_ARG_DTYPE("dtype", dtype)});
 }
 
-static ir_value_t source(ir_build_t *b, ir_op_t op, const char *name, ir_type_t type, size_t n_extra,
-                         const ir_arg_t *extra) {
+static ir_value_t source(ir_build_t *b, ir_op_t op, const char *name, ir_type_t type,
+                         size_t n_extra, const ir_arg_t *extra) {
     ir_arg_t args[6] = {IR_ARG_DTYPE("dtype", type.dtype),
                         IR_ARG_INTS("shape", type.dims, type.rank)};
     for (size_t i = 0; i < n_extra; i++) args[2 + i] = extra[i];
@@ -44,7 +45,8 @@ static ir_value_t source(ir_build_t *b, ir_op_t op, const char *name, ir_type_t 
     return out;
 }
 ir_value_t ir_b_input(ir_build_t *b, const char *name, ir_type_t type, int64_t batch_axis) {
-    return source(b, IR_OP_INPUT, name, type, 1, (ir_arg_t[]){IR_ARG_INT("batch_axis", batch_axis)});
+    return source(b, IR_OP_INPUT, name, type, 1,
+                  (ir_arg_t[]){IR_ARG_INT("batch_axis", batch_axis)});
 }
 ir_value_t ir_b_parameter(ir_build_t *b, const char *name, ir_type_t type) {
     return source(b, IR_OP_PARAMETER, name, type, 0, NULL);
@@ -101,9 +103,10 @@ ir_value_t ir_b_slice_axis(ir_build_t *b, ir_value_t x, int32_t axis, int64_t be
     int32_t rank = type->rank;
     for (int32_t i = 0; i < rank; i++) ends[i] = type->dims[i], steps[i] = 1;
     if (axis >= 0 && axis < rank) begins[axis] = begin, ends[axis] = end;
-    return ir_b_node(b, IR_OP_SLICE, 1, &x, 3,
-                     (ir_arg_t[]){IR_ARG_INTS("begin", begins, rank), IR_ARG_INTS("end", ends, rank),
-                                  IR_ARG_INTS("step", steps, rank)});
+    return ir_b_node(
+        b, IR_OP_SLICE, 1, &x, 3,
+        (ir_arg_t[]){IR_ARG_INTS("begin", begins, rank), IR_ARG_INTS("end", ends, rank),
+                     IR_ARG_INTS("step", steps, rank)});
 }
 ir_value_t ir_b_concat(ir_build_t *b, uint32_t n, const ir_value_t *xs, int32_t axis) {
     return ir_b_node(b, IR_OP_CONCAT, n, xs, 1, (ir_arg_t[]){IR_ARG_INT("axis", axis)});

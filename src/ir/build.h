@@ -5,8 +5,8 @@
  *   y = ir_b_binary(&b, IR_OP_ADD, y, bias);
  *   return b.status;
  *
- * After the first failure every call does nothing and returns IR_NONE, so the status is looked at once.
- * Gradient rules, expansions, importers and model builders all use it. */
+ * After the first failure every call does nothing and returns IR_NONE, so the status is looked at
+ * once. Gradient rules, expansions, importers and model builders all use it. */
 #ifndef STATOR_IR_BUILD_H
 #define STATOR_IR_BUILD_H
 
@@ -56,7 +56,8 @@ ir_value_t ir_b_reduce(ir_build_t *b, ir_op_t op, ir_value_t x, int32_t n_axes, 
                        bool keep);
 /* Adjoint of broadcasting: sums x down to `type`'s shape. */
 ir_value_t ir_b_sum_to(ir_build_t *b, ir_value_t x, const ir_type_t *type);
-ir_value_t ir_b_matmul(ir_build_t *b, ir_value_t x, ir_value_t y, bool transpose_x, bool transpose_y);
+ir_value_t ir_b_matmul(ir_build_t *b, ir_value_t x, ir_value_t y, bool transpose_x,
+                       bool transpose_y);
 void ir_b_update(ir_build_t *b, ir_value_t state, ir_value_t value);
 void ir_b_output(ir_build_t *b, const char *name, ir_value_t value);
 

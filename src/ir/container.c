@@ -10,13 +10,11 @@
 enum { AT_VERSION = 8, AT_RESERVED = 12, AT_PAYLOAD_BYTES = 16, AT_CHECKSUM = 24 };
 
 static void put_le(uint8_t *at, uint64_t value, int bytes) {
-    for (int i = 0; i < bytes; i++)
-        at[i] = (uint8_t)(value >> (8 * i));
+    for (int i = 0; i < bytes; i++) at[i] = (uint8_t)(value >> (8 * i));
 }
 static uint64_t get_le(const uint8_t *at, int bytes) {
     uint64_t value = 0;
-    for (int i = 0; i < bytes; i++)
-        value |= (uint64_t)at[i] << (8 * i);
+    for (int i = 0; i < bytes; i++) value |= (uint64_t)at[i] << (8 * i);
     return value;
 }
 

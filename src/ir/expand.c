@@ -65,8 +65,7 @@ st_status_t ir_expand_composites(const ir_graph_t *graph, bool (*wanted)(const i
     TRY(expand_round(graph, wanted, &current));
     for (int round = 1;; round++) {
         ir_node_t i = 0;
-        while (i < current->nodes.n && !node_wanted(current, i, wanted))
-            i++;
+        while (i < current->nodes.n && !node_wanted(current, i, wanted)) i++;
         if (i == current->nodes.n) break;
         st_status_t status;
         ir_graph_t *next = NULL;

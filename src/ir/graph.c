@@ -130,9 +130,9 @@ st_status_t ir_graph_create_like(const ir_graph_t *graph, ir_graph_t **out_graph
     made->producer = st_arena_strdup(&made->arena, graph->producer);
     if (!made->producer) TRY_GOTO(st_no_memory(0, "a graph"), fail);
     for (size_t i = 0; i < graph->aliases.n; i++)
-        TRY_GOTO(ir_graph_append_alias(made, graph->aliases.data[i].name,
-                                       graph->aliases.data[i].stored),
-                 fail);
+        TRY_GOTO(
+            ir_graph_append_alias(made, graph->aliases.data[i].name, graph->aliases.data[i].stored),
+            fail);
     *out_graph = made;
     return ST_OK;
 fail:
@@ -191,7 +191,8 @@ st_status_t ir_uses_build(const ir_graph_t *graph, ir_uses_t *out_uses) {
         st_free(node);
         return st_no_memory(total * sizeof *node, "the use lists");
     }
-    /* counts shifted by two, so that after the prefix sum first[v + 1] is where v's list is filled */
+    /* counts shifted by two, so that after the prefix sum first[v + 1] is where v's list is filled
+     * */
     for (size_t i = 0; i < graph->nodes.n; i++)
         for (uint32_t j = 0; j < graph->nodes.data[i].n_inputs; j++)
             first[graph->nodes.data[i].inputs[j] + 2]++;
@@ -246,13 +247,9 @@ static st_status_t append(ir_graph_t *graph, const ir_op_def_t *def, const char 
     const char *owned_name = name[0] ? st_arena_strdup(&graph->arena, name) : "";
     if (!owned || !owned_name) TRY_GOTO(st_no_memory(0, "a node"), done);
     TRY_GOTO(ST_VEC_RESERVE(&graph->values, graph->values.n + n_outputs), done);
-    ir_node_info_t info = {def->op,
-                           n_inputs,
-                           n_outputs,
-                           owned,
-                           n_outputs ? (ir_value_t)graph->values.n : IR_NONE,
-                           attrs,
-                           owned_name};
+    ir_node_info_t info = {
+        def->op, n_inputs,  n_outputs, owned, n_outputs ? (ir_value_t)graph->values.n : IR_NONE,
+        attrs,   owned_name};
     TRY_GOTO(ST_VEC_PUSH(&graph->nodes, info), done);
     for (uint32_t k = 0; k < n_outputs; k++)
         graph->values.data[graph->values.n++] =
@@ -315,8 +312,8 @@ st_status_t ir_graph_clone_node(ir_graph_t *graph, const ir_graph_t *from, ir_no
     const ir_node_info_t *info = ir_node(from, node);
     const ir_op_def_t *def = ir_op_def(info->op);
     uint32_t n_attrs = ir_op_n_attrs(def);
-    ir_attr_t *owned = st_arena_copy(&graph->arena, attrs ? attrs : info->attrs,
-                                     n_attrs * sizeof *owned);
+    ir_attr_t *owned =
+        st_arena_copy(&graph->arena, attrs ? attrs : info->attrs, n_attrs * sizeof *owned);
     ir_value_t *inputs = st_arena_array(&graph->arena, info->n_inputs, sizeof *inputs);
     if (!owned || !inputs) return st_no_memory(n_attrs * sizeof *owned, "a node copy");
     for (uint32_t i = 0; i < n_attrs; i++) TRY(attr_own(graph, &owned[i]));

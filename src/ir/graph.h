@@ -1,8 +1,8 @@
 /* The graph: static single assignment over typed tensors.
  *
  * Nodes and values are 32-bit ids into arrays; everything belongs to one arena, freed as a whole.
- * Invariant: the inputs of node i are outputs of nodes < i, so array order is a topological order and,
- * after the order pass, the order of execution. A pass reads one graph and writes another
+ * Invariant: the inputs of node i are outputs of nodes < i, so array order is a topological order
+ * and, after the order pass, the order of execution. A pass reads one graph and writes another
  * (ir_graph_clone_node copies a node through a value map), or appends to one.
  *
  *   nodes   [ input x | parameter w | matmul | … ]      outputs [ {value, "loss"} … ]
@@ -30,13 +30,13 @@ typedef uint32_t ir_node_t;
 #define IR_NONE UINT32_MAX
 
 typedef enum ir_attr_kind {
-    IR_ATTR_INT = 1,  /* i */
-    IR_ATTR_FLOAT,    /* f */
-    IR_ATTR_BOOL,     /* i: 0 or 1 */
-    IR_ATTR_DTYPE,    /* i: ir_dtype_t */
-    IR_ATTR_INTS,     /* ints */
-    IR_ATTR_STRING,   /* s */
-    IR_ATTR_DATA,     /* data: raw little-endian elements */
+    IR_ATTR_INT = 1, /* i */
+    IR_ATTR_FLOAT,   /* f */
+    IR_ATTR_BOOL,    /* i: 0 or 1 */
+    IR_ATTR_DTYPE,   /* i: ir_dtype_t */
+    IR_ATTR_INTS,    /* ints */
+    IR_ATTR_STRING,  /* s */
+    IR_ATTR_DATA,    /* data: raw little-endian elements */
 } ir_attr_kind_t;
 
 /* One attribute value. A node's attributes stand in the order of its op's schema, none missing. */
@@ -95,7 +95,7 @@ typedef struct ir_graph {
     ST_VEC(ir_output_t) outputs;
     ST_VEC(ir_alias_t) aliases;
     ir_names_t output_names, alias_names; /* only graph.c's */
-    const char *name;     /* for messages; "" if none */
+    const char *name;                     /* for messages; "" if none */
     const char *producer; /* who wrote the source model ("pytorch 2.11"); "" if none */
 } ir_graph_t;
 
@@ -121,15 +121,17 @@ static inline const ir_node_info_t *ir_value_producer(const ir_graph_t *graph, i
 const ir_attr_t *ir_node_attr(const ir_node_info_t *node, const char *key);
 int64_t ir_attr_int(const ir_node_info_t *node, const char *key);
 double ir_attr_float(const ir_node_info_t *node, const char *key);
-/* Node with state or input name `name` (parameter, buffer or input; aliases count), IR_NONE if none. */
+/* Node with state or input name `name` (parameter, buffer or input; aliases count), IR_NONE if
+ * none. */
 ir_node_t ir_graph_find(const ir_graph_t *graph, const char *name);
 /* Graph output by name: its value, IR_NONE if none. */
 ir_value_t ir_graph_find_output(const ir_graph_t *graph, const char *name);
-/* "node 17 (matmul 'layers.0.q_proj')": for messages; thread-local buffer, valid until the next call. */
+/* "node 17 (matmul 'layers.0.q_proj')": for messages; thread-local buffer, valid until the next
+ * call. */
 const char *ir_node_label(const ir_graph_t *graph, ir_node_t node);
 
-/* Users of each value in one allocation: the users of v are node[first[v]] … node[first[v + 1] - 1],
- * in order, a node once per use. */
+/* Users of each value in one allocation: the users of v are node[first[v]] … node[first[v + 1] -
+ * 1], in order, a node once per use. */
 typedef struct ir_uses {
     uint32_t *first; /* n_values + 1 */
     ir_node_t *node;
@@ -154,9 +156,9 @@ typedef struct ir_arg {
 #define IR_ARG_DATA(key_, p_, bytes_) \
     ((ir_arg_t){(key_), {.kind = IR_ATTR_DATA, .data = {(p_), (bytes_)}}})
 
-/* Appends a node: checks input count, attributes (kind, required), runs the op's shape rule, and makes
- * its output values. `name` may be NULL. *out_first is the first output value (IR_NONE for an op with
- * none). Errors name op and node name and leave the graph unchanged. */
+/* Appends a node: checks input count, attributes (kind, required), runs the op's shape rule, and
+ * makes its output values. `name` may be NULL. *out_first is the first output value (IR_NONE for an
+ * op with none). Errors name op and node name and leave the graph unchanged. */
 st_status_t ir_graph_add(ir_graph_t *graph, ir_op_t op, const char *name, uint32_t n_inputs,
                          const ir_value_t *inputs, size_t n_args, const ir_arg_t *args,
                          ir_value_t *out_first) ST_WARN_UNUSED;
@@ -164,19 +166,22 @@ st_status_t ir_graph_add(ir_graph_t *graph, ir_op_t op, const char *name, uint32
  * `attrs` replaces the attributes (schema order) unless NULL. Shapes are inferred anew. */
 st_status_t ir_graph_clone_node(ir_graph_t *graph, const ir_graph_t *from, ir_node_t node,
                                 const ir_attr_t *attrs, ir_value_t *map) ST_WARN_UNUSED;
-/* What stands in a copy for `node` of `from`: appends to `to` the node itself (ir_graph_clone_node),
- * others, or none, and sets map[] for those of the node's outputs that are still read. */
+/* What stands in a copy for `node` of `from`: appends to `to` the node itself
+ * (ir_graph_clone_node), others, or none, and sets map[] for those of the node's outputs that are
+ * still read. */
 typedef st_status_t (*ir_rewrite_t)(void *context, ir_graph_t *to, const ir_graph_t *from,
                                     ir_node_t node, ir_value_t *map);
-/* Copies `graph`, each node as `rewrite` says (NULL: as it is), with its name, producer, aliases and
- * outputs. Nodes are taken in the order `order`, NULL: as they stand. */
+/* Copies `graph`, each node as `rewrite` says (NULL: as it is), with its name, producer, aliases
+ * and outputs. Nodes are taken in the order `order`, NULL: as they stand. */
 st_status_t ir_graph_rewrite(const ir_graph_t *graph, const ir_node_t *order, ir_rewrite_t rewrite,
                              void *context, ir_graph_t **out_graph) ST_WARN_UNUSED;
 /* Names an output; a second output of one name is an error. */
-st_status_t ir_graph_add_output(ir_graph_t *graph, const char *name, ir_value_t value) ST_WARN_UNUSED;
-st_status_t ir_graph_add_alias(ir_graph_t *graph, const char *name, const char *stored) ST_WARN_UNUSED;
-/* The same without a search for duplicates: for names that are known to differ, as in a copy, or that
- * ir_graph_verify sees before anything else does. */
+st_status_t ir_graph_add_output(ir_graph_t *graph, const char *name,
+                                ir_value_t value) ST_WARN_UNUSED;
+st_status_t ir_graph_add_alias(ir_graph_t *graph, const char *name,
+                               const char *stored) ST_WARN_UNUSED;
+/* The same without a search for duplicates: for names that are known to differ, as in a copy, or
+ * that ir_graph_verify sees before anything else does. */
 st_status_t ir_graph_append_output(ir_graph_t *graph, const char *name,
                                    ir_value_t value) ST_WARN_UNUSED;
 st_status_t ir_graph_append_alias(ir_graph_t *graph, const char *name,

@@ -15,7 +15,7 @@ typedef struct ir_attr_spec {
     const char *key;
     ir_attr_kind_t kind;
     bool required;
-    double number;    /* default of INT, BOOL, DTYPE, FLOAT; INTS default to empty, STRING to text */
+    double number; /* default of INT, BOOL, DTYPE, FLOAT; INTS default to empty, STRING to text */
     const char *text; /* default of STRING; NULL means "" */
 } ir_attr_spec_t;
 
@@ -64,15 +64,17 @@ void ir_split_range(int64_t size, int64_t granules, int64_t rank, int64_t n_rank
                     int64_t *extent);
 
 /* One legal way to run the op on every rank: what its inputs must be and what its outputs are. */
-enum { IR_MAX_OPERANDS = 16 }; /* operands a strategy can tell apart; variadic ops: see `variadic` */
+enum {
+    IR_MAX_OPERANDS = 16
+}; /* operands a strategy can tell apart; variadic ops: see `variadic` */
 typedef struct ir_strategy {
     ir_placement_t in[IR_MAX_OPERANDS];
     ir_placement_t out[IR_MAX_OPERANDS];
 } ir_strategy_t;
 /* Collects strategies. `have` are the placements the inputs arrive with: rules may use them to
- * propose only splits (dim and granules) that occur. All-replicate is always legal for a pure op and
- * added by the caller: rules do not list it. A variadic op with more than IR_MAX_OPERANDS inputs
- * lists in[0] for all. */
+ * propose only splits (dim and granules) that occur. All-replicate is always legal for a pure op
+ * and added by the caller: rules do not list it. A variadic op with more than IR_MAX_OPERANDS
+ * inputs lists in[0] for all. */
 typedef struct ir_strategy_list {
     const ir_placement_t *have; /* [n_inputs] */
     uint32_t n;
@@ -97,9 +99,9 @@ typedef enum ir_op_flags {
     IR_STATE = 1 << 4,       /* parameter, buffer */
     IR_VIEW = 1 << 5,        /* output 0 is input 0's bytes under another shape */
     IR_ELEMENTWISE = 1 << 6, /* output element i depends on element i of the (broadcast) inputs */
-    IR_LINEAR = 1 << 7,      /* linear in all its float inputs together (partial sums pass through) */
-    IR_BACKWARD = 1 << 8,    /* stems from a gradient rule; has no gradient rule itself */
-    IR_START = 1 << 9,       /* a collective's first half; one without it is the wait */
+    IR_LINEAR = 1 << 7,   /* linear in all its float inputs together (partial sums pass through) */
+    IR_BACKWARD = 1 << 8, /* stems from a gradient rule; has no gradient rule itself */
+    IR_START = 1 << 9,    /* a collective's first half; one without it is the wait */
 } ir_op_flags_t;
 
 enum { IR_VARIADIC = -1 };
@@ -113,21 +115,24 @@ typedef struct ir_op_def {
     const ir_attr_spec_t *attrs; /* ends with a row whose key is NULL; NULL: no attributes */
 
     st_status_t (*shape)(const ir_op_ctx_t *ctx, ir_type_t *out);
-    /* Appends to `graph`. dout[k] is the gradient of output k, IR_NONE where none arrives. Sets din[j]
-     * for the inputs that have one (preset to IR_NONE; integer inputs stay so). `want[j]` says whether
-     * the gradient of input j is needed. NULL for an op with no gradient: then `no_gradient` says why
-     * ("integer result", "backward op", "state"); "zero" means the gradient is zero everywhere. */
+    /* Appends to `graph`. dout[k] is the gradient of output k, IR_NONE where none arrives. Sets
+     * din[j] for the inputs that have one (preset to IR_NONE; integer inputs stay so). `want[j]`
+     * says whether the gradient of input j is needed. NULL for an op with no gradient: then
+     * `no_gradient` says why ("integer result", "backward op", "state"); "zero" means the gradient
+     * is zero everywhere. */
     st_status_t (*gradient)(ir_graph_t *graph, ir_node_t node, const ir_value_t *dout,
                             const bool *want, ir_value_t *din);
     const char *no_gradient;
     /* Partition rule; never NULL (ir_strategies_none for ops that only run replicated). */
     void (*strategies)(const ir_op_ctx_t *ctx, ir_strategy_list_t *list);
-    /* Rewrites attributes for one rank (shapes, starts); attrs[] arrives as a copy of the global ones.
-     * `arena` holds what it allocates. NULL: attributes stay. `in`/`out` are the rank's parts. */
+    /* Rewrites attributes for one rank (shapes, starts); attrs[] arrives as a copy of the global
+     * ones. `arena` holds what it allocates. NULL: attributes stay. `in`/`out` are the rank's
+     * parts. */
     st_status_t (*localize)(const ir_op_ctx_t *global, const ir_part_t *in, const ir_part_t *out,
                             st_arena_t *arena, ir_attr_t *attrs);
-    /* Definition in simpler ops, appended to `graph` over `inputs`; fills out[] with the values that
-     * replace the outputs. The expand step applies it before the split over ranks. NULL: not composite. */
+    /* Definition in simpler ops, appended to `graph` over `inputs`; fills out[] with the values
+     * that replace the outputs. The expand step applies it before the split over ranks. NULL: not
+     * composite. */
     st_status_t (*expand)(ir_graph_t *graph, const ir_op_ctx_t *ctx, const ir_value_t *inputs,
                           ir_value_t *out);
     /* reuse[k] = j + 1: output k may be written over input j (same bytes, elementwise); 0: no.
@@ -147,8 +152,8 @@ uint32_t ir_op_n_attrs(const ir_op_def_t *def);
 
 /* ---- shared rules (src/ir/rules.c) ---- */
 void ir_strategies_none(const ir_op_ctx_t *ctx, ir_strategy_list_t *list);
-/* All inputs broadcast to output 0 NumPy-wise; a split of an output dim splits the operands that have
- * that dim in full. Adds partial → partial if the op is IR_LINEAR. */
+/* All inputs broadcast to output 0 NumPy-wise; a split of an output dim splits the operands that
+ * have that dim in full. Adds partial → partial if the op is IR_LINEAR. */
 void ir_strategies_elementwise(const ir_op_ctx_t *ctx, ir_strategy_list_t *list);
 /* One input, same shape out. */
 st_status_t ir_shape_same(const ir_op_ctx_t *ctx, ir_type_t *out);
@@ -172,7 +177,8 @@ void ir_ctx_outputs(const ir_op_ctx_t *ctx, ir_type_t *out);
 st_status_t ir_check_float(const ir_op_ctx_t *ctx, uint32_t j) ST_WARN_UNUSED;
 st_status_t ir_check_number(const ir_op_ctx_t *ctx, uint32_t j) ST_WARN_UNUSED;
 st_status_t ir_check_index(const ir_op_ctx_t *ctx, uint32_t j) ST_WARN_UNUSED;
-/* An attribute that names a dim of `type`: 0 … rank - 1. Negative axes are the importers' to resolve. */
+/* An attribute that names a dim of `type`: 0 … rank - 1. Negative axes are the importers' to
+ * resolve. */
 st_status_t ir_check_axis(int64_t axis, const ir_type_t *type) ST_WARN_UNUSED;
 /* Ascending, distinct dims of `type`. */
 st_status_t ir_check_axes(const ir_attr_t *axes, const ir_type_t *type) ST_WARN_UNUSED;
@@ -190,11 +196,13 @@ st_status_t ir_shape_number_binary(const ir_op_ctx_t *ctx, ir_type_t *out);
 st_status_t ir_shape_bool(const ir_op_ctx_t *ctx, ir_type_t *out);
 /* Two inputs of one float type and one shape, which is the output's: dy with x or y. */
 st_status_t ir_shape_backward(const ir_op_ctx_t *ctx, ir_type_t *out);
-/* Reductions over the attributes {axes, keep}: axes ascending and not empty (unless x is a scalar). */
+/* Reductions over the attributes {axes, keep}: axes ascending and not empty (unless x is a scalar).
+ * */
 st_status_t ir_shape_reduce(const ir_op_ctx_t *ctx, ir_type_t *out);
 /* Same, of an operation without a value for no elements (max, min). */
 st_status_t ir_shape_reduce_nonempty(const ir_op_ctx_t *ctx, ir_type_t *out);
-/* Window attributes {begin, global} of random ops: empty, or `type` lies within `global` at `begin`. */
+/* Window attributes {begin, global} of random ops: empty, or `type` lies within `global` at
+ * `begin`. */
 st_status_t ir_check_window(const ir_op_ctx_t *ctx, const ir_type_t *type) ST_WARN_UNUSED;
 
 /* ---- shared partition rules (src/ir/rules.c) ---- */
@@ -232,8 +240,8 @@ typedef ir_value_t (*ir_derive_unary_t)(struct ir_build *b, ir_value_t dy, ir_va
                                         ir_value_t y);
 st_status_t ir_gradient_unary(ir_graph_t *graph, ir_node_t node, const ir_value_t *dout,
                               const bool *want, ir_value_t *din, ir_derive_unary_t derive);
-/* Gradient of operand `which` of z = f(operand[0], operand[1]), elementwise, in z's shape: the caller
- * sums it down to the operand's. */
+/* Gradient of operand `which` of z = f(operand[0], operand[1]), elementwise, in z's shape: the
+ * caller sums it down to the operand's. */
 typedef ir_value_t (*ir_derive_binary_t)(struct ir_build *b, ir_value_t dz,
                                          const ir_value_t *operand, ir_value_t z, uint32_t which);
 st_status_t ir_gradient_binary(ir_graph_t *graph, ir_node_t node, const ir_value_t *dout,
@@ -245,7 +253,8 @@ ir_value_t ir_derive_extreme(struct ir_build *b, ir_value_t dz, const ir_value_t
 /* reduce_max and reduce_min: elements equal to the result share its gradient equally. */
 st_status_t ir_gradient_extreme(ir_graph_t *graph, ir_node_t node, const ir_value_t *dout,
                                 const bool *want, ir_value_t *din);
-/* f32 for the small floats, else the type itself: where counts and sums of a gradient are computed. */
+/* f32 for the small floats, else the type itself: where counts and sums of a gradient are computed.
+ * */
 ir_dtype_t ir_dtype_wide(ir_dtype_t dtype);
 /* x / count, computed in ir_dtype_wide. */
 ir_value_t ir_b_div_count(struct ir_build *b, ir_value_t x, int64_t count);

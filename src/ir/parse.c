@@ -74,8 +74,7 @@ static bool is_word(char c) {
 static void skip_space(parser_t *p) {
     for (; p->at < p->end; p->at++) {
         if (*p->at == '#')
-            while (p->at < p->end && *p->at != '\n')
-                p->at++;
+            while (p->at < p->end && *p->at != '\n') p->at++;
         if (p->at == p->end) return;
         if (*p->at == '\n') {
             p->line++;
@@ -110,13 +109,11 @@ static st_status_t next(parser_t *p) {
     if (c == '%') {
         token->kind = TOKEN_VALUE;
         token->text++;
-        while (to < p->end && is_word(*to))
-            to++;
+        while (to < p->end && is_word(*to)) to++;
         if (to == token->text) return FAIL_AT(token, "'%%' without a value name");
     } else if (is_letter(c)) {
         token->kind = TOKEN_WORD;
-        while (to < p->end && is_word(*to))
-            to++;
+        while (to < p->end && is_word(*to)) to++;
     } else if (is_digit(c) || c == '-' || c == '+' || c == '.') {
         token->kind = TOKEN_NUMBER;
         to = number_end(p->at, p->end);

@@ -213,8 +213,7 @@ static st_status_t put_graph(printer_t *p, const ir_graph_t *graph) {
         TRY(put(p, " "));
     }
     TRY(put(p, "{\n"));
-    for (ir_node_t i = 0; i < graph->nodes.n; i++)
-        TRY(put_node(p, graph, ir_node(graph, i)));
+    for (ir_node_t i = 0; i < graph->nodes.n; i++) TRY(put_node(p, graph, ir_node(graph, i)));
     for (size_t i = 0; i < graph->outputs.n; i++) {
         TRY(put(p, "  output "));
         TRY(put_quoted(p, graph->outputs.data[i].name));

@@ -141,8 +141,8 @@ st_status_t ir_localize_shape(const ir_op_ctx_t *global, const ir_part_t *in, co
                               st_arena_t *arena, ir_attr_t *attrs) {
     (void)in;
     if (out[0].placement.kind != IR_SPLIT) return ST_OK;
-    return ir_attr_set_int(ir_attr_of(global->op, attrs, "shape"),
-                           (uint32_t)out[0].placement.dim, out[0].extent, arena);
+    return ir_attr_set_int(ir_attr_of(global->op, attrs, "shape"), (uint32_t)out[0].placement.dim,
+                           out[0].extent, arena);
 }
 
 st_status_t ir_localize_window(const ir_op_ctx_t *global, const ir_part_t *in, const ir_part_t *out,
@@ -159,7 +159,8 @@ st_status_t ir_localize_window(const ir_op_ctx_t *global, const ir_part_t *in, c
         size_t bytes = rank * sizeof(int64_t);
         begin->ints.v = st_arena_copy(arena, zeros, bytes);
         whole->ints.v = st_arena_copy(arena, types[0].dims, bytes);
-        if (!begin->ints.v || !whole->ints.v) return st_no_memory(bytes, "an attribute of one rank");
+        if (!begin->ints.v || !whole->ints.v)
+            return st_no_memory(bytes, "an attribute of one rank");
         begin->ints.n = whole->ints.n = rank;
     }
     return ir_attr_set_int(begin, dim, begin->ints.v[dim] + out[0].begin, arena);

@@ -50,8 +50,7 @@ ir_value_t ir_b_div_count(ir_build_t *b, ir_value_t x, int64_t count) {
 ir_value_t ir_b_reduced_keep(ir_build_t *b, const ir_node_info_t *reduction, ir_value_t value) {
     ir_type_t kept = *ir_value_type(b->graph, reduction->inputs[0]);
     const ir_attr_t *axes = ir_node_attr(reduction, "axes");
-    for (uint32_t i = 0; i < axes->ints.n; i++)
-        kept.dims[axes->ints.v[i]] = 1;
+    for (uint32_t i = 0; i < axes->ints.n; i++) kept.dims[axes->ints.v[i]] = 1;
     return ir_b_reshape(b, value, kept.rank, kept.dims);
 }
 

@@ -121,8 +121,7 @@ st_status_t ir_shape_numbers(const ir_op_ctx_t *ctx, ir_type_t *out) {
 }
 
 st_status_t ir_shape_number_binary(const ir_op_ctx_t *ctx, ir_type_t *out) {
-    for (uint32_t j = 0; j < 2; j++)
-        TRY(ir_check_number(ctx, j));
+    for (uint32_t j = 0; j < 2; j++) TRY(ir_check_number(ctx, j));
     return ir_shape_binary(ctx, out);
 }
 

@@ -1,5 +1,5 @@
-/* Types of values: element type and shape. Tensors are dense, row-major, logical; physical layout is
- * a matter of the layout pass and the plan. */
+/* Types of values: element type and shape. Tensors are dense, row-major, logical; physical layout
+ * is a matter of the layout pass and the plan. */
 #ifndef STATOR_IR_TYPES_H
 #define STATOR_IR_TYPES_H
 
@@ -22,8 +22,8 @@ typedef enum ir_dtype {
 
 typedef struct ir_type {
     ir_dtype_t dtype;
-    int32_t rank;               /* 0 … IR_MAX_RANK */
-    int64_t dims[IR_MAX_RANK];  /* ≥ 0; entries past rank are 0 */
+    int32_t rank;              /* 0 … IR_MAX_RANK */
+    int64_t dims[IR_MAX_RANK]; /* ≥ 0; entries past rank are 0 */
 } ir_type_t;
 
 bool ir_dtype_valid(int64_t wire);
@@ -48,7 +48,8 @@ st_status_t ir_type_check(const ir_type_t *type) ST_WARN_UNUSED;
 char *ir_type_text(const ir_type_t *type, char *buffer, size_t capacity);
 enum { IR_TYPE_TEXT_BYTES = 200 };
 /* NumPy broadcasting of two shapes (size 1 with size 0 gives 0). Dtype of *out is a's. */
-st_status_t ir_dims_broadcast(const ir_type_t *a, const ir_type_t *b, ir_type_t *out) ST_WARN_UNUSED;
+st_status_t ir_dims_broadcast(const ir_type_t *a, const ir_type_t *b,
+                              ir_type_t *out) ST_WARN_UNUSED;
 /* Maps a possibly negative axis to 0 … rank-1; FAILs naming axis and rank otherwise. */
 st_status_t ir_axis_normalize(int64_t axis, int32_t rank, int32_t *out_axis) ST_WARN_UNUSED;
 

@@ -83,8 +83,7 @@ static st_status_t check_types(verifier_t *v, const ir_op_def_t *def, ir_node_t 
     const ir_node_info_t *node = ir_node(graph, id);
     TRY(reserve_types(v, (size_t)node->n_inputs + node->n_outputs));
     ir_type_t *in = v->types, *out = v->types + node->n_inputs;
-    for (uint32_t j = 0; j < node->n_inputs; j++)
-        in[j] = *ir_value_type(graph, node->inputs[j]);
+    for (uint32_t j = 0; j < node->n_inputs; j++) in[j] = *ir_value_type(graph, node->inputs[j]);
     memset(out, 0, node->n_outputs * sizeof *out);
     ir_op_ctx_t ctx = {node->op, node->n_inputs, node->n_outputs, in, node->attrs, node->name};
     TRY(def->shape(&ctx, out));
@@ -196,8 +195,7 @@ st_status_t ir_graph_verify(const ir_graph_t *graph) {
                     graph->values.n, IR_NONE - 1);
     v.updated = st_calloc(graph->values.n, 1);
     if (!v.updated) TRY_GOTO(st_no_memory(graph->values.n, "the verifier"), done);
-    for (ir_node_t i = 0; i < graph->nodes.n; i++)
-        TRY_GOTO(check_node(&v, i), done);
+    for (ir_node_t i = 0; i < graph->nodes.n; i++) TRY_GOTO(check_node(&v, i), done);
     if (v.next_value != graph->values.n)
         TRY_GOTO(FAIL(ST_INVALID, "%zu values, the nodes make %u", graph->values.n, v.next_value),
                  done);

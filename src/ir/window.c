@@ -42,8 +42,7 @@ st_status_t ir_window_read(const ir_op_ctx_t *ctx, int32_t n, const int64_t *in,
     if (n < 1 || n > IR_MAX_SPATIAL)
         return FAIL(ST_INVALID, "%d spatial dims given, 1 to %d are supported", (int)n,
                     IR_MAX_SPATIAL);
-    for (int32_t i = 0; i < n; i++)
-        w.in[i] = in[i], w.dilation[i] = 1;
+    for (int32_t i = 0; i < n; i++) w.in[i] = in[i], w.dilation[i] = 1;
     if (kernel)
         memcpy(w.kernel, kernel, (size_t)n * sizeof *kernel);
     else
@@ -105,6 +104,5 @@ st_status_t ir_window_need_items(const ir_window_t *w) {
 
 void ir_window_args(const ir_node_info_t *node, ir_arg_t *args) {
     static const char *const keys[4] = {"strides", "pads_low", "pads_high", "dilations"};
-    for (int i = 0; i < 4; i++)
-        args[i] = (ir_arg_t){keys[i], *ir_node_attr(node, keys[i])};
+    for (int i = 0; i < 4; i++) args[i] = (ir_arg_t){keys[i], *ir_node_attr(node, keys[i])};
 }

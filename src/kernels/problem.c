@@ -45,10 +45,8 @@ void kern_broadcast_strides(const ir_type_t *type, const ir_type_t *out,
 
 void kern_reduced_dims(const kern_problem_t *problem, bool reduced[IR_MAX_RANK]) {
     const ir_attr_t *axes = kern_attr(problem, "axes");
-    for (int32_t i = 0; i < IR_MAX_RANK; i++)
-        reduced[i] = false;
-    for (uint32_t i = 0; i < axes->ints.n; i++)
-        reduced[axes->ints.v[i]] = true;
+    for (int32_t i = 0; i < IR_MAX_RANK; i++) reduced[i] = false;
+    for (uint32_t i = 0; i < axes->ints.n; i++) reduced[axes->ints.v[i]] = true;
 }
 
 /* ---- windows ---- */
@@ -156,8 +154,7 @@ kern_attention_t kern_attention_of(const kern_problem_t *problem, uint32_t first
         ir_type_t full = ir_type_make(IR_F32, 4, (int64_t[]){a.b, a.h, a.m, a.s});
         int64_t strides[IR_MAX_RANK];
         kern_broadcast_strides(a.mask, &full, strides);
-        for (int i = 0; i < 4; i++)
-            a.mask_stride[i] = strides[i];
+        for (int i = 0; i < 4; i++) a.mask_stride[i] = strides[i];
     }
     return a;
 }

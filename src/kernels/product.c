@@ -52,8 +52,7 @@ kern_product_t kern_product_of(const kern_problem_t *problem) {
     batch.rank -= 2, batch_a.rank -= 2, batch_b.rank -= 2;
     p.batch_rank = batch.rank;
     p.batches = ir_type_elements(&batch);
-    for (int32_t d = 0; d < batch.rank; d++)
-        p.batch_dims[d] = batch.dims[d];
+    for (int32_t d = 0; d < batch.rank; d++) p.batch_dims[d] = batch.dims[d];
     kern_broadcast_strides(&batch_a, &batch, p.a_batch);
     kern_broadcast_strides(&batch_b, &batch, p.b_batch);
     if (!p.transpose_a && ir_type_elements(&batch_b) == 1 && ir_dims_equal(&batch_a, &batch)) {

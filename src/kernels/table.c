@@ -72,8 +72,7 @@ static void append(const kern_arrays_t *arrays) {
         for (kern_arrays_t impl = *arrays; *impl; impl++) {
             const kern_impl_t **list = lists[(*impl)->op];
             int n = 0;
-            while (list[n])
-                n++;
+            while (list[n]) n++;
             ASSERT(n < MAX_IMPLS);
             list[n] = *impl;
         }

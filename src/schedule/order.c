@@ -59,8 +59,7 @@ static st_status_t state_edges(dag_t *dag) {
     ir_node_t *update = st_calloc(graph->values.n, sizeof *update); /* of a state */
     if (!update) return st_no_memory(graph->values.n * sizeof *update, "the order");
     st_status_t status = ST_OK;
-    for (size_t v = 0; v < graph->values.n; v++)
-        update[v] = IR_NONE;
+    for (size_t v = 0; v < graph->values.n; v++) update[v] = IR_NONE;
     for (ir_node_t n = 0; n < dag->n; n++)
         if (ir_node(graph, n)->op == IR_OP_UPDATE) update[ir_node(graph, n)->inputs[0]] = n;
     for (ir_node_t n = 0; n < dag->n; n++) {
@@ -94,10 +93,8 @@ static st_status_t dag_build(const ir_graph_t *graph, dag_t *dag) {
     TRY_GOTO(state_edges(dag), fail);
     dag->to = st_calloc(dag->edges.n, sizeof *dag->to);
     if (!dag->to) TRY_GOTO(st_no_memory(dag->edges.n * sizeof *dag->to, "the order"), fail);
-    for (size_t e = 0; e < dag->edges.n; e++)
-        dag->first[dag->edges.data[e].from + 2]++;
-    for (uint32_t i = 0; i < dag->n; i++)
-        dag->first[i + 2] += dag->first[i + 1];
+    for (size_t e = 0; e < dag->edges.n; e++) dag->first[dag->edges.data[e].from + 2]++;
+    for (uint32_t i = 0; i < dag->n; i++) dag->first[i + 2] += dag->first[i + 1];
     for (size_t e = 0; e < dag->edges.n; e++) {
         dag->to[dag->first[dag->edges.data[e].from + 1]++] = dag->edges.data[e].to;
         dag->n_before[dag->edges.data[e].to]++;
@@ -165,8 +162,7 @@ static void liveness_reset(liveness_t *live) {
 static int64_t born(const liveness_t *live, ir_node_t n) {
     const ir_node_info_t *node = ir_node(live->dag->graph, n);
     int64_t bytes = 0;
-    for (uint32_t k = 0; k < node->n_outputs; k++)
-        bytes += live->bytes[node->first_output + k];
+    for (uint32_t k = 0; k < node->n_outputs; k++) bytes += live->bytes[node->first_output + k];
     return bytes;
 }
 
@@ -187,8 +183,7 @@ static int64_t freed(const liveness_t *live, ir_node_t n) {
 static int64_t run(liveness_t *live, ir_node_t n) {
     const ir_node_info_t *node = ir_node(live->dag->graph, n);
     int64_t change = -freed(live, n);
-    for (uint32_t j = 0; j < node->n_inputs; j++)
-        live->left[live->owner[node->inputs[j]]]--;
+    for (uint32_t j = 0; j < node->n_inputs; j++) live->left[live->owner[node->inputs[j]]]--;
     for (uint32_t k = 0; k < node->n_outputs; k++) { /* what no one reads dies at once */
         ir_value_t v = node->first_output + k;
         if (live->owner[v] == v && !live->left[v]) change -= live->bytes[v];
@@ -263,14 +258,11 @@ static st_status_t depth_first_ranks(const dag_t *dag, uint32_t *rank) {
     st_status_t status = ST_OK;
     if (!first || !before || !stack || !next)
         TRY_GOTO(st_no_memory(dag->edges.n * sizeof *before, "the order"), done);
-    for (size_t e = 0; e < dag->edges.n; e++)
-        first[dag->edges.data[e].to + 2]++;
-    for (uint32_t i = 0; i < dag->n; i++)
-        first[i + 2] += first[i + 1];
+    for (size_t e = 0; e < dag->edges.n; e++) first[dag->edges.data[e].to + 2]++;
+    for (uint32_t i = 0; i < dag->n; i++) first[i + 2] += first[i + 1];
     for (size_t e = 0; e < dag->edges.n; e++)
         before[first[dag->edges.data[e].to + 1]++] = dag->edges.data[e].from;
-    for (ir_node_t n = 0; n < dag->n; n++)
-        rank[n] = UINT32_MAX;
+    for (ir_node_t n = 0; n < dag->n; n++) rank[n] = UINT32_MAX;
     for (ir_node_t sink = 0; sink < dag->n; sink++) {
         if (dag->first[sink] != dag->first[sink + 1] || rank[sink] != UINT32_MAX) continue;
         stack[depth++] = sink;
@@ -305,11 +297,9 @@ st_status_t sched_order(const ir_graph_t *graph, ir_node_t *out_order) {
     rank = st_calloc(dag.n, sizeof *rank);
     if (!candidate || !rank) TRY_GOTO(st_no_memory(dag.n * sizeof *rank, "the order"), done);
     /* the given order, or what comes close to it where an update stands before a reader */
-    for (ir_node_t n = 0; n < dag.n; n++)
-        rank[n] = n;
+    for (ir_node_t n = 0; n < dag.n; n++) rank[n] = n;
     bool legal = true;
-    for (size_t e = 0; e < dag.edges.n; e++)
-        legal &= dag.edges.data[e].from < dag.edges.data[e].to;
+    for (size_t e = 0; e < dag.edges.n; e++) legal &= dag.edges.data[e].from < dag.edges.data[e].to;
     if (legal)
         memcpy(out_order, rank, dag.n * sizeof *out_order);
     else

@@ -109,15 +109,13 @@ static uint64_t pack_best(uint32_t n, item_t *items, const item_t **placed, sche
                           uint64_t bound) {
     uint64_t best_total = UINT64_MAX;
     for (size_t k = 0; k < sizeof keys / sizeof keys[0]; k++) {
-        for (uint32_t i = 0; i < n; i++)
-            items[i].key = keys[k](&items[i]);
+        for (uint32_t i = 0; i < n; i++) items[i].key = keys[k](&items[i]);
         qsort(items, n, sizeof *items, by_key);
         for (int best_fit = 0; best_fit < 2; best_fit++) {
             uint64_t total = place_all(n, items, best_fit, placed, best_total);
             if (total >= best_total) continue;
             best_total = total;
-            for (uint32_t i = 0; i < n; i++)
-                pieces[items[i].index].offset = items[i].offset;
+            for (uint32_t i = 0; i < n; i++) pieces[items[i].index].offset = items[i].offset;
             if (total <= bound) return total;
         }
     }

@@ -20,12 +20,10 @@ void sched_memory_free(sched_memory_t *memory) {
 
 static void find_last_uses(analysis_t *a) {
     const ir_graph_t *graph = a->graph;
-    for (size_t v = 0; v < graph->values.n; v++)
-        a->last_use[v] = -1;
+    for (size_t v = 0; v < graph->values.n; v++) a->last_use[v] = -1;
     for (ir_node_t n = 0; n < graph->nodes.n; n++) {
         const ir_node_info_t *node = ir_node(graph, n);
-        for (uint32_t j = 0; j < node->n_inputs; j++)
-            a->last_use[node->inputs[j]] = n;
+        for (uint32_t j = 0; j < node->n_inputs; j++) a->last_use[node->inputs[j]] = n;
     }
     for (ir_node_t n = 0; n < graph->nodes.n; n++) {
         const ir_node_info_t *node = ir_node(graph, n);
@@ -76,8 +74,7 @@ static bool can_take(const analysis_t *a, ir_value_t s, ir_value_t v, const ir_v
  */
 static void state_readers(const analysis_t *a, const ir_value_t *root, int64_t *last) {
     const ir_graph_t *graph = a->graph;
-    for (size_t v = 0; v < graph->values.n; v++)
-        last[v] = -1;
+    for (size_t v = 0; v < graph->values.n; v++) last[v] = -1;
     for (ir_node_t n = 0; n < graph->nodes.n; n++) {
         const ir_node_info_t *node = ir_node(graph, n);
         for (uint32_t j = node->op == IR_OP_UPDATE; j < node->n_inputs; j++)
@@ -206,12 +203,10 @@ st_status_t sched_storages(const ir_graph_t *graph, sched_memory_t *out_memory) 
     if (!out_memory->storages || !out_memory->storage_of || !out_memory->update_in_place ||
         !a.last_use || !a.takes)
         TRY_GOTO(st_no_memory(n * sizeof *out_memory->storages, "the storages"), done);
-    for (size_t v = 0; v < n; v++)
-        a.takes[v] = IR_NONE;
+    for (size_t v = 0; v < n; v++) a.takes[v] = IR_NONE;
     find_last_uses(&a);
     TRY_GOTO(find_updates(&a), done);
-    for (ir_node_t i = 0; i < graph->nodes.n; i++)
-        place_node(&a, i);
+    for (ir_node_t i = 0; i < graph->nodes.n; i++) place_node(&a, i);
 done:
     st_free(a.last_use);
     st_free(a.takes);

@@ -68,8 +68,7 @@ static st_status_t add_local(emitter_t *e, ir_node_t n, const ir_value_t *inputs
     }
     ir_op_ctx_t ctx = {node->op, node->n_inputs, node->n_outputs, types, node->attrs, node->name};
     if (any_split && def->localize) TRY(def->localize(&ctx, parts, out_parts, &e->arena, attrs));
-    for (uint32_t a = 0; a < n_attrs; a++)
-        args[a] = (ir_arg_t){def->attrs[a].key, attrs[a]};
+    for (uint32_t a = 0; a < n_attrs; a++) args[a] = (ir_arg_t){def->attrs[a].key, attrs[a]};
     TRY(ir_graph_add(e->to, node->op, node->name, node->n_inputs, inputs, n_attrs, args,
                      out_first));
     for (uint32_t k = 0; k < node->n_outputs; k++) {
@@ -120,8 +119,7 @@ static st_status_t get(emitter_t *e, ir_value_t v, ir_placement_t wanted, ir_val
     if (ir_placement_equal(value->home, wanted)) return ST_OK;
     uint32_t at = 0;
     const shard_want_t *want = value->wants;
-    while (want && !ir_placement_equal(want->placement, wanted))
-        want = want->next, at++;
+    while (want && !ir_placement_equal(want->placement, wanted)) want = want->next, at++;
     if (!want)
         return FAIL(ST_INTERNAL, "value %u was not asked for in a placement it is used in", v);
     if (local->wants[at] == IR_NONE) TRY(convert(e, v, wanted, &local->wants[at]));
@@ -211,8 +209,7 @@ static st_status_t emitter_init(emitter_t *e) {
         e->values[v].wants = st_arena_array(&e->arena, n_wants, sizeof(ir_value_t));
         if (!e->values[v].wants)
             return st_no_memory(n_wants * sizeof(ir_value_t), "a rank's graph");
-        for (size_t i = 0; i < n_wants; i++)
-            e->values[v].wants[i] = IR_NONE;
+        for (size_t i = 0; i < n_wants; i++) e->values[v].wants[i] = IR_NONE;
     }
     return ST_OK;
 }

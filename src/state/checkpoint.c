@@ -5,9 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/vec.h"
 #include "state/checkpoint_sets.h"
-#include "base/file.h"
 #include "state/json.h"
 #include "state/report.h"
 

@@ -30,7 +30,7 @@ typedef struct checkpoint_progress {
     int64_t sample;
     uint64_t seed;
     bool has_best;
-    double best;         /* best metric so far, finite */
+    double best; /* best metric so far, finite */
 } checkpoint_progress_t;
 
 typedef struct checkpoint_contents {

@@ -4,10 +4,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/vec.h"
 #include "state/checkpoint.h"
 #include "state/checkpoint_sets.h"
-#include "base/file.h"
 #include "state/json.h"
 
 st_status_t checkpoint_write_tensors(const char *path, const state_tensor_t *tensors,
@@ -130,8 +130,7 @@ static st_status_t write_set(const char *folder, const checkpoint_contents_t *co
     TRY_GOTO(write_trainer(paths[2], &contents->progress), fail);
     status = write_manifest(folder, paths[3], contents->progress.step);
 fail:
-    for (size_t i = 0; i <= CHECKPOINT_N_FILES; i++)
-        st_free(paths[i]);
+    for (size_t i = 0; i <= CHECKPOINT_N_FILES; i++) st_free(paths[i]);
     return status;
 }
 

@@ -9,8 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/vec.h"
 #include "base/file.h"
+#include "base/vec.h"
 
 const char *const checkpoint_files[CHECKPOINT_N_FILES] = {"model.safetensors",
                                                           "optimizer.safetensors", "trainer.json"};
@@ -93,8 +93,7 @@ static st_status_t remove_partials(const char *dir) {
         char *path;
         status = in_folder(dir, name, &path);
         if (status != ST_OK) break;
-        status =
-            strncmp(name, "set-", 4) == 0 ? st_remove_folder(path) : st_remove_file(path);
+        status = strncmp(name, "set-", 4) == 0 ? st_remove_folder(path) : st_remove_file(path);
         st_free(path);
     }
     closedir(folder);

@@ -7,8 +7,8 @@
 #include <string.h>
 #include <zlib.h>
 
-#include "base/memory.h"
 #include "base/file.h"
+#include "base/memory.h"
 
 enum { MAX_RANK = 3, MAX_EXPANSION = 1032 }; /* the largest ratio deflate reaches */
 
@@ -202,8 +202,7 @@ st_status_t images_fill(const images_t *images, const int64_t *samples, size_t n
                     std);
     }
     float values[256];
-    for (int i = 0; i < 256; i++)
-        values[i] = (float)((i / 255.0 - mean) / std);
+    for (int i = 0; i < 256; i++) values[i] = (float)((i / 255.0 - mean) / std);
     size_t size = (size_t)(images->height * images->width);
     for (size_t i = 0; i < n; i++) {
         if (samples[i] < 0 || samples[i] >= images->n) {
@@ -211,8 +210,7 @@ st_status_t images_fill(const images_t *images, const int64_t *samples, size_t n
                         (long long)samples[i], (long long)images->n);
         }
         const uint8_t *pixels = images->pixels + (size_t)samples[i] * size;
-        for (size_t j = 0; j < size; j++)
-            x[i * size + j] = values[pixels[j]];
+        for (size_t j = 0; j < size; j++) x[i * size + j] = values[pixels[j]];
         if (label_dtype == IR_I64)
             ((int64_t *)y)[i] = images->labels[samples[i]];
         else

@@ -179,8 +179,7 @@ static st_status_t compute_scale(const rule_t *rule, const char *name, const ir_
                     type->rank, rule->kind->name);
     }
     double field = 1;
-    for (int32_t i = 2; i < type->rank; i++)
-        field *= (double)type->dims[i];
+    for (int32_t i = 2; i < type->rank; i++) field *= (double)type->dims[i];
     double fan_in = (double)type->dims[1] * field, fan_out = (double)type->dims[0] * field;
     double fan = fan_in;
     double gain = rule->kind->draw == DRAW_NORMAL ? 2 : 6;
@@ -195,8 +194,7 @@ static st_status_t compute_scale(const rule_t *rule, const char *name, const ir_
  * the same in every element type before its rounding. */
 static void draw_four(draw_t draw, double scale, const uint32_t words[4], double out[4]) {
     if (draw == DRAW_UNIFORM) {
-        for (int i = 0; i < 4; i++)
-            out[i] = scale * (2 * ((words[i] + 0.5) * 0x1p-32) - 1);
+        for (int i = 0; i < 4; i++) out[i] = scale * (2 * ((words[i] + 0.5) * 0x1p-32) - 1);
         return;
     }
     for (int i = 0; i < 4; i += 2) {

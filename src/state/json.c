@@ -101,13 +101,11 @@ st_status_t state_json_parse(const char *text, size_t bytes, state_json_limits_t
     size_t keys = 0;
     TRY(scan_text(text, bytes, limits, what, &keys));
     size_t start = 0;
-    while (start < bytes && memchr(" \t\r\n", text[start], 4) != NULL)
-        start++;
+    while (start < bytes && memchr(" \t\r\n", text[start], 4) != NULL) start++;
     if (start == bytes || text[start] != '{') {
         return FAIL(ST_PARSE, "%s: the JSON text is not an object", what);
     }
-    while (memchr(" \t\r\n", text[bytes - 1], 4) != NULL)
-        bytes--;
+    while (memchr(" \t\r\n", text[bytes - 1], 4) != NULL) bytes--;
     json_tokener *tokener = json_tokener_new_ex(MAX_DEPTH + 2);
     if (tokener == NULL) return FAIL(ST_NO_MEMORY, "%s: out of memory", what);
     json_tokener_set_flags(tokener, JSON_TOKENER_STRICT | JSON_TOKENER_VALIDATE_UTF8);

@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "base/memory.h"
 #include "base/file.h"
+#include "base/memory.h"
 #include "state/json.h"
 #include "state/safetensors_internal.h"
 
@@ -175,8 +175,7 @@ static st_status_t parse_header(safetensors_t *file, json_object *header) {
 static st_status_t check_tiling(const safetensors_t *file) {
     const safetensors_tensor_t **order = st_malloc(file->n_tensors * sizeof *order);
     if (order == NULL) return st_no_memory(file->n_tensors * sizeof *order, "the tensor order");
-    for (size_t i = 0; i < file->n_tensors; i++)
-        order[i] = &file->tensors[i];
+    for (size_t i = 0; i < file->n_tensors; i++) order[i] = &file->tensors[i];
     qsort(order, file->n_tensors, sizeof *order, compare_places);
     st_status_t status = ST_OK;
     const uint8_t *end = file->data;
@@ -263,8 +262,7 @@ static st_status_t read_all(safetensors_t *file, const uint8_t *data, size_t byt
                     bytes);
     }
     uint64_t header_bytes = 0;
-    for (int i = 7; i >= 0; i--)
-        header_bytes = header_bytes << 8 | data[i];
+    for (int i = 7; i >= 0; i--) header_bytes = header_bytes << 8 | data[i];
     if (header_bytes > bytes - 8 || header_bytes > SAFETENSORS_MAX_HEADER_BYTES) {
         return FAIL(ST_PARSE,
                     "not a safetensors file: a header of %llu bytes in a file of %zu (limit %d)",

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "base/vec.h"
 #include "base/file.h"
+#include "base/vec.h"
 #include "state/json.h"
 #include "state/safetensors_internal.h"
 #include "state/utf8.h"
@@ -67,8 +67,7 @@ st_status_t safetensors_writer_add(safetensors_writer_t *writer, const char *nam
     }
     safetensors_tensor_t tensor = {
         .dtype = dtype, .rank = rank, .data = data != NULL ? data : "", .bytes = bytes};
-    for (int32_t i = 0; i < rank; i++)
-        tensor.dims[i] = dims[i];
+    for (int32_t i = 0; i < rank; i++) tensor.dims[i] = dims[i];
     TRY(keep(writer, name, &tensor.name));
     return ST_VEC_PUSH(&writer->tensors, tensor);
 }
@@ -179,8 +178,7 @@ static st_status_t put_metadata(safetensors_writer_t *writer, st_arena_t *arena,
     entry_t *entries = st_arena_array(arena, capacity, sizeof *entries);
     if (entries == NULL) return st_no_memory(capacity * sizeof *entries, "metadata");
     size_t n = 0;
-    for (; n < writer->metadata.n; n++)
-        entries[n] = writer->metadata.data[n];
+    for (; n < writer->metadata.n; n++) entries[n] = writer->metadata.data[n];
     for (size_t i = 0; i < n_tensors; i++) {
         const safetensors_tensor_t *tensor = &writer->tensors.data[i];
         char sum[STATE_HEX_BYTES];
@@ -242,15 +240,13 @@ static st_status_t make_header(safetensors_writer_t *writer, st_arena_t *arena, 
         offset += tensor->bytes;
     }
     TRY(put(text, "}", 1));
-    while (text->n % 8 != 0)
-        TRY(put(text, " ", 1));
+    while (text->n % 8 != 0) TRY(put(text, " ", 1));
     size_t header_bytes = text->n - 8;
     if (header_bytes > SAFETENSORS_MAX_HEADER_BYTES) {
         return FAIL(ST_INVALID, "a safetensors header of %zu bytes is over the format's limit %d",
                     header_bytes, SAFETENSORS_MAX_HEADER_BYTES);
     }
-    for (int i = 0; i < 8; i++)
-        text->data[i] = (char)(header_bytes >> (8 * i) & 0xff);
+    for (int i = 0; i < 8; i++) text->data[i] = (char)(header_bytes >> (8 * i) & 0xff);
     return ST_OK;
 }
 

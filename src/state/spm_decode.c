@@ -10,8 +10,7 @@ static st_status_t append_bytes(const spm_t *model, const uint32_t *ids, size_t 
     if (n == 0) return ST_OK;
     uint8_t *bytes = st_malloc(n);
     if (bytes == NULL) return st_no_memory(n, "decoding a text");
-    for (size_t i = 0; i < n; i++)
-        bytes[i] = model->pieces[ids[i]].byte;
+    for (size_t i = 0; i < n; i++) bytes[i] = model->pieces[ids[i]].byte;
     st_status_t status = ST_OK;
     for (size_t i = 0; i < n && status == ST_OK;) {
         size_t length = state_utf8_length(bytes + i, n - i);
@@ -63,8 +62,7 @@ st_status_t spm_decode(const spm_t *model, const uint32_t *ids, size_t n, spm_te
     bool at_start = true;
     for (size_t i = 0; i < n;) {
         size_t run = i;
-        while (run < n && model->pieces[ids[run]].type == SPM_BYTE)
-            run++;
+        while (run < n && model->pieces[ids[run]].type == SPM_BYTE) run++;
         TRY(append_bytes(model, ids + i, run - i, out_text));
         if (run == n) break;
         TRY(append_piece(model, ids[run], &at_start, out_text));

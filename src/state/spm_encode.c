@@ -17,8 +17,7 @@ static st_status_t emit(const spm_t *model, uint32_t id, const uint8_t *text, si
                         spm_ids_t *ids) {
     if (id != model->unk_id) return ST_VEC_PUSH(ids, id);
     if (model->byte_fallback) {
-        for (size_t i = 0; i < bytes; i++)
-            TRY(ST_VEC_PUSH(ids, model->byte_ids[text[i]]));
+        for (size_t i = 0; i < bytes; i++) TRY(ST_VEC_PUSH(ids, model->byte_ids[text[i]]));
         return ST_OK;
     }
     if (ids->n > 0 && ids->data[ids->n - 1] == id) return ST_OK;
@@ -186,8 +185,7 @@ st_status_t spm_encode_unigram(const spm_t *model, const uint8_t *text, size_t b
     node_t *nodes = st_malloc((bytes + 1) * sizeof *nodes);
     if (nodes == NULL) return st_no_memory((bytes + 1) * sizeof *nodes, "encoding a text");
     st_status_t status = ST_OK;
-    for (size_t i = 0; i <= bytes; i++)
-        nodes[i] = (node_t){0, 0, -1};
+    for (size_t i = 0; i <= bytes; i++) nodes[i] = (node_t){0, 0, -1};
     for (size_t at = 0; at < bytes; at += spm_char_bytes(text[at], bytes - at)) {
         extend(model, text, bytes, at, nodes);
     }

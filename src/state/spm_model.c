@@ -68,8 +68,7 @@ static st_status_t make_indexes(spm_t *model) {
             goto fail;
         }
     }
-    for (uint32_t i = 0; i < n; i++)
-        keys[i] = (sort_key_t){&model->pieces[i], i};
+    for (uint32_t i = 0; i < n; i++) keys[i] = (sort_key_t){&model->pieces[i], i};
     qsort(keys, n, sizeof *keys, compare_keys);
     for (size_t i = 0; i < n; i++) {
         if (i > 0 && compare_keys(&keys[i - 1], &keys[i]) == 0) {
@@ -140,8 +139,7 @@ int64_t spm_find(const spm_t *model, const uint8_t *text, size_t bytes) {
 /* At most half full. The pieces are distinct. */
 static st_status_t make_table(spm_t *model) {
     size_t size = 2;
-    while (size < 2 * (size_t)model->n_pieces)
-        size *= 2;
+    while (size < 2 * (size_t)model->n_pieces) size *= 2;
     model->table = st_arena_array(&model->arena, size, sizeof *model->table);
     if (model->table == NULL)
         return st_no_memory(size * sizeof *model->table, "a vocabulary table");

@@ -76,8 +76,7 @@ static st_status_t append_escaped(const spm_t *model, spm_text_t *text, const ch
 static void trim_end(const spm_t *model, spm_text_t *text) {
     const char *space = model->escape_whitespaces ? SPM_SPACE : " ";
     size_t n = strlen(space);
-    while (text->n >= n && memcmp(text->data + text->n - n, space, n) == 0)
-        text->n -= n;
+    while (text->n >= n && memcmp(text->data + text->n - n, space, n) == 0) text->n -= n;
 }
 
 st_status_t spm_normalize(const spm_t *model, const uint8_t *text, size_t bytes,

@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/memory.h"
 #include "base/file.h"
+#include "base/memory.h"
 #include "state/json.h"
 #include "state/spm.h"
 
@@ -37,8 +37,7 @@ st_status_t tokenizer_from_text(const void *text, size_t bytes, tokenizer_t **ou
     if (bytes == 0) return FAIL(ST_INVALID, "an empty text has no vocabulary");
     TRY(create(out_tokenizer));
     bool present[256] = {false};
-    for (size_t i = 0; i < bytes; i++)
-        present[((const uint8_t *)text)[i]] = true;
+    for (size_t i = 0; i < bytes; i++) present[((const uint8_t *)text)[i]] = true;
     set_bytes(*out_tokenizer, present);
     return ST_OK;
 }

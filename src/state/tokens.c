@@ -3,9 +3,9 @@
 
 #include <string.h>
 
+#include "base/file.h"
 #include "base/hash.h"
 #include "base/memory.h"
-#include "base/file.h"
 
 enum { HEADER_BYTES = 64, DATA_HASH_AT = 48, HEADER_HASH_AT = 56, VERSION = 1 };
 static const char magic[8] = {'S', 'T', 'T', 'O', 'K', 'E', 'N', 'S'};
@@ -67,8 +67,7 @@ st_status_t tokens_write(const char *path, const uint32_t *tokens, size_t n_toke
     uint8_t *image = st_calloc(1, HEADER_BYTES + bytes);
     if (image == NULL) return st_no_memory(HEADER_BYTES + bytes, "a token shard");
     uint8_t *data = image + HEADER_BYTES;
-    for (size_t i = 0; i < n_tokens; i++)
-        memcpy(data + i * token_bytes, &tokens[i], token_bytes);
+    for (size_t i = 0; i < n_tokens; i++) memcpy(data + i * token_bytes, &tokens[i], token_bytes);
     memcpy(image, magic, sizeof magic);
     put_u32(image + 8, VERSION);
     put_u32(image + 12, token_bytes);
@@ -145,8 +144,7 @@ fail:
 
 void tokens_close(tokens_t *tokens) {
     if (tokens == NULL) return;
-    for (size_t i = 0; i < tokens->n_shards; i++)
-        st_file_close(&tokens->shards[i].file);
+    for (size_t i = 0; i < tokens->n_shards; i++) st_file_close(&tokens->shards[i].file);
     st_free(tokens->shards);
     st_free(tokens);
 }

@@ -12,7 +12,8 @@ stator_status_t tool_eval(tool_t *tool) {
     TOOL_TRY(stator_options_set(tool->options, "mode", "eval"));
     TOOL_TRY(tool_load_graph(tool, tool->files[0], &graph, &weights, &companion));
     if (!weights && !companion) {
-        status = tool_fail(STATOR_INVALID, "'eval' needs --weights: nothing stands beside the graph");
+        status =
+            tool_fail(STATOR_INVALID, "'eval' needs --weights: nothing stands beside the graph");
         goto done;
     }
     TOOL_TRY_GOTO(stator_plan_compile(graph, tool->options, NULL, &plan), done);
@@ -22,12 +23,12 @@ stator_status_t tool_eval(tool_t *tool) {
         TOOL_TRY_GOTO(stator_tensors_load(tool_text(tool, "input"), &inputs), done);
     TOOL_TRY_GOTO(tool_open_data(tool, plan, true, inputs, &data), done);
     if (!data) {
-        status = tool_fail(STATOR_INVALID, "'eval' needs data: --input, --eval-tokens-file, or "
-                                           "--eval-images with --eval-labels");
+        status = tool_fail(STATOR_INVALID,
+                           "'eval' needs data: --input, --eval-tokens-file, or "
+                           "--eval-images with --eval-labels");
         goto done;
     }
-    TOOL_TRY_GOTO(tool_evaluate(tool, session, plan, data, &loss, &accuracy),
-                  done);
+    TOOL_TRY_GOTO(tool_evaluate(tool, session, plan, data, &loss, &accuracy), done);
     if (tool_flag(tool, "json")) {
         printf("{\"loss\":");
         tool_json_number(stdout, loss);

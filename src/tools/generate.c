@@ -1,5 +1,6 @@
-/* stator generate: text from a Llama. The inference graph has a fixed length, the whole sequence is run for
- * each token: what stands after the current position cannot influence it (causal attention). */
+/* stator generate: text from a Llama. The inference graph has a fixed length, the whole sequence is
+ * run for each token: what stands after the current position cannot influence it (causal
+ * attention). */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +33,8 @@ static stator_status_t encode_prompt(generation_t *g, int64_t **out_tokens, size
     const char *prompt = tool_text(g->tool, "prompt");
     int64_t begin = stator_tokenizer_begin(g->tokenizer), *encoded = NULL;
     size_t n = 0;
-    if (prompt[0]) TOOL_TRY(stator_tokenizer_encode(g->tokenizer, prompt, strlen(prompt), &encoded, &n));
+    if (prompt[0])
+        TOOL_TRY(stator_tokenizer_encode(g->tokenizer, prompt, strlen(prompt), &encoded, &n));
     int64_t *tokens = malloc((n + 1) * sizeof *tokens);
     if (!tokens) {
         stator_free(encoded);
@@ -86,10 +88,11 @@ static stator_status_t open_generation(generation_t *g) {
     }
     for (size_t i = 0; status == STATOR_OK && i < n_prompt; i++) {
         if (prompt[i] < 0 || prompt[i] >= g->vocabulary)
-            status = tool_fail(STATOR_INVALID,
-                               "the tokenizer gives token %lld, the model knows 0 to %lld: they do not "
-                               "belong together",
-                               (long long)prompt[i], (long long)g->vocabulary - 1);
+            status =
+                tool_fail(STATOR_INVALID,
+                          "the tokenizer gives token %lld, the model knows 0 to %lld: they do not "
+                          "belong together",
+                          (long long)prompt[i], (long long)g->vocabulary - 1);
         else
             g->sequence[g->n++] = prompt[i];
     }
@@ -160,7 +163,8 @@ static int64_t sample(generation_t *g, const float *logits) {
 
 static stator_status_t generate(generation_t *g) {
     int64_t wanted = g->length + 1; /* prompt and new tokens */
-    stator_tensor_t feed = {.name = "x", .dtype = STATOR_DTYPE_I64, .rank = 2, .dims = {1, g->length}};
+    stator_tensor_t feed = {
+        .name = "x", .dtype = STATOR_DTYPE_I64, .rank = 2, .dims = {1, g->length}};
     feed.data = g->sequence;
     feed.bytes = (size_t)g->length * sizeof *g->sequence;
     stator_fetch_t fetch = {"logits", g->logits, g->logits_bytes};

@@ -1,5 +1,5 @@
-/* stator import: a .pt2 or ONNX model into a graph with its parameters beside it, or a text into token
- * shards (with --chars or --tokenizer). */
+/* stator import: a .pt2 or ONNX model into a graph with its parameters beside it, or a text into
+ * token shards (with --chars or --tokenizer). */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,8 @@ static stator_status_t import_model(tool_t *tool, const char *output) {
     if (!companion) return tool_fail(STATOR_NO_MEMORY, "out of memory");
     if (strcmp(companion, output) == 0) {
         free(companion);
-        return tool_fail(STATOR_INVALID, "%s: the graph's own file cannot end in .safetensors", output);
+        return tool_fail(STATOR_INVALID, "%s: the graph's own file cannot end in .safetensors",
+                         output);
     }
     TOOL_TRY_GOTO(stator_graph_import(tool->files[0], tool->options, &graph, &tensors), done);
     fprintf(stderr, "%s", stator_graph_notes(graph));
@@ -77,7 +78,8 @@ static stator_status_t write_shard(const stator_tokenizer_t *tokenizer, const ch
     return status;
 }
 
-/* The held-out part goes to "<output>.held". It is cut at the start of a line, so that no UTF-8 sequence is. */
+/* The held-out part goes to "<output>.held". It is cut at the start of a line, so that no UTF-8
+ * sequence is. */
 static stator_status_t import_text(tool_t *tool, const char *output) {
     char *text = NULL, *held = NULL;
     size_t bytes = 0;
@@ -86,7 +88,8 @@ static stator_status_t import_text(tool_t *tool, const char *output) {
     const char *vocab = tool_text(tool, "vocab");
     double hold_out = tool_float(tool, "hold-out");
     if (hold_out < 0 || hold_out >= 1)
-        return tool_fail(STATOR_INVALID, "option 'hold-out' is %g; 0 up to 1 is possible", hold_out);
+        return tool_fail(STATOR_INVALID, "option 'hold-out' is %g; 0 up to 1 is possible",
+                         hold_out);
     TOOL_TRY(read_file(tool->files[0], &text, &bytes));
     size_t cut = bytes - (size_t)((double)bytes * hold_out);
     while (cut < bytes && cut > 0 && text[cut - 1] != '\n') cut++;
@@ -114,6 +117,7 @@ done:
 stator_status_t tool_import(tool_t *tool) {
     const char *output;
     TOOL_TRY(tool_require(tool, "output", &output));
-    if (tool_flag(tool, "chars") || tool_text(tool, "tokenizer")[0]) return import_text(tool, output);
+    if (tool_flag(tool, "chars") || tool_text(tool, "tokenizer")[0])
+        return import_text(tool, output);
     return import_model(tool, output);
 }

@@ -1,4 +1,5 @@
-/* stator info: what is in a file. The kind is told by content: graph (binary or text), plan, tensors. */
+/* stator info: what is in a file. The kind is told by content: graph (binary or text), plan,
+ * tensors. */
 #include <string.h>
 
 #include "tools/tool.h"
@@ -20,7 +21,8 @@ static void print_ports(const stator_graph_t *graph, stator_port_kind_t kind, co
         elements += (int64_t)(t.bytes / stator_dtype_bytes(t.dtype));
     }
     char text[32];
-    printf("%-11s %zu, %lld elements, %s\n", title, n, (long long)elements, tool_bytes(bytes, text));
+    printf("%-11s %zu, %lld elements, %s\n", title, n, (long long)elements,
+           tool_bytes(bytes, text));
     for (size_t i = 0; list && i < n; i++) {
         stator_tensor_t t = stator_graph_at(graph, kind, i);
         printf("  %-40s ", t.name);
@@ -38,11 +40,12 @@ static stator_status_t graph_info(const tool_t *tool, stator_graph_t *graph) {
         return STATOR_OK;
     }
     if (tool_flag(tool, "json")) {
-        printf("{\"kind\":\"graph\",\"nodes\":%zu,\"inputs\":%zu,\"outputs\":%zu,\"parameters\":%zu,"
-               "\"buffers\":%zu",
-               stator_graph_node_count(graph), stator_graph_count(graph, STATOR_INPUT),
-               stator_graph_count(graph, STATOR_OUTPUT), stator_graph_count(graph, STATOR_PARAMETER),
-               stator_graph_count(graph, STATOR_BUFFER));
+        printf(
+            "{\"kind\":\"graph\",\"nodes\":%zu,\"inputs\":%zu,\"outputs\":%zu,\"parameters\":%zu,"
+            "\"buffers\":%zu",
+            stator_graph_node_count(graph), stator_graph_count(graph, STATOR_INPUT),
+            stator_graph_count(graph, STATOR_OUTPUT), stator_graph_count(graph, STATOR_PARAMETER),
+            stator_graph_count(graph, STATOR_BUFFER));
         uint64_t elements = 0;
         for (size_t i = 0; i < stator_graph_count(graph, STATOR_PARAMETER); i++) {
             stator_tensor_t t = stator_graph_at(graph, STATOR_PARAMETER, i);
@@ -69,16 +72,17 @@ static stator_status_t plan_info(const tool_t *tool, stator_plan_t *plan) {
     }
     stator_plan_info_t i = stator_plan_info(plan);
     if (tool_flag(tool, "json")) {
-        printf("{\"kind\":\"plan\",\"ranks\":%u,\"threads\":%u,\"kernels\":%u,\"collectives\":%u,"
-               "\"regions\":{\"state\":%llu,\"work\":%llu,\"comm\":%llu},\"live_bound_bytes\":%llu}\n",
-               i.n_ranks, i.n_threads, i.n_kernels, i.n_collectives, (unsigned long long)i.state_bytes,
-               (unsigned long long)i.work_bytes, (unsigned long long)i.comm_bytes,
-               (unsigned long long)i.live_bound_bytes);
+        printf(
+            "{\"kind\":\"plan\",\"ranks\":%u,\"threads\":%u,\"kernels\":%u,\"collectives\":%u,"
+            "\"regions\":{\"state\":%llu,\"work\":%llu,\"comm\":%llu},\"live_bound_bytes\":%llu}\n",
+            i.n_ranks, i.n_threads, i.n_kernels, i.n_collectives, (unsigned long long)i.state_bytes,
+            (unsigned long long)i.work_bytes, (unsigned long long)i.comm_bytes,
+            (unsigned long long)i.live_bound_bytes);
         return STATOR_OK;
     }
     char state[32], work[32], comm[32], bound[32];
-    printf("ranks       %u, %u thread%s each\nkernels     %u a step\ncollectives %u a step\n", i.n_ranks,
-           i.n_threads, i.n_threads == 1 ? "" : "s", i.n_kernels, i.n_collectives);
+    printf("ranks       %u, %u thread%s each\nkernels     %u a step\ncollectives %u a step\n",
+           i.n_ranks, i.n_threads, i.n_threads == 1 ? "" : "s", i.n_kernels, i.n_collectives);
     printf("memory of the largest rank: state %s, work %s (live bound %s), comm %s\n",
            tool_bytes(i.state_bytes, state), tool_bytes(i.work_bytes, work),
            tool_bytes(i.live_bound_bytes, bound), tool_bytes(i.comm_bytes, comm));
@@ -133,10 +137,11 @@ stator_status_t tool_info(tool_t *tool) {
             if (status == STATOR_OK) tensors_info(tool, tensors);
             break;
         default:
-            status = tool_fail(STATOR_PARSE,
-                               "%s: neither a graph, a plan nor a safetensors file; models of other "
-                               "systems are read by 'stator import'",
-                               path);
+            status =
+                tool_fail(STATOR_PARSE,
+                          "%s: neither a graph, a plan nor a safetensors file; models of other "
+                          "systems are read by 'stator import'",
+                          path);
     }
     stator_graph_destroy(graph);
     stator_plan_destroy(plan);

@@ -6,9 +6,10 @@
 #include "tools/tool.h"
 
 static const tool_command_t commands[] = {
-    {"model", 'm', "llama|resnet", "write the training graph of a standard model", 1, 1, tool_model},
-    {"import", 'i', "FILE", "turn a .pt2 or ONNX model into a graph, or a text into token shards", 1, 1,
-     tool_import},
+    {"model", 'm', "llama|resnet", "write the training graph of a standard model", 1, 1,
+     tool_model},
+    {"import", 'i', "FILE", "turn a .pt2 or ONNX model into a graph, or a text into token shards",
+     1, 1, tool_import},
     {"info", 'n', "FILE", "say what is in a graph, plan or safetensors file", 1, 1, tool_info},
     {"compile", 'c', "GRAPH", "compile the training step (or --mode eval) into a plan", 1, 1,
      tool_compile},
@@ -19,8 +20,14 @@ static const tool_command_t commands[] = {
 };
 enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
 
-enum { EXIT_FAILED = 1, EXIT_BAD_INPUT = 2, EXIT_DOES_NOT_FIT = 3, EXIT_PEER_LOST = 4,
-       EXIT_RANKS_DISAGREE = 5, EXIT_INTERRUPTED = 130 };
+enum {
+    EXIT_FAILED = 1,
+    EXIT_BAD_INPUT = 2,
+    EXIT_DOES_NOT_FIT = 3,
+    EXIT_PEER_LOST = 4,
+    EXIT_RANKS_DISAGREE = 5,
+    EXIT_INTERRUPTED = 130
+};
 
 static int exit_code(stator_status_t status) {
     switch (status) {
@@ -93,8 +100,8 @@ static stator_status_t parse_option(tool_t *tool, char letter, int argc, char **
     stator_option_info_t info;
     if (!option_info(key, &info)) return stator_options_set(tool->options, key, "");
     if (!strchr(info.commands, letter))
-        return tool_fail(STATOR_INVALID, "'--%s' is not an option of '%s'; see 'stator %s --help'", key,
-                         tool->command, tool->command);
+        return tool_fail(STATOR_INVALID, "'--%s' is not an option of '%s'; see 'stator %s --help'",
+                         key, tool->command, tool->command);
     if (value)
         value++;
     else if (strcmp(info.kind, "BOOL") == 0)
@@ -114,7 +121,8 @@ static stator_status_t parse(tool_t *tool, const tool_command_t *command, int ar
             tool->files[tool->n_files++] = argv[i];
     }
     if (tool->n_files < command->min_files || tool->n_files > command->max_files)
-        return tool_fail(STATOR_INVALID, "'%s' takes %d argument%s (%s), %d given; see 'stator %s --help'",
+        return tool_fail(STATOR_INVALID,
+                         "'%s' takes %d argument%s (%s), %d given; see 'stator %s --help'",
                          command->name, command->max_files, command->max_files == 1 ? "" : "s",
                          command->arguments, tool->n_files, command->name);
     return STATOR_OK;
@@ -155,8 +163,8 @@ int main(int argc, char **argv) {
         return 0;
     }
     tool_t tool = {.command = command->name, .files = calloc((size_t)argc, sizeof(char *))};
-    stator_status_t status =
-        tool.files ? stator_options_create(&tool.options) : tool_fail(STATOR_NO_MEMORY, "no memory");
+    stator_status_t status = tool.files ? stator_options_create(&tool.options)
+                                        : tool_fail(STATOR_NO_MEMORY, "no memory");
     if (status == STATOR_OK) status = parse(&tool, command, argc, argv);
     if (status == STATOR_OK) status = command->run(&tool);
     stator_options_destroy(tool.options);

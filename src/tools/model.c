@@ -8,7 +8,8 @@ typedef struct model_row {
     stator_status_t (*build)(const stator_options_t *options, int with_loss, stator_graph_t **out);
 } model_row_t;
 
-static const model_row_t models[] = {{"llama", stator_graph_llama}, {"resnet", stator_graph_resnet}};
+static const model_row_t models[] = {{"llama", stator_graph_llama},
+                                     {"resnet", stator_graph_resnet}};
 
 stator_status_t tool_model(tool_t *tool) {
     const char *output;

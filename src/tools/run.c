@@ -1,5 +1,5 @@
-/* stator run: the graph once, with gradients on request. Writes every output, "grad.<parameter>" and
- * "after.<buffer>". */
+/* stator run: the graph once, with gradients on request. Writes every output, "grad.<parameter>"
+ * and "after.<buffer>". */
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,8 +19,8 @@ static stator_status_t allocate(const stator_plan_t *plan, results_t *results) {
         stator_tensor_t port = stator_plan_at(plan, STATOR_OUTPUT, i);
         void *data = malloc(port.bytes ? port.bytes : 1);
         if (!data)
-            return tool_fail(STATOR_NO_MEMORY, "out of memory: %zu bytes for output '%s'", port.bytes,
-                             port.name);
+            return tool_fail(STATOR_NO_MEMORY, "out of memory: %zu bytes for output '%s'",
+                             port.bytes, port.name);
         results->fetches[i] = (stator_fetch_t){port.name, data, port.bytes};
     }
     return STATOR_OK;
@@ -37,8 +37,10 @@ static stator_status_t add_buffers(stator_session_t *session, stator_tensors_t *
         size_t length = strlen(state.name) + sizeof "after.";
         char *name = malloc(length);
         void *data = malloc(state.bytes ? state.bytes : 1);
-        stator_status_t status = name && data ? STATOR_OK : tool_fail(STATOR_NO_MEMORY, "out of memory");
-        if (status == STATOR_OK) status = stator_session_read(session, state.name, data, state.bytes);
+        stator_status_t status =
+            name && data ? STATOR_OK : tool_fail(STATOR_NO_MEMORY, "out of memory");
+        if (status == STATOR_OK)
+            status = stator_session_read(session, state.name, data, state.bytes);
         if (status == STATOR_OK) {
             snprintf(name, length, "after.%s", state.name);
             state.name = name;

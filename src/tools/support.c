@@ -51,11 +51,12 @@ stator_status_t tool_file_kind(const char *path, tool_kind_t *out_kind) {
     unsigned char head[9] = {0};
     struct stat info;
     *out_kind = TOOL_UNKNOWN;
-    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode)) return STATOR_OK; /* a pipe would be waited for */
+    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))
+        return STATOR_OK; /* a pipe would be waited for */
     FILE *file = fopen(path, "rb");
     if (!file)
-        return tool_fail(errno == ENOENT ? STATOR_NOT_FOUND : STATOR_IO, "cannot open '%s': %s", path,
-                         strerror(errno));
+        return tool_fail(errno == ENOENT ? STATOR_NOT_FOUND : STATOR_IO, "cannot open '%s': %s",
+                         path, strerror(errno));
     size_t n = fread(head, 1, sizeof head, file);
     fclose(file);
     if (n >= 8 && memcmp(head, STATOR_PLAN_MAGIC, 8) == 0)
@@ -78,7 +79,8 @@ stator_status_t tool_load_plan(const tool_t *tool, const char *path, stator_plan
 char *tool_companion(const char *graph_path) {
     static const char suffix[] = ".safetensors";
     const char *slash = strrchr(graph_path, '/'), *dot = strrchr(graph_path, '.');
-    size_t stem = dot && (!slash || dot > slash + 1) ? (size_t)(dot - graph_path) : strlen(graph_path);
+    size_t stem =
+        dot && (!slash || dot > slash + 1) ? (size_t)(dot - graph_path) : strlen(graph_path);
     char *path = malloc(stem + sizeof suffix);
     if (!path) return NULL;
     memcpy(path, graph_path, stem);
@@ -160,13 +162,14 @@ stator_status_t tool_open_data(const tool_t *tool, const stator_plan_t *plan, bo
     const char *labels = tool_text(tool, evaluation ? "eval-labels" : "labels");
     int given = (tokens[0] != 0) + (images[0] != 0) + (inputs != NULL);
     if (given > 1)
-        return tool_fail(STATOR_INVALID, "more than one of --input, --tokens-file, --images is given");
+        return tool_fail(STATOR_INVALID,
+                         "more than one of --input, --tokens-file, --images is given");
     if (inputs) return stator_data_tensors(plan, inputs, tool_text(tool, "map"), out_data);
     if (tokens[0]) return stator_data_tokens(plan, tokens, seed, !evaluation, out_data);
     if (!images[0]) return STATOR_OK;
     if (!labels[0]) return tool_fail(STATOR_INVALID, "images are given without their labels");
-    return stator_data_images(plan, images, labels, tool_float(tool, "mean"), tool_float(tool, "std"),
-                              seed, !evaluation, out_data);
+    return stator_data_images(plan, images, labels, tool_float(tool, "mean"),
+                              tool_float(tool, "std"), seed, !evaluation, out_data);
 }
 
 double tool_scalar_value(const tool_scalar_t *scalar) {
@@ -200,15 +203,17 @@ const char *tool_loss(const tool_t *tool) {
     return name[0] ? name : "loss";
 }
 
-stator_status_t tool_evaluate(const tool_t *tool, stator_session_t *session, const stator_plan_t *plan,
-                              stator_data_t *data, double *out_loss, double *out_accuracy) {
+stator_status_t tool_evaluate(const tool_t *tool, stator_session_t *session,
+                              const stator_plan_t *plan, stator_data_t *data, double *out_loss,
+                              double *out_accuracy) {
     const char *loss_name = tool_loss(tool);
     int64_t max_batches = tool_int(tool, "eval-batches");
     tool_scalar_t loss = {0}, correct = {0};
     stator_fetch_t fetches[2];
     size_t n_fetches = 0;
     if (!tool_scalar_fetch(plan, loss_name, &loss, &fetches[n_fetches++]))
-        return tool_fail(STATOR_INVALID, "the graph has no scalar output '%s' to evaluate", loss_name);
+        return tool_fail(STATOR_INVALID, "the graph has no scalar output '%s' to evaluate",
+                         loss_name);
     bool counted = tool_scalar_fetch(plan, "correct", &correct, &fetches[n_fetches]);
     n_fetches += counted;
     int64_t batches = stator_data_steps(data);

@@ -1,4 +1,5 @@
-/* The `stator` command: built on the public API alone. One file a command, one row in main.c's table. */
+/* The `stator` command: built on the public API alone. One file a command, one row in main.c's
+ * table. */
 #ifndef STATOR_TOOLS_TOOL_H
 #define STATOR_TOOLS_TOOL_H
 
@@ -29,10 +30,10 @@ typedef struct tool_command {
         stator_status_t tool_status_ = (expr);              \
         if (tool_status_ != STATOR_OK) return tool_status_; \
     } while (0)
-#define TOOL_TRY_GOTO(expr, label)              \
-    do {                                        \
-        status = (expr);                        \
-        if (status != STATOR_OK) goto label;    \
+#define TOOL_TRY_GOTO(expr, label)           \
+    do {                                     \
+        status = (expr);                     \
+        if (status != STATOR_OK) goto label; \
     } while (0)
 
 stator_status_t tool_model(tool_t *tool);
@@ -65,17 +66,18 @@ stator_status_t tool_load_plan(const tool_t *tool, const char *path, stator_plan
                                stator_tensors_t **out_weights);
 /* "dir/g.stator" → "dir/g.safetensors"; freed by the caller. NULL when out of memory. */
 char *tool_companion(const char *graph_path);
-/* Reads a graph; with --weights, what an importer took for parameters but the weights do not name becomes
- * a constant. Prints the notes. *out_weights and *out_companion are NULL where there is no such file. */
+/* Reads a graph; with --weights, what an importer took for parameters but the weights do not name
+ * becomes a constant. Prints the notes. *out_weights and *out_companion are NULL where there is no
+ * such file. */
 stator_status_t tool_load_graph(const tool_t *tool, const char *path, stator_graph_t **out_graph,
                                 stator_tensors_t **out_weights, stator_tensors_t **out_companion);
-/* Initial state: rules, then the companion's buffers (parameters too if `companion_parameters`), then the
- * weights. */
+/* Initial state: rules, then the companion's buffers (parameters too if `companion_parameters`),
+ * then the weights. */
 stator_status_t tool_fill_state(const tool_t *tool, stator_session_t *session,
                                 const stator_tensors_t *companion, bool companion_parameters,
                                 const stator_tensors_t *weights);
-/* Source of batches from --input, --tokens-file or --images (or their eval- forms). *out_data is NULL if
- * none is given. */
+/* Source of batches from --input, --tokens-file or --images (or their eval- forms). *out_data is
+ * NULL if none is given. */
 stator_status_t tool_open_data(const tool_t *tool, const stator_plan_t *plan, bool evaluation,
                                const stator_tensors_t *inputs, stator_data_t **out_data);
 /* A scalar output of a step as double. */
@@ -93,10 +95,11 @@ bool tool_scalar_fetch(const stator_plan_t *plan, const char *name, tool_scalar_
                        stator_fetch_t *out_fetch);
 /* Name of the output to minimize: --loss, or "loss". */
 const char *tool_loss(const tool_t *tool);
-/* Runs an evaluation over a source, at most --eval-batches of it: weighted mean loss, share of right answers
- * (−1 without an output "correct"). */
-stator_status_t tool_evaluate(const tool_t *tool, stator_session_t *session, const stator_plan_t *plan,
-                              stator_data_t *data, double *out_loss, double *out_accuracy);
+/* Runs an evaluation over a source, at most --eval-batches of it: weighted mean loss, share of
+ * right answers (−1 without an output "correct"). */
+stator_status_t tool_evaluate(const tool_t *tool, stator_session_t *session,
+                              const stator_plan_t *plan, stator_data_t *data, double *out_loss,
+                              double *out_accuracy);
 /* "12.3 MiB" */
 const char *tool_bytes(uint64_t bytes, char buffer[32]);
 double tool_seconds(void); /* monotonic */
@@ -104,8 +107,8 @@ double tool_seconds(void); /* monotonic */
 void tool_json_string(FILE *file, const char *text);
 /* Finite numbers with 17 digits, null for others (JSON has none). */
 void tool_json_number(FILE *file, double value);
-/* From here on the first interrupt only lets tool_interrupted say so, for a command that then finishes its
- * step and saves; the second ends the process as usual. */
+/* From here on the first interrupt only lets tool_interrupted say so, for a command that then
+ * finishes its step and saves; the second ends the process as usual. */
 void tool_catch_interrupts(void);
 /* True after an interrupt signal. */
 bool tool_interrupted(void);

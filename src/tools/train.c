@@ -1,5 +1,5 @@
-/* stator train: steps, evaluations, checkpoints, log. The loop is in train_loop; what it needs is opened in
- * open_run and released in close_run. */
+/* stator train: steps, evaluations, checkpoints, log. The loop is in train_loop; what it needs is
+ * opened in open_run and released in close_run. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -57,8 +57,8 @@ static stator_status_t compile_step(train_run_t *run) {
     return stator_plan_compile(run->step_graph, tool->options, NULL, &run->plan);
 }
 
-/* A schedule needs the number of steps, which the data knows, and the data needs a plan. So where the
- * number is not given the step is compiled twice, at first without the schedule. */
+/* A schedule needs the number of steps, which the data knows, and the data needs a plan. So where
+ * the number is not given the step is compiled twice, at first without the schedule. */
 static stator_status_t compile_first(train_run_t *run) {
     const tool_t *tool = run->tool;
     if (tool_int(tool, "steps") > 0) return compile_step(run);
@@ -106,8 +106,8 @@ static stator_status_t read_checkpoint(train_run_t *run) {
     stator_free(note);
     if (stator_options_given(tool->options, "seed") &&
         (uint64_t)tool_int(tool, "seed") != run->progress.seed)
-        return tool_fail(STATOR_INVALID, "%s was trained with --seed %llu; go on without --seed", resume,
-                         (unsigned long long)run->progress.seed);
+        return tool_fail(STATOR_INVALID, "%s was trained with --seed %llu; go on without --seed",
+                         resume, (unsigned long long)run->progress.seed);
     snprintf(seed, sizeof seed, "%lld", (long long)run->progress.seed);
     return stator_options_set(tool->options, "seed", seed);
 }
@@ -130,7 +130,8 @@ static stator_status_t open_step(train_run_t *run) {
         return compile_first(run);
     }
     if (tool_text(tool, "eval-tokens-file")[0] || tool_text(tool, "eval-images")[0])
-        return tool_fail(STATOR_INVALID, "%s is a plan, which has no evaluation: give the graph", path);
+        return tool_fail(STATOR_INVALID, "%s is a plan, which has no evaluation: give the graph",
+                         path);
     return tool_load_plan(tool, path, &run->plan, &run->weights);
 }
 
@@ -234,7 +235,8 @@ static stator_status_t save(train_run_t *run, bool is_best) {
     const char *dir = tool_text(run->tool, "save");
     if (!dir[0]) return STATOR_OK;
     stator_data_position(run->data, &run->progress.epoch, &run->progress.sample);
-    return stator_session_save(run->session, dir, &run->progress, (int32_t)tool_int(run->tool, "keep"), is_best);
+    return stator_session_save(run->session, dir, &run->progress,
+                               (int32_t)tool_int(run->tool, "keep"), is_best);
 }
 
 /* Evaluates, and marks and saves the best weights so far (by loss). */
@@ -299,7 +301,8 @@ static stator_status_t train_loop(train_run_t *run) {
         TOOL_TRY(one_step(run, &result));
         saved = false;
         bool last = run->progress.step == run->n_steps;
-        if (!last && due(tool, "eval-every", run->progress.step)) TOOL_TRY(evaluate(run, false, &saved));
+        if (!last && due(tool, "eval-every", run->progress.step))
+            TOOL_TRY(evaluate(run, false, &saved));
         if (!last && !saved && due(tool, "save-every", run->progress.step)) {
             TOOL_TRY(save(run, false));
             saved = true;
@@ -308,7 +311,8 @@ static stator_status_t train_loop(train_run_t *run) {
     if (!tool_interrupted()) TOOL_TRY(evaluate(run, true, &saved));
     if (!saved) TOOL_TRY(save(run, false));
     if (!tool_interrupted()) return STATOR_OK;
-    return tool_fail(STATOR_INTERRUPTED, "interrupted after step %lld%s", (long long)run->progress.step,
+    return tool_fail(STATOR_INTERRUPTED, "interrupted after step %lld%s",
+                     (long long)run->progress.step,
                      tool_text(tool, "save")[0] ? "; the state is saved, go on with --resume" : "");
 }
 

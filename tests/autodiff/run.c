@@ -33,8 +33,7 @@ void run_open(run_t *run, const ir_graph_t *graph) {
 }
 
 void run_close(run_t *run) {
-    for (size_t v = 0; v < run->graph->values.n; v++)
-        free(run->data[v]);
+    for (size_t v = 0; v < run->graph->values.n; v++) free(run->data[v]);
     free(run->data);
 }
 

@@ -35,8 +35,7 @@ static ir_value_t named(const ir_graph_t *graph, const char *name) {
 
 static size_t count_op(const ir_graph_t *graph, ir_op_t op) {
     size_t n = 0;
-    for (size_t i = 0; i < graph->nodes.n; i++)
-        n += graph->nodes.data[i].op == op;
+    for (size_t i = 0; i < graph->nodes.n; i++) n += graph->nodes.data[i].op == op;
     return n;
 }
 
@@ -67,8 +66,7 @@ static void test_tied_parameter(void **state) {
     run_open(&run, graph);
     double *table = run.data[w];
     memcpy(run.data[named(graph, "ids")], (int64_t[]){1, 3, 1}, 3 * sizeof(int64_t));
-    for (int i = 0; i < 8; i++)
-        table[i] = 0.3 * i - 0.8;
+    for (int i = 0; i < 8; i++) table[i] = 0.3 * i - 0.8;
     run_nodes(&run, 0, (ir_node_t)graph->nodes.n);
     for (int i = 0; i < 8; i++) {
         const double kept = table[i], step = 1e-5, given = ((double *)run.data[grad])[i];
@@ -271,8 +269,7 @@ static void test_empty_tensors(void **state) {
     }
     run_nodes(&run, 0, (ir_node_t)graph->nodes.n);
     assert_true(*(double *)run_output(&run, "loss") == 0);
-    for (int i = 0; i < 4; i++)
-        assert_true(((double *)run.data[grads[1]])[i] == 0);
+    for (int i = 0; i < 4; i++) assert_true(((double *)run.data[grads[1]])[i] == 0);
     run_close(&run);
     ir_graph_destroy(graph);
 }
@@ -288,8 +285,7 @@ static void test_large_and_deterministic(void **state) {
         OK(ir_graph_create("chain", &graph));
         ir_build_t b = {.graph = graph};
         ir_value_t w = ir_b_parameter(&b, "w", ir_type_scalar(IR_F32)), x = w, grad;
-        for (int i = 0; i < N; i++)
-            x = ir_b_binary(&b, IR_OP_MUL, x, w);
+        for (int i = 0; i < N; i++) x = ir_b_binary(&b, IR_OP_MUL, x, w);
         ir_b_output(&b, "loss", x);
         OK(b.status);
         OK(ad_gradient(graph, x, 1, &w, &grad));

@@ -41,8 +41,7 @@ static ir_graph_t *loss_graph(const large_sample_t *sample, ir_value_t *inputs) 
     const ir_type_t type = *ir_b_type(&b, y);
     int64_t n = ir_type_elements(&type);
     double *weights = calloc((size_t)n + 1, sizeof *weights);
-    for (int64_t i = 0; i < n; i++)
-        weights[i] = sin(1.0 + 2.0 * (double)i);
+    for (int64_t i = 0; i < n; i++) weights[i] = sin(1.0 + 2.0 * (double)i);
     ir_value_t c = ir_b_constant(&b, type, weights, (size_t)n * sizeof *weights);
     ir_value_t loss =
         ir_b_reduce(&b, IR_OP_REDUCE_SUM, ir_b_binary(&b, IR_OP_MUL, y, c), 0, NULL, false);
@@ -60,8 +59,7 @@ static ir_graph_t *loss_graph(const large_sample_t *sample, ir_value_t *inputs) 
 }
 
 static void feed(const large_sample_t *sample, run_t *run, const ir_value_t *inputs) {
-    for (uint32_t j = 0; j < sample->n_inputs; j++)
-        large_fill(sample, j, run->data[inputs[j]]);
+    for (uint32_t j = 0; j < sample->n_inputs; j++) large_fill(sample, j, run->data[inputs[j]]);
 }
 
 static double loss_of(run_t *run, ir_node_t n_forward, ir_value_t loss) {
@@ -125,28 +123,23 @@ static void single_run(single_t *s) {
         s->ctx.op, s->ctx.n_inputs, s->ctx.n_outputs, s->in, s->out, s->ctx.attrs, ""};
     const void *in[7];
     OK(ir_op_def(s->ctx.op)->shape(&s->ctx, s->out));
-    for (uint32_t j = 0; j < s->ctx.n_inputs; j++)
-        in[j] = s->in_data[j];
+    for (uint32_t j = 0; j < s->ctx.n_inputs; j++) in[j] = s->in_data[j];
     for (uint32_t k = 0; k < s->ctx.n_outputs; k++)
         s->out_data[k] = calloc(1, ir_type_bytes(&s->out[k]) + 1);
     OK(run_reference(&problem, in, s->out_data));
 }
 
 static void single_free(single_t *s) {
-    for (uint32_t j = 0; j < s->ctx.n_inputs; j++)
-        free(s->in_data[j]);
-    for (uint32_t k = 0; k < s->ctx.n_outputs; k++)
-        free(s->out_data[k]);
+    for (uint32_t j = 0; j < s->ctx.n_inputs; j++) free(s->in_data[j]);
+    for (uint32_t k = 0; k < s->ctx.n_outputs; k++) free(s->out_data[k]);
 }
 
 /* Copies elements [begin, begin + extent) of one dim out of (or, back = true, into) the whole. */
 static void copy_part(const ir_type_t *whole, void *whole_data, int32_t dim, int64_t begin,
                       int64_t extent, void *part_data, bool back) {
     size_t outer = 1, inner = ir_dtype_bytes(whole->dtype);
-    for (int32_t i = 0; i < dim; i++)
-        outer *= (size_t)whole->dims[i];
-    for (int32_t i = dim + 1; i < whole->rank; i++)
-        inner *= (size_t)whole->dims[i];
+    for (int32_t i = 0; i < dim; i++) outer *= (size_t)whole->dims[i];
+    for (int32_t i = dim + 1; i < whole->rank; i++) inner *= (size_t)whole->dims[i];
     for (size_t o = 0; o < outer; o++) {
         char *w = (char *)whole_data + (o * (size_t)whole->dims[dim] + (size_t)begin) * inner;
         char *p = (char *)part_data + o * (size_t)extent * inner;
@@ -253,8 +246,7 @@ static uint32_t check_have(const single_t *whole, uint32_t j, ir_placement_t pla
     else
         snprintf(what, sizeof what, "input %u partial", j);
     ir_op_def(whole->ctx.op)->strategies(&whole->ctx, &list);
-    for (uint32_t i = 0; i < list.n; i++)
-        check_strategy(whole, &list.items[i], what);
+    for (uint32_t i = 0; i < list.n; i++) check_strategy(whole, &list.items[i], what);
     return list.n;
 }
 

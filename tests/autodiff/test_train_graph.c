@@ -66,8 +66,7 @@ static const char *const classifier =
 static const int64_t labels[6] = {0, 3, -100, 1, -100, 2};
 
 static void fill(double *data, int n, double seed) {
-    for (int i = 0; i < n; i++)
-        data[i] = sin(seed + 1.7 * i);
+    for (int i = 0; i < n; i++) data[i] = sin(seed + 1.7 * i);
 }
 
 static void feed_classifier(run_t *run) {
@@ -92,8 +91,7 @@ static void gather_pair(run_t *run, bool outputs, const char *prefix, double *to
 
 static double norm_of(const double *x, int n) {
     double sum = 0;
-    for (int i = 0; i < n; i++)
-        sum += x[i] * x[i];
+    for (int i = 0; i < n; i++) sum += x[i] * x[i];
     return sqrt(sum);
 }
 
@@ -428,8 +426,7 @@ static void test_micro_batches_without_labels(void **state) {
     run_t run;
     run_open(&run, graph);
     feed_classifier(&run);
-    for (int i = 0; i < 6; i++)
-        ((int64_t *)run_state(&run, "y"))[i] = -100;
+    for (int i = 0; i < 6; i++) ((int64_t *)run_state(&run, "y"))[i] = -100;
     step(&run);
     assert_true(*(double *)run_output(&run, "loss") == 0);
     assert_true(*(double *)run_output(&run, "grad_norm") == 0);

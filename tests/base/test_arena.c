@@ -39,8 +39,7 @@ static void objects_are_zeroed_aligned_and_apart(void **state) {
     }
     /* A later object that overlapped an earlier one would have overwritten its mark. */
     for (size_t i = 0; i < N; i++) {
-        for (size_t k = 0; k < i % 97; k++)
-            assert_int_equal(objects[i][k], (unsigned char)i);
+        for (size_t k = 0; k < i % 97; k++) assert_int_equal(objects[i][k], (unsigned char)i);
     }
     st_arena_clear(&arena);
 }

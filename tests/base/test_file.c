@@ -35,8 +35,7 @@ static void large_appends_keep_their_order(void **state) {
     st_writer_t *writer;
     assert_ok(st_writer_create(path, &writer));
     for (size_t n = 1; total + n <= (1 << 20); n = n * 3 + 1) {
-        for (size_t i = 0; i < n; i++)
-            expected[total + i] = (uint8_t)(total * 31 + i * 7);
+        for (size_t i = 0; i < n; i++) expected[total + i] = (uint8_t)(total * 31 + i * 7);
         assert_ok(st_writer_append(writer, expected + total, n));
         total += n;
     }

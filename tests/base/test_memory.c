@@ -42,8 +42,7 @@ static void calloc_zeroes_and_refuses_overflow(void **state) {
     (void)state;
     unsigned char *memory = st_calloc(100, 7);
     assert_non_null(memory);
-    for (int i = 0; i < 700; i++)
-        assert_int_equal(memory[i], 0);
+    for (int i = 0; i < 700; i++) assert_int_equal(memory[i], 0);
     st_free(memory);
     volatile size_t huge = (size_t)1 << 63;
     assert_null(st_calloc(huge, 2));
@@ -73,8 +72,7 @@ static void sticky_failure_lasts(void **state) {
     st_memory_fail_after(1, true);
     void *first = st_malloc(8);
     assert_non_null(first);
-    for (int i = 0; i < 10; i++)
-        assert_null(st_malloc(8));
+    for (int i = 0; i < 10; i++) assert_null(st_malloc(8));
     st_memory_fail_after(-1, false);
     void *after = st_malloc(8);
     assert_non_null(after);

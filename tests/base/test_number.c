@@ -52,8 +52,7 @@ static void every_double_reads_back(void **state) {
 static void locale_does_not_matter(void **state) {
     (void)state;
     static const char *const names[] = {"de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8", "C.UTF-8"};
-    for (size_t i = 0; i < 4 && !setlocale(LC_ALL, names[i]); i++)
-        continue;
+    for (size_t i = 0; i < 4 && !setlocale(LC_ALL, names[i]); i++) continue;
     char text[ST_NUMBER_BYTES];
     double value = 0;
     assert_string_equal(st_double_text(0.5, 3, text), "0.5");

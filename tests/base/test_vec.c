@@ -12,12 +12,10 @@ static void grows_and_keeps_order(void **state) {
     (void)state;
     ST_VEC(int) vec = {0};
     uint64_t before = st_memory_allocations();
-    for (int i = 0; i < 10000; i++)
-        assert_int_equal(ST_VEC_PUSH(&vec, i), ST_OK);
+    for (int i = 0; i < 10000; i++) assert_int_equal(ST_VEC_PUSH(&vec, i), ST_OK);
     assert_int_equal(vec.n, 10000);
     assert_true(vec.cap >= vec.n);
-    for (int i = 0; i < 10000; i++)
-        assert_int_equal(vec.data[i], i);
+    for (int i = 0; i < 10000; i++) assert_int_equal(vec.data[i], i);
     /* Doubling from 8: 8·2^11 is the first capacity above 10,000, so 12 allocations. */
     assert_int_equal(st_memory_allocations() - before, 12);
     ST_VEC_FREE(&vec);
@@ -33,8 +31,7 @@ static void reserve_makes_room_once(void **state) {
     assert_int_equal(vec.n, 0);
     const double *place = vec.data;
     uint64_t before = st_memory_allocations();
-    for (int i = 0; i < 1000; i++)
-        assert_int_equal(ST_VEC_PUSH(&vec, i / 2.0), ST_OK);
+    for (int i = 0; i < 1000; i++) assert_int_equal(ST_VEC_PUSH(&vec, i / 2.0), ST_OK);
     assert_ptr_equal(vec.data, place);
     assert_int_equal(st_memory_allocations(), before);
     ST_VEC_FREE(&vec);
@@ -43,8 +40,7 @@ static void reserve_makes_room_once(void **state) {
 static void failed_push_leaves_the_vector(void **state) {
     (void)state;
     ST_VEC(int) vec = {0};
-    for (int i = 0; i < 8; i++)
-        assert_int_equal(ST_VEC_PUSH(&vec, i), ST_OK);
+    for (int i = 0; i < 8; i++) assert_int_equal(ST_VEC_PUSH(&vec, i), ST_OK);
     assert_int_equal(vec.cap, 8);
     const int *place = vec.data;
     st_memory_fail_after(0, false);
@@ -53,8 +49,7 @@ static void failed_push_leaves_the_vector(void **state) {
     assert_ptr_equal(vec.data, place);
     assert_int_equal(vec.n, 8);
     assert_int_equal(vec.cap, 8);
-    for (int i = 0; i < 8; i++)
-        assert_int_equal(vec.data[i], i);
+    for (int i = 0; i < 8; i++) assert_int_equal(vec.data[i], i);
     assert_int_equal(ST_VEC_PUSH(&vec, 8), ST_OK);
     assert_int_equal(vec.data[8], 8);
     ST_VEC_FREE(&vec);

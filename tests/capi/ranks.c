@@ -71,7 +71,8 @@ static trained_t train(const ranks_case_t *row, int ranks) {
     assert_ok(stator_options_set(options, "threads", "1"));
     assert_ok(stator_options_set(options, "dtype", "f64"));
     int llama = strcmp(row->model, "llama") == 0;
-    assert_ok(llama ? stator_graph_llama(options, 1, &graph) : stator_graph_resnet(options, 1, &graph));
+    assert_ok(llama ? stator_graph_llama(options, 1, &graph)
+                    : stator_graph_resnet(options, 1, &graph));
     assert_ok(stator_graph_make_training(graph, options, &step));
     assert_ok(stator_plan_compile(step, options, NULL, &t.plan));
     assert_ok(stator_session_create(t.plan, NULL, &t.session));
@@ -119,7 +120,8 @@ void ranks_check(const ranks_case_t *row) {
             size_t n = stator_session_count(one.session, (stator_port_kind_t)kind);
             assert_int_equal(n, stator_session_count(many.session, (stator_port_kind_t)kind));
             for (size_t i = 0; i < n; i++, n_compared++) {
-                stator_tensor_t tensor = stator_session_at(one.session, (stator_port_kind_t)kind, i);
+                stator_tensor_t tensor =
+                    stator_session_at(one.session, (stator_port_kind_t)kind, i);
                 compare_tensor(row, &one, &many, &tensor, ranks);
             }
         }

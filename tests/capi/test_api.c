@@ -36,8 +36,7 @@ static stator_tensor_t tensor(const char *name, stator_dtype_t dtype, int32_t ra
                               int64_t second) {
     stator_tensor_t t = {.name = name, .dtype = dtype, .rank = rank, .dims = {first, second}};
     t.bytes = stator_dtype_bytes(dtype);
-    for (int32_t i = 0; i < rank; i++)
-        t.bytes *= (size_t)t.dims[i];
+    for (int32_t i = 0; i < rank; i++) t.bytes *= (size_t)t.dims[i];
     return t;
 }
 
@@ -221,8 +220,7 @@ static void an_evaluation_sees_the_trained_state(void **state) {
     assert_ok(stator_plan_compile(t.graph, t.options, t.plan, &plan));
     assert_ok(stator_session_create(plan, t.session, &eval));
     float untrained = step(eval, 1000);
-    for (int i = 0; i < 200; i++)
-        step(t.session, i);
+    for (int i = 0; i < 200; i++) step(t.session, i);
     float trained = step(eval, 1000), again = step(eval, 1000);
     assert_true(trained < untrained - 0.2f);
     assert_memory_equal(&trained, &again, sizeof trained); /* an evaluation changes nothing */
@@ -240,8 +238,7 @@ static void files_bring_back_what_was_saved(void **state) {
     char folder[] = "api.XXXXXX", path[64];
     assert_non_null(mkdtemp(folder));
     trained_t t = open_training("1");
-    for (int i = 0; i < 5; i++)
-        step(t.session, i);
+    for (int i = 0; i < 5; i++) step(t.session, i);
     stator_progress_t saved = {.step = 5, .epoch = 1, .sample = 40, .seed = 3}, back = {0};
     assert_ok(stator_session_save(t.session, folder, &saved, 1, 0));
     snprintf(path, sizeof path, "%s/g.plan", folder);

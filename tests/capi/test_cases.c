@@ -1,9 +1,10 @@
-/* The cases of ../shared/cases: loss, every gradient, running statistics and training curves against
- * PyTorch's own numbers, through .pt2 and ONNX, on one to four ranks.
+/* The cases of ../shared/cases: loss, every gradient, running statistics and training curves
+ * against PyTorch's own numbers, through .pt2 and ONNX, on one to four ranks.
  *
- * Tolerances (from the cases' README): step 0 in float32, loss 1e-5 relative, each gradient and running
- * statistic 1e-4 in |a-b|/|b|, and 1e-6 of the largest gradient where it is zero in exact arithmetic.
- * Curves in float64: 1e-6 relative. In float32: Llamas 1e-4; ResNets 1e-3 for three losses and two norms. */
+ * Tolerances (from the cases' README): step 0 in float32, loss 1e-5 relative, each gradient and
+ * running statistic 1e-4 in |a-b|/|b|, and 1e-6 of the largest gradient where it is zero in exact
+ * arithmetic. Curves in float64: 1e-6 relative. In float32: Llamas 1e-4; ResNets 1e-3 for three
+ * losses and two norms. */
 #include <json-c/json.h>
 #include <math.h>
 #include <setjmp.h>
@@ -18,10 +19,10 @@
 
 #include "stator/stator.h"
 
-#define assert_ok(expr)                                                                 \
-    do {                                                                                \
-        stator_status_t status_ = (expr);                                               \
-        if (status_ != STATOR_OK)                                                       \
+#define assert_ok(expr)                                                                      \
+    do {                                                                                     \
+        stator_status_t status_ = (expr);                                                    \
+        if (status_ != STATOR_OK)                                                            \
             fail_msg("%s: %s: %s", #expr, stator_status_text(status_), stator_last_error()); \
     } while (0)
 
@@ -29,9 +30,12 @@ typedef struct case_row {
     const char *name, *model;
 } case_row_t;
 static const case_row_t cases[] = {
-    {"llama_tiny", "model.pt2"},           {"llama_tiny", "model.dynamo.onnx"},
-    {"llama_tiny_tied", "model.pt2"},      {"llama_tiny_tied", "model.dynamo.onnx"},
-    {"resnet_tiny", "model.pt2"},          {"resnet_tiny", "model.torchscript.onnx"},
+    {"llama_tiny", "model.pt2"},
+    {"llama_tiny", "model.dynamo.onnx"},
+    {"llama_tiny_tied", "model.pt2"},
+    {"llama_tiny_tied", "model.dynamo.onnx"},
+    {"resnet_tiny", "model.pt2"},
+    {"resnet_tiny", "model.torchscript.onnx"},
     {"resnet_tiny_smoothing", "model.pt2"},
 };
 enum { N_CASES = sizeof cases / sizeof cases[0], N_STEPS = 20 };
@@ -126,8 +130,8 @@ static void check_close(const case_row_t *row, const char *name, const float *go
     bool zero = n.reference <= 1e-6 * largest;
     double limit = zero ? 1e-6 * largest : 1e-4 * n.reference;
     if (!(n.difference <= limit))
-        fail_msg("%s/%s: %s differs by %g, reference norm %g, limit %g", row->name, row->model, name,
-                 n.difference, n.reference, limit);
+        fail_msg("%s/%s: %s differs by %g, reference norm %g, limit %g", row->name, row->model,
+                 name, n.difference, n.reference, limit);
 }
 
 static double largest_gradient(const stator_tensors_t *reference) {
@@ -168,7 +172,8 @@ static void check_step0(const case_row_t *row, int ranks) {
         if (strcmp(fetches[i].name, "loss") == 0) {
             double a = (double)*(float *)fetches[i].data, b = (double)*(const float *)expected.data;
             if (!(fabs(a - b) <= 1e-5 * fabs(b)))
-                fail_msg("%s/%s on %d ranks: loss %.9g, reference %.9g", row->name, row->model, ranks, a, b);
+                fail_msg("%s/%s on %d ranks: loss %.9g, reference %.9g", row->name, row->model,
+                         ranks, a, b);
         } else {
             check_close(row, fetches[i].name, fetches[i].data, &expected, largest);
         }
@@ -206,7 +211,8 @@ typedef struct recipe {
 } recipe_t;
 static const recipe_t recipes[] = {
     {"adamw_clip1",
-     {"optimizer", "adamw", "lr", "1e-3", "betas", "0.9,0.95", "weight-decay", "0.1", "clip", "1.0"}},
+     {"optimizer", "adamw", "lr", "1e-3", "betas", "0.9,0.95", "weight-decay", "0.1", "clip",
+      "1.0"}},
     {"sgd", {"optimizer", "sgd", "lr", "0.05", "momentum", "0.9", "weight-decay", "5e-5"}},
     {"sgd_nesterov", {"optimizer", "sgd", "lr", "0.05", "momentum", "0.9", "nesterov", "true"}},
 };
@@ -217,16 +223,18 @@ static double number_at(json_object *curve, const char *key, int step) {
     return json_object_get_double(json_object_array_get_idx(list, (size_t)step));
 }
 
-static void check_number(const case_row_t *row, const recipe_t *recipe, int ranks, const char *dtype,
-                         const char *what, int step, double got, double expected, double limit) {
+static void check_number(const case_row_t *row, const recipe_t *recipe, int ranks,
+                         const char *dtype, const char *what, int step, double got, double expected,
+                         double limit) {
     if (!(fabs(got - expected) <= limit * fabs(expected)))
-        fail_msg("%s/%s, %s in %s on %d ranks: %s at step %d is %.12g, reference %.12g (%.2g, limit %g)",
-                 row->name, row->model, recipe->name, dtype, ranks, what, step + 1, got, expected,
-                 fabs(got - expected) / fabs(expected), limit);
+        fail_msg(
+            "%s/%s, %s in %s on %d ranks: %s at step %d is %.12g, reference %.12g (%.2g, limit %g)",
+            row->name, row->model, recipe->name, dtype, ranks, what, step + 1, got, expected,
+            fabs(got - expected) / fabs(expected), limit);
 }
 
-static void check_curve(const case_row_t *row, const recipe_t *recipe, json_object *curve, int ranks,
-                        const char *dtype) {
+static void check_curve(const case_row_t *row, const recipe_t *recipe, json_object *curve,
+                        int ranks, const char *dtype) {
     opened_t o;
     bool f64 = strcmp(dtype, "f64") == 0, resnet = strncmp(row->name, "resnet", 6) == 0;
     double limit = f64 ? 1e-6 : resnet ? 1e-3 : 1e-4;

@@ -1,5 +1,5 @@
-/* Making the training step of a 12-layer Llama (160 M parameters, batch 32 x 1024) takes under a second, from
- * the model's graph to the plan, on one rank and on four. */
+/* Making the training step of a 12-layer Llama (160 M parameters, batch 32 x 1024) takes under a
+ * second, from the model's graph to the plan, on one rank and on four. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,7 +20,8 @@
     } while (0)
 
 static const char config[] =
-    "{\"model_type\": \"llama\", \"vocab_size\": 32000, \"hidden_size\": 768, \"intermediate_size\": 2048,"
+    "{\"model_type\": \"llama\", \"vocab_size\": 32000, \"hidden_size\": 768, "
+    "\"intermediate_size\": 2048,"
     " \"num_hidden_layers\": 12, \"num_attention_heads\": 12, \"num_key_value_heads\": 12,"
     " \"max_position_embeddings\": 1024, \"hidden_act\": \"silu\"}";
 
@@ -35,8 +36,8 @@ static void check(const char *path, const char *ranks) {
     stator_options_t *options = NULL;
     stator_graph_t *graph = NULL, *step = NULL;
     stator_plan_t *plan = NULL;
-    const char *const pairs[] = {"config", path, "batch", "32", "seq", "1024", "ranks", ranks,
-                                 "clip",   "1.0", "schedule", "cosine", "steps", "1000"};
+    const char *const pairs[] = {"config", path,   "batch", "32",       "seq",    "1024",  "ranks",
+                                 ranks,    "clip", "1.0",   "schedule", "cosine", "steps", "1000"};
     assert_ok(stator_options_create(&options));
     for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i += 2)
         assert_ok(stator_options_set(options, pairs[i], pairs[i + 1]));

@@ -1,5 +1,6 @@
-/* After the first step Stator's own code allocates nothing; what libraries take inside a call is measured
- * here and stays within a stated bound. The test's own malloc counts every allocation of the process. */
+/* After the first step Stator's own code allocates nothing; what libraries take inside a call is
+ * measured here and stays within a stated bound. The test's own malloc counts every allocation of
+ * the process. */
 #include <malloc.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -117,10 +118,11 @@ static void check_model(const model_t *model) {
     assert_int_equal(st_memory_allocations(), own_before);
     int64_t peak = atomic_load(&peak_bytes) - live_before;
     int64_t kept = atomic_load(&live_bytes) - live_before;
-    print_message("%s: libraries (%s) take at most %lld KiB inside a step, %lld allocations a step, and "
-                  "keep %lld bytes\n",
-                  model->name, stator_libraries(), (long long)peak >> 10,
-                  (long long)(atomic_load(&n_allocations) - calls_before) / 3, (long long)kept);
+    print_message(
+        "%s: libraries (%s) take at most %lld KiB inside a step, %lld allocations a step, and "
+        "keep %lld bytes\n",
+        model->name, stator_libraries(), (long long)peak >> 10,
+        (long long)(atomic_load(&n_allocations) - calls_before) / 3, (long long)kept);
     assert_true(peak <= LIBRARY_LIMIT_BYTES);
     assert_true(kept <= 4096); /* nothing grows from step to step */
     for (size_t i = 0; i < 2; i++) free((void *)(uintptr_t)feeds[i].data);
@@ -140,10 +142,12 @@ static void only_libraries_allocate_after_the_first_step(void **state) {
     static const model_t models[] = {
         {"char Llama, 2 ranks",
          stator_graph_llama,
-         {"config", STATOR_SOURCE_DIR "/examples/llama/char.json", "batch", "16", "seq", "128", "ranks", "2"}},
+         {"config", STATOR_SOURCE_DIR "/examples/llama/char.json", "batch", "16", "seq", "128",
+          "ranks", "2"}},
         {"ResNet-8, 2 ranks",
          stator_graph_resnet,
-         {"depth", "8", "classes", "10", "channels", "1", "image", "28", "batch", "8", "ranks", "2"}},
+         {"depth", "8", "classes", "10", "channels", "1", "image", "28", "batch", "8", "ranks",
+          "2"}},
     };
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) check_model(&models[i]);
 }

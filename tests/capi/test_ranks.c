@@ -5,8 +5,8 @@ static void llama_trains_alike_on_1_to_4_ranks(void **state) {
     (void)state;
     static const ranks_case_t row = {
         "llama",
-        {"config", STATOR_SOURCE_DIR "/examples/llama/char.json", "batch", "6", "seq", "16", "optimizer",
-         "adamw", "lr", "2e-3", "weight-decay", "0.1", "clip", "1.0"},
+        {"config", STATOR_SOURCE_DIR "/examples/llama/char.json", "batch", "6", "seq", "16",
+         "optimizer", "adamw", "lr", "2e-3", "weight-decay", "0.1", "clip", "1.0"},
         4};
     ranks_check(&row);
 }
@@ -15,19 +15,18 @@ static void resnet_trains_alike_on_1_to_4_ranks(void **state) {
     (void)state;
     static const ranks_case_t row = {
         "resnet",
-        {"depth", "8", "classes", "10", "channels", "1", "image", "12", "batch", "6", "optimizer", "sgd",
-         "lr", "0.05", "momentum", "0.9", "weight-decay", "5e-5"},
+        {"depth", "8", "classes", "10", "channels", "1", "image", "12", "batch", "6", "optimizer",
+         "sgd", "lr", "0.05", "momentum", "0.9", "weight-decay", "5e-5"},
         3};
     ranks_check(&row);
 }
 
 static void a_batch_smaller_than_the_ranks_leaves_some_empty(void **state) {
     (void)state;
-    static const ranks_case_t row = {
-        "resnet",
-        {"depth", "8", "classes", "10", "channels", "1", "image", "8", "batch", "2", "optimizer", "sgd",
-         "lr", "0.05"},
-        2};
+    static const ranks_case_t row = {"resnet",
+                                     {"depth", "8", "classes", "10", "channels", "1", "image", "8",
+                                      "batch", "2", "optimizer", "sgd", "lr", "0.05"},
+                                     2};
     ranks_check(&row);
 }
 

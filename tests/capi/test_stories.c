@@ -54,8 +54,7 @@ static void check_logits(const char *threads, const char *dtype) {
     assert_ok(stator_session_create(plan, NULL, &session));
     assert_ok(stator_session_load(session, weights));
     int64_t ids[TOKENS];
-    for (size_t i = 0; i < TOKENS; i++)
-        ids[i] = token_at(&tokens, i);
+    for (size_t i = 0; i < TOKENS; i++) ids[i] = token_at(&tokens, i);
     stator_tensor_t feed = {.name = "x", .dtype = STATOR_DTYPE_I64, .rank = 2, .dims = {1, TOKENS}};
     feed.data = ids;
     feed.bytes = sizeof ids;

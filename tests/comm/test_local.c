@@ -50,10 +50,8 @@ static void run_ranks(int n_ranks, int64_t timeout_ms, void *(*body)(void *), ra
         assert_int_equal(comm_size(comms[r]), n_ranks);
         assert_int_equal(pthread_create(&threads[r], NULL, body, &args[r]), 0);
     }
-    for (int r = 0; r < n_ranks; r++)
-        pthread_join(threads[r], NULL);
-    for (int r = 0; r < n_ranks; r++)
-        comm_destroy(comms[r]);
+    for (int r = 0; r < n_ranks; r++) pthread_join(threads[r], NULL);
+    for (int r = 0; r < n_ranks; r++) comm_destroy(comms[r]);
 }
 
 static void finish(rank_arg_t *arg, st_status_t status) {
@@ -99,8 +97,7 @@ static void *sums_body(void *argument) {
             for (int s = 0; s < SEGMENTS; s++)
                 for (int64_t i = 0; i < lengths[s]; i += 61) {
                     float want = (float)element(0, t, step, i);
-                    for (int r = 1; r < arg->n_ranks; r++)
-                        want += (float)element(r, t, step, i);
+                    for (int r = 1; r < arg->n_ranks; r++) want += (float)element(r, t, step, i);
                     checked++;
                     if (!(data[t][s][i] == want)) finish(arg, ST_INTERNAL);
                 }
@@ -108,8 +105,7 @@ static void *sums_body(void *argument) {
     }
     if (checked == 0) arg->status = ST_INTERNAL;
     for (int t = 0; t < N_TICKETS; t++)
-        for (int s = 0; s < SEGMENTS; s++)
-            free(data[t][s]);
+        for (int s = 0; s < SEGMENTS; s++) free(data[t][s]);
     return NULL;
 }
 
@@ -161,8 +157,7 @@ static void every_type_sums(void **state) {
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         rank_arg_t args[MAX_RANKS] = {0};
         run_ranks(sizes[i], 30000, types_body, args);
-        for (int r = 0; r < sizes[i]; r++)
-            assert_int_equal(args[r].status, ST_OK);
+        for (int r = 0; r < sizes[i]; r++) assert_int_equal(args[r].status, ST_OK);
     }
 }
 
@@ -198,8 +193,7 @@ static void gathers_concatenate_uneven_parts(void **state) {
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         rank_arg_t args[MAX_RANKS] = {0};
         run_ranks(sizes[i], 30000, gather_body, args);
-        for (int r = 0; r < sizes[i]; r++)
-            assert_int_equal(args[r].status, ST_OK);
+        for (int r = 0; r < sizes[i]; r++) assert_int_equal(args[r].status, ST_OK);
     }
 }
 
@@ -243,8 +237,7 @@ int pthread_cond_timedwait(pthread_cond_t *restrict condition, pthread_mutex_t *
     }
     pthread_mutex_unlock(mutex);
     atomic_store(&may_come, true);
-    while (!atomic_load(&has_ended))
-        usleep(100);
+    while (!atomic_load(&has_ended)) usleep(100);
     pthread_mutex_lock(mutex);
     return ETIMEDOUT;
 }
@@ -254,8 +247,7 @@ static void *late_body(void *argument) {
     double x = 1 + arg->rank;
     void *pointer = &x;
     int64_t n = 1;
-    while (arg->rank == 1 && !atomic_load(&may_come))
-        usleep(100);
+    while (arg->rank == 1 && !atomic_load(&may_come)) usleep(100);
     st_status_t status = comm_all_reduce_start(arg->comm, 0, IR_F64, 1, &pointer, &n);
     if (status == ST_OK) status = comm_wait(arg->comm, 0);
     if (arg->rank == 1) atomic_store(&has_ended, true);
@@ -270,8 +262,7 @@ static void what_is_done_when_the_time_is_up_is_done(void **state) {
     run_ranks(2, 1000, late_body, args);
     atomic_store(&late_wait, false);
     assert_true(atomic_load(&may_come)); /* else the wait was not a timed one */
-    for (int r = 0; r < 2; r++)
-        assert_int_equal(args[r].status, ST_OK);
+    for (int r = 0; r < 2; r++) assert_int_equal(args[r].status, ST_OK);
 }
 
 static void *abort_body(void *argument) {
@@ -316,8 +307,7 @@ static void different_sizes_are_an_error_everywhere(void **state) {
     (void)state;
     rank_arg_t args[MAX_RANKS] = {0};
     run_ranks(2, 60000, disagree_body, args);
-    for (int r = 0; r < 2; r++)
-        assert_int_equal(args[r].status, ST_RANKS_DISAGREE);
+    for (int r = 0; r < 2; r++) assert_int_equal(args[r].status, ST_RANKS_DISAGREE);
 }
 
 static void misuse_is_an_error(void **state) {

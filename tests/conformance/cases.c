@@ -93,8 +93,7 @@ static const char *parse_input(conf_built_t *built, uint32_t j, const char *at, 
                          element(fill, number, type->dtype));
         built->in_values[j][i] = ir_element_load(type->dtype, built->in_data[j], (size_t)i);
     }
-    while (*at == ' ')
-        at++;
+    while (*at == ' ') at++;
     return at;
 }
 
@@ -170,8 +169,7 @@ static void parse_attrs(conf_built_t *built, const ir_op_def_t *def, const char 
         if (a == n) fail_msg("%s: the op has no attribute '%.*s'", built->name, (int)length, text);
         parse_attr(built, a, text + length + 1, dtype);
         text += strcspn(text, " ");
-        while (*text == ' ')
-            text++;
+        while (*text == ' ') text++;
     }
 }
 
@@ -182,8 +180,7 @@ void conf_build(const conf_case_t *row, ir_dtype_t dtype, conf_built_t *built) {
              row->inputs, row->attrs);
     random_state = 88172645463325252u + (uint64_t)row->op;
     uint32_t n_in = 0;
-    for (const char *at = row->inputs; *at;)
-        at = parse_input(built, n_in++, at, dtype);
+    for (const char *at = row->inputs; *at;) at = parse_input(built, n_in++, at, dtype);
     parse_attrs(built, def, row->attrs, dtype);
     uint32_t n_out = def->n_outputs == IR_VARIADIC ? n_in : (uint32_t)def->n_outputs;
     ir_op_ctx_t ctx = {row->op, n_in, n_out, built->in, built->attrs, built->name};

@@ -207,8 +207,7 @@ static bool moves(const o_call_t *c) {
                 value = c->in[0].v[i];
                 break;
             case IR_OP_TRANSPOSE:
-                for (int32_t d = 0; d < out->rank; d++)
-                    from[attr_at(c, "perm", d)] = at[d];
+                for (int32_t d = 0; d < out->rank; d++) from[attr_at(c, "perm", d)] = at[d];
                 value = inside(&c->in[0], from);
                 break;
             case IR_OP_SLICE:
@@ -235,8 +234,7 @@ static bool moves(const o_call_t *c) {
             case IR_OP_CONCAT: {
                 int64_t axis = attr_int(c, "axis");
                 uint32_t j = 0;
-                while (from[axis] >= c->p->in[j].dims[axis])
-                    from[axis] -= c->p->in[j++].dims[axis];
+                while (from[axis] >= c->p->in[j].dims[axis]) from[axis] -= c->p->in[j++].dims[axis];
                 value = inside(&c->in[j], from);
                 break;
             }
@@ -260,8 +258,7 @@ static void indexed(const o_call_t *c, const ir_type_t *whole, const ir_type_t *
     int32_t r = idx->type->rank;
     if (c->p->op == IR_OP_GATHER || c->p->op == IR_OP_SCATTER_ADD) {
         int64_t axis = attr_int(c, "axis");
-        for (int32_t d = 0; d < whole->rank; d++)
-            to[d] = d < axis ? at[d] : at[d + r - 1];
+        for (int32_t d = 0; d < whole->rank; d++) to[d] = d < axis ? at[d] : at[d + r - 1];
         to[axis] = wrapped(idx->v[ravel(idx->type, at + axis)], whole->dims[axis]);
     } else if (c->p->op == IR_OP_GATHER_ALONG || c->p->op == IR_OP_SCATTER_ALONG_ADD) {
         int64_t axis = attr_int(c, "axis");
@@ -274,8 +271,7 @@ static void indexed(const o_call_t *c, const ir_type_t *whole, const ir_type_t *
             own[r - 1] = d;
             to[d] = wrapped(idx->v[ravel(idx->type, own)], whole->dims[d]);
         }
-        for (int32_t d = (int32_t)k; d < whole->rank; d++)
-            to[d] = at[r - 1 + d - k];
+        for (int32_t d = (int32_t)k; d < whole->rank; d++) to[d] = at[r - 1 + d - k];
     }
     (void)part;
 }
@@ -287,8 +283,7 @@ static bool gathers(const o_call_t *c) {
                    c->p->op == IR_OP_SCATTER_ND_ADD;
     if (adjoint) {
         const ir_type_t *updates = &c->p->in[0];
-        for (int64_t i = 0; i < count(out); i++)
-            c->out[0][i] = 0;
+        for (int64_t i = 0; i < count(out); i++) c->out[0][i] = 0;
         for (int64_t i = 0; i < count(updates); i++) {
             unravel(updates, i, at);
             indexed(c, out, updates, at, to);
@@ -310,8 +305,7 @@ static bool reductions(const o_call_t *c) {
     const ir_type_t *x = &c->p->in[0], *out = &c->p->out[0];
     const ir_attr_t *axes = kern_attr(c->p, "axes");
     ir_type_t kept = *x;
-    for (uint32_t a = 0; a < axes->ints.n; a++)
-        kept.dims[axes->ints.v[a]] = 1;
+    for (uint32_t a = 0; a < axes->ints.n; a++) kept.dims[axes->ints.v[a]] = 1;
     int64_t n = count(out), items = n ? count(x) / n : 0;
     ir_op_t op = c->p->op;
     for (int64_t o = 0; o < n; o++)
@@ -322,16 +316,14 @@ static bool reductions(const o_call_t *c) {
     for (int64_t i = 0; i < count(x); i++) {
         int64_t at[D];
         unravel(x, i, at);
-        for (uint32_t a = 0; a < axes->ints.n; a++)
-            at[axes->ints.v[a]] = 0;
+        for (uint32_t a = 0; a < axes->ints.n; a++) at[axes->ints.v[a]] = 0;
         double *y = &c->out[0][ravel(&kept, at)], v = c->in[0].v[i];
         *y = op == IR_OP_REDUCE_PROD  ? *y * v
              : op == IR_OP_REDUCE_MAX ? fmax(*y, v)
              : op == IR_OP_REDUCE_MIN ? fmin(*y, v)
                                       : *y + v;
     }
-    for (int64_t o = 0; o < n && op == IR_OP_REDUCE_MEAN; o++)
-        c->out[0][o] /= (double)items;
+    for (int64_t o = 0; o < n && op == IR_OP_REDUCE_MEAN; o++) c->out[0][o] /= (double)items;
     return true;
 }
 
@@ -441,8 +433,7 @@ static bool scalars(const o_call_t *c) {
     double y = 0;
     if (c->p->op == IR_OP_SUM_SQUARES) {
         for (uint32_t j = 0; j < c->p->n_in; j++)
-            for (int64_t i = 0; i < count(&c->p->in[j]); i++)
-                y += pow(c->in[j].v[i], 2);
+            for (int64_t i = 0; i < count(&c->p->in[j]); i++) y += pow(c->in[j].v[i], 2);
     } else {
         const char *kind = kern_attr(c->p, "kind")->s;
         double s = c->in[0].v[0], base = attr_float(c, "base"), low = attr_float(c, "min");

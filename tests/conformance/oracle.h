@@ -40,8 +40,7 @@ static inline void unravel(const ir_type_t *type, int64_t i, int64_t at[D]) {
 }
 static inline int64_t ravel(const ir_type_t *type, const int64_t at[D]) {
     int64_t i = 0;
-    for (int32_t d = 0; d < type->rank; d++)
-        i = i * type->dims[d] + at[d];
+    for (int32_t d = 0; d < type->rank; d++) i = i * type->dims[d] + at[d];
     return i;
 }
 /* Element of an operand that broadcasts to coordinates `at` of a tensor of `rank`. */

@@ -41,8 +41,7 @@ bool oracle_convolution(const o_call_t *c) {
                          : op == IR_OP_CONV_GRAD_INPUT ? &c->p->in[0]
                                                        : &c->p->in[1];
     int64_t groups = attr_int(c, "groups"), o_each = w->dims[0] / groups;
-    for (int64_t i = 0; i < count(&c->p->out[0]); i++)
-        c->out[0][i] = 0;
+    for (int64_t i = 0; i < count(&c->p->out[0]); i++) c->out[0][i] = 0;
     for (int64_t iy = 0; iy < count(y); iy++) {
         int64_t at_y[D], at_w[D], at_x[D];
         unravel(y, iy, at_y);
@@ -78,12 +77,10 @@ bool oracle_pooling(const o_call_t *c) {
     bool grad = op == IR_OP_AVG_POOL_GRAD, max = op == IR_OP_MAX_POOL;
     const ir_type_t *x = grad ? &c->p->out[0] : &c->p->in[0];
     const ir_type_t *y = grad ? &c->p->in[0] : &c->p->out[0];
-    for (int64_t i = 0; grad && i < count(x); i++)
-        c->out[0][i] = 0;
+    for (int64_t i = 0; grad && i < count(x); i++) c->out[0][i] = 0;
     ir_type_t kernel = ir_type_scalar(IR_F32);
     kernel.rank = x->rank - 2;
-    for (int32_t d = 0; d < kernel.rank; d++)
-        kernel.dims[d] = attr_at(c, "kernel", d);
+    for (int32_t d = 0; d < kernel.rank; d++) kernel.dims[d] = attr_at(c, "kernel", d);
     for (int64_t iy = 0; iy < count(y); iy++) {
         int64_t at_y[D], tap[D], at_x[D], best = -1;
         double sum = 0, largest = 0, divisor = 0;
@@ -126,8 +123,7 @@ bool oracle_max_pool_grad(const o_call_t *c) {
     const ir_type_t *dy = &c->p->in[0], *dx = &c->p->out[0];
     int64_t planes = dy->dims[0] * dy->dims[1];
     int64_t n_in = planes ? count(dx) / planes : 0, n_out = planes ? count(dy) / planes : 0;
-    for (int64_t i = 0; i < count(dx); i++)
-        c->out[0][i] = 0;
+    for (int64_t i = 0; i < count(dx); i++) c->out[0][i] = 0;
     for (int64_t i = 0; i < count(dy); i++)
         c->out[0][i / n_out * n_in + (int64_t)c->in[1].v[i]] += c->in[0].v[i];
     return true;
@@ -188,8 +184,7 @@ bool oracle_attention_grad(const o_call_t *c) {
     double scale = attr_float(c, "scale");
     if (scale == 0) scale = 1 / sqrt((double)q->type->dims[3]);
     for (int j = 0; j < 3; j++)
-        for (int64_t i = 0; i < count(&c->p->out[j]); i++)
-            c->out[j][i] = 0;
+        for (int64_t i = 0; i < count(&c->p->out[j]); i++) c->out[j][i] = 0;
     ir_type_t scores = ir_type_make(IR_F64, 4, q->type->dims);
     scores.dims[3] = k->type->dims[2];
     for (int64_t i = 0; i < count(&scores); i++) {
@@ -252,8 +247,7 @@ bool oracle_cross_entropies(const o_call_t *c) {
         int64_t y = (int64_t)label->v[r];
         bool ignored = y == attr_int(c, "ignore_index");
         double sum = 0, loss = 0;
-        for (int64_t k = 0; k < classes; k++)
-            sum += exp(row[k]);
+        for (int64_t k = 0; k < classes; k++) sum += exp(row[k]);
         double lse = grad ? c->in[3].v[r] : log(sum), all = 0;
         for (int64_t j = 0; j < classes && !ignored; j++)
             all += (w ? w[j] : 1) * (e / (double)classes + (j == y ? 1 - e : 0));
@@ -348,10 +342,8 @@ bool oracle_row_norms(const o_call_t *c) {
     for (int64_t r = 0; r < rows; r++) {
         const double *x = c->in[0].v + r * h;
         double mean = 0, square = 0;
-        for (int64_t i = 0; i < h && layer; i++)
-            mean += x[i] / (double)h;
-        for (int64_t i = 0; i < h; i++)
-            square += pow(x[i] - mean, 2) / (double)h;
+        for (int64_t i = 0; i < h && layer; i++) mean += x[i] / (double)h;
+        for (int64_t i = 0; i < h; i++) square += pow(x[i] - mean, 2) / (double)h;
         double rstd = 1 / sqrt(square + attr_float(c, "eps"));
         for (int64_t i = 0; i < h; i++)
             c->out[0][r * h + i] =

@@ -115,8 +115,7 @@ static int make_teams(void **state) {
 
 static int free_teams(void **state) {
     (void)state;
-    for (int n = 1; n <= 4; n++)
-        dev_team_destroy(teams[n]);
+    for (int n = 1; n <= 4; n++) dev_team_destroy(teams[n]);
     return 0;
 }
 
@@ -163,8 +162,7 @@ static run_t run_impl(const conf_built_t *built, const kern_impl_t *impl, int n_
 }
 
 static void run_free(const conf_built_t *built, run_t *run) {
-    for (uint32_t k = 0; k < built->problem.n_out; k++)
-        free(run->out[k].block);
+    for (uint32_t k = 0; k < built->problem.n_out; k++) free(run->out[k].block);
 }
 
 static void same_bits(const conf_built_t *built, const char *impl, const char *what, uint32_t k,
@@ -185,8 +183,7 @@ static void check_in_place(const conf_built_t *built, const kern_impl_t *impl, c
         return; /* a broadcast input is read again after its bytes are gone */
     guarded_t shared = guarded_make(bytes), others[CONF_MAX_OPERANDS];
     memcpy(guarded_data(&shared), built->in_data[j], bytes);
-    for (uint32_t i = 0; i < built->problem.n_in; i++)
-        in[i] = built->in_data[i];
+    for (uint32_t i = 0; i < built->problem.n_in; i++) in[i] = built->in_data[i];
     for (uint32_t i = 0; i < built->problem.n_out; i++) {
         others[i] = guarded_make(ir_type_bytes(&built->out[i]));
         out[i] = guarded_data(&others[i]);
@@ -196,8 +193,7 @@ static void check_in_place(const conf_built_t *built, const kern_impl_t *impl, c
     assert_true(guarded_intact(&shared));
     same_bits(built, impl->name, "written over its input", k, out[k], guarded_data(&plain->out[k]));
     free(shared.block);
-    for (uint32_t i = 0; i < built->problem.n_out; i++)
-        free(others[i].block);
+    for (uint32_t i = 0; i < built->problem.n_out; i++) free(others[i].block);
 }
 
 static void check_impl(const conf_built_t *built, const kern_impl_t *impl,
@@ -271,8 +267,7 @@ static void run_all_cases(bool with_reference) {
                 n_ran++; /* the reference always comes last and refuses nothing */
             }
             if (!n_ran && with_reference) fail_msg("%s: no implementation runs it", built.name);
-            for (uint32_t k = 0; k < built.problem.n_out; k++)
-                free(expected[k]);
+            for (uint32_t k = 0; k < built.problem.n_out; k++) free(expected[k]);
             conf_release(&built);
         }
     }
@@ -307,8 +302,7 @@ static void every_op_has_kernel_and_case(void **state) {
         }
         if (!*list) fail_msg("%s has no kernel", def->name);
         size_t n = 0, n_reference = 0;
-        for (; list[n]; n++)
-            n_reference += list[n]->reference;
+        for (; list[n]; n++) n_reference += list[n]->reference;
         if (n_reference != 1 || !list[n - 1]->reference)
             fail_msg("%s: one reference at the end of the list is needed", def->name);
         for (size_t i = 0; i < n; i++) {

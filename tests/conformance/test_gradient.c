@@ -34,8 +34,7 @@ typedef struct values {
 } values_t;
 
 static void values_free(values_t *values) {
-    for (size_t i = 0; i < values->n; i++)
-        free(values->data[i]);
+    for (size_t i = 0; i < values->n; i++) free(values->data[i]);
     free(values->data);
     *values = (values_t){NULL, 0};
 }
@@ -97,8 +96,7 @@ static ir_graph_t *make_graph(const conf_built_t *built) {
     ir_arg_t args[CONF_MAX_ATTRS];
     const ir_op_def_t *def = ir_op_def(p->op);
     uint32_t n_args = ir_op_n_attrs(def);
-    for (uint32_t a = 0; a < n_args; a++)
-        args[a] = (ir_arg_t){def->attrs[a].key, p->attrs[a]};
+    for (uint32_t a = 0; a < n_args; a++) args[a] = (ir_arg_t){def->attrs[a].key, p->attrs[a]};
     y = ir_b_node(&b, p->op, p->n_in, in, n_args, args);
     ir_value_t w = ir_b_input(&b, "weights", p->out[0], -1);
     ir_value_t product = ir_b_binary(&b, IR_OP_MUL, y, w);
@@ -157,8 +155,7 @@ static void check_case(const conf_case_t *row) {
     }
     double *weights = aligned_alloc(64, ((size_t)n_out * sizeof(double) + 64 + 63) & ~(size_t)63);
     weight_state = 12345;
-    for (int64_t i = 0; i < n_out; i++)
-        weights[i] = weight();
+    for (int64_t i = 0; i < n_out; i++) weights[i] = weight();
     ir_graph_t *graph = make_graph(&built), *plain = NULL;
     assert_int_equal(ir_graph_copy(graph, &plain), ST_OK);
     ir_value_t wrt[CONF_MAX_OPERANDS], grads[CONF_MAX_OPERANDS];

@@ -135,8 +135,7 @@ static void refuse_index(conf_case_t row, uint32_t input, int64_t position, int6
         unsigned char data[CONF_MAX_OPERANDS][512];
         void *out[CONF_MAX_OPERANDS];
         memset(data, 0x5A, sizeof data);
-        for (uint32_t k = 0; k < built.problem.n_out; k++)
-            out[k] = data[k];
+        for (uint32_t k = 0; k < built.problem.n_out; k++) out[k] = data[k];
         st_clear_error();
         assert_int_equal(
             kern_run_impl(*impl, &built.problem, 2, (const void *const *)built.in_data, out),
@@ -145,8 +144,7 @@ static void refuse_index(conf_case_t row, uint32_t input, int64_t position, int6
         for (int w = 0; w < 3; w++)
             if (!strstr(st_last_error(), words[w]))
                 fail_msg("%s: '%s' is not in: %s", (*impl)->name, words[w], st_last_error());
-        for (size_t i = 0; i < sizeof data; i++)
-            assert_int_equal(((unsigned char *)data)[i], 0x5A);
+        for (size_t i = 0; i < sizeof data; i++) assert_int_equal(((unsigned char *)data)[i], 0x5A);
     }
     conf_release(&built);
 }
@@ -200,8 +198,7 @@ static void batch_norm_output_does_not_depend_on_momentum(void **state) {
     const double x[] = {1, 2, 3, 6}, m = 3,
                  s = sqrt(3.5 + 1e-5); /* mean, root of biased variance */
     double y[4];
-    for (int i = 0; i < 4; i++)
-        y[i] = (x[i] - m) / s;
+    for (int i = 0; i < 4; i++) y[i] = (x[i] - m) / s;
     for (int a = 0; a < 3; a++)
         expect((conf_case_t){IR_OP_BATCH_NORM, "f", "T:4,1 T=1:1 T=0:1 T=7:1 T=9:1", attrs[a], 0},
                IR_F64, 1, GIVEN(x), 4, y, 1e-12);
@@ -369,10 +366,8 @@ static void norm_gradients_take_many_rows(void **state) {
             fail_msg("%s: %s", (*impl)->name, st_last_error());
         check_norm_gradient((const float *const *)in, (const float *const *)out, (*impl)->name);
     }
-    for (uint32_t j = 0; j < 5; j++)
-        free(in[j]);
-    for (uint32_t k = 0; k < 3; k++)
-        free(out[k]);
+    for (uint32_t j = 0; j < 5; j++) free(in[j]);
+    for (uint32_t k = 0; k < 3; k++) free(out[k]);
 }
 
 static void a_row_that_sees_no_key_gives_zero(void **state) {

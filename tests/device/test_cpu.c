@@ -33,8 +33,7 @@ static void memory_is_aligned_and_zeroed(void **state) {
         void *memory = NULL;
         assert_int_equal(device->alloc(stream, bytes, &memory), ST_OK);
         assert_int_equal((uintptr_t)memory % 256, 0);
-        for (size_t i = 0; i < bytes; i++)
-            assert_int_equal(((uint8_t *)memory)[i], 0);
+        for (size_t i = 0; i < bytes; i++) assert_int_equal(((uint8_t *)memory)[i], 0);
         (device->free)(stream, memory);
     }
     device->close(stream);

@@ -59,8 +59,7 @@ static void every_chunk_runs_once_and_in_contiguous_runs(void **state) {
                     assert_int_equal(record->visits[c], 0);
                 /* no thread has two chunks more than another */
                 int most = 0, least = INT32_MAX, count[8] = {0};
-                for (int64_t c = 0; c < chunks; c++)
-                    count[record->thread[c]]++;
+                for (int64_t c = 0; c < chunks; c++) count[record->thread[c]]++;
                 for (int t = 0; t < n_threads; t++) {
                     if (count[t] > most) most = count[t];
                     if (count[t] < least) least = count[t];
@@ -80,8 +79,7 @@ typedef struct partial {
 static void add_chunk(void *arg, int64_t begin, int64_t end, int thread) {
     partial_t *partial = arg;
     (void)thread;
-    for (int64_t i = begin; i < end; i++)
-        partial->sums[begin / 16] += partial->in[i];
+    for (int64_t i = begin; i < end; i++) partial->sums[begin / 16] += partial->in[i];
 }
 
 /* Each loop reads what the one before wrote: a missed wake-up hangs, a missing barrier shows in
@@ -89,16 +87,14 @@ static void add_chunk(void *arg, int64_t begin, int64_t end, int thread) {
 static void thousands_of_loops_see_each_other(void **state) {
     (void)state;
     int64_t in[1024];
-    for (int i = 0; i < 1024; i++)
-        in[i] = i;
+    for (int i = 0; i < 1024; i++) in[i] = i;
     dev_team_t *team;
     assert_int_equal(dev_team_create(3, &team), ST_OK);
     for (int loop = 0; loop < 5000; loop++) {
         partial_t partial = {.in = in};
         dev_team_for(team, 1024, 16, add_chunk, &partial);
         int64_t sum = 0;
-        for (int i = 0; i < 64; i++)
-            sum += partial.sums[i];
+        for (int i = 0; i < 64; i++) sum += partial.sums[i];
         int64_t expected = 1023 * 1024 / 2 + (int64_t)loop;
         assert_int_equal(sum, expected);
         in[loop % 1024]++;
@@ -111,19 +107,15 @@ static void several_teams_work_side_by_side(void **state) {
     (void)state;
     dev_team_t *teams[4];
     int64_t in[1024];
-    for (int i = 0; i < 1024; i++)
-        in[i] = 1;
-    for (int t = 0; t < 4; t++)
-        assert_int_equal(dev_team_create(4, &teams[t]), ST_OK);
+    for (int i = 0; i < 1024; i++) in[i] = 1;
+    for (int t = 0; t < 4; t++) assert_int_equal(dev_team_create(4, &teams[t]), ST_OK);
     for (int loop = 0; loop < 200; loop++)
         for (int t = 0; t < 4; t++) {
             partial_t partial = {.in = in};
             dev_team_for(teams[t], 1024, 16, add_chunk, &partial);
-            for (int i = 0; i < 64; i++)
-                assert_int_equal(partial.sums[i], 16);
+            for (int i = 0; i < 64; i++) assert_int_equal(partial.sums[i], 16);
         }
-    for (int t = 0; t < 4; t++)
-        dev_team_destroy(teams[t]);
+    for (int t = 0; t < 4; t++) dev_team_destroy(teams[t]);
     dev_team_destroy(NULL);
 }
 

@@ -263,8 +263,7 @@ void fill_states(exec_session_t *session, const plan_t *plan) {
 static double *append(double *values, size_t *n, const ir_type_t *type, const void *data) {
     size_t more = (size_t)ir_type_elements(type);
     values = st_realloc(values, (*n + more) * sizeof *values);
-    for (size_t i = 0; i < more; i++)
-        values[*n + i] = ir_element_load(type->dtype, data, i);
+    for (size_t i = 0; i < more; i++) values[*n + i] = ir_element_load(type->dtype, data, i);
     *n += more;
     return values;
 }
@@ -289,8 +288,7 @@ size_t run_plan(const plan_t *plan, int n_steps, double **out_values) {
             feeds[i] = (exec_feed_t){port->name, port->type, data};
         }
         expect_ok(exec_session_step(session, plan->n_inputs, feeds, plan->n_outputs, fetches));
-        for (uint32_t i = 0; i < plan->n_inputs; i++)
-            st_free((void *)(uintptr_t)feeds[i].data);
+        for (uint32_t i = 0; i < plan->n_inputs; i++) st_free((void *)(uintptr_t)feeds[i].data);
     }
     size_t n = 0;
     double *values = NULL;

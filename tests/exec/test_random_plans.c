@@ -32,8 +32,7 @@ static void check_overlaps(const plan_program_t *program) {
         if (node->op == IR_OP_ALL_GATHER_WAIT)
             dies[ir_value_producer(graph, node->inputs[0])->inputs[0]] = i;
     }
-    for (size_t o = 0; o < graph->outputs.n; o++)
-        dies[graph->outputs.data[o].value] = n_nodes;
+    for (size_t o = 0; o < graph->outputs.n; o++) dies[graph->outputs.data[o].value] = n_nodes;
     for (ir_value_t a = 0; a < n; a++)
         for (ir_value_t b = 0; b < a; b++) {
             const plan_place_t *x = &program->places[a], *y = &program->places[b];

@@ -102,13 +102,11 @@ static void inner_dims_split_too(void **state) {
     assert_int_equal(plan->outputs[0].placement.kind, IR_SPLIT);
     exec_session_t *session = session_of(plan, NULL);
     int32_t x[12], y[12];
-    for (int i = 0; i < 12; i++)
-        x[i] = i + 1;
+    for (int i = 0; i < 12; i++) x[i] = i + 1;
     exec_feed_t feed = {"x", {IR_I32, 3, {2, 3, 2}}, x};
     exec_fetch_t fetch = {"y", y, sizeof y};
     assert_int_equal(exec_session_step(session, 1, &feed, 1, &fetch), ST_OK);
-    for (int i = 0; i < 12; i++)
-        assert_int_equal(y[i], -x[i]);
+    for (int i = 0; i < 12; i++) assert_int_equal(y[i], -x[i]);
     exec_session_destroy(session);
     plan_destroy(plan);
 }
@@ -138,8 +136,7 @@ static void wrong_feeds_are_errors_and_nothing_runs(void **state) {
     expect_error(exec_session_step(session, 1, &good, 2, twice), ST_INVALID, "fetched twice");
     float w[4];
     assert_int_equal(exec_state_read(session, "w", &f32_4, w), ST_OK);
-    for (int i = 0; i < 4; i++)
-        assert_true(w[i] == 0);
+    for (int i = 0; i < 4; i++) assert_true(w[i] == 0);
     expect_error(exec_state_read(session, "x", &f32_4, w), ST_NOT_FOUND, "'x'");
     expect_error(exec_state_write(session, "w", &longer.type, x), ST_INVALID,
                  "'w' is f32[4], not f32[8]");
@@ -286,8 +283,7 @@ static double loss_of(exec_session_t *session, const plan_t *plan) {
     st_status_t status = exec_session_step(session, plan->n_inputs, feeds, 1, &fetch);
     if (status != ST_OK) print_error("%s\n", st_last_error());
     assert_int_equal(status, ST_OK);
-    for (uint32_t i = 0; i < plan->n_inputs; i++)
-        st_free((void *)(uintptr_t)feeds[i].data);
+    for (uint32_t i = 0; i < plan->n_inputs; i++) st_free((void *)(uintptr_t)feeds[i].data);
     return loss;
 }
 
@@ -305,8 +301,7 @@ static void evaluation_sees_the_trained_state(void **state) {
     fill_states(train, train_plan);
     double before = loss_of(eval, eval_plan), again = loss_of(eval, eval_plan);
     assert_true(before == again); /* evaluation changes nothing and draws nothing */
-    for (int step = 0; step < 30; step++)
-        loss_of(train, train_plan);
+    for (int step = 0; step < 30; step++) loss_of(train, train_plan);
     double after = loss_of(eval, eval_plan);
     assert_true(after < 0.8 * before);
     assert_int_equal(exec_region_bytes(eval, 1, PLAN_STATE),

@@ -417,10 +417,8 @@ static void folding_is_bounded(void **state) {
     /* 4096 × 8192 f32 is 128 MiB, above the limit of 64 MiB */
     ir_graph_t *graph, *simple;
     static float column[4096], row[8192];
-    for (int i = 0; i < 8192; i++)
-        row[i] = (float)i;
-    for (int i = 0; i < 4096; i++)
-        column[i] = (float)i;
+    for (int i = 0; i < 8192; i++) row[i] = (float)i;
+    for (int i = 0; i < 4096; i++) column[i] = (float)i;
     assert_int_equal(ir_graph_create("", &graph), ST_OK);
     ir_build_t b = {.graph = graph};
     ir_value_t x =

@@ -65,8 +65,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     memcpy(file, data, bytes);
     uint64_t hash =
         st_hash64(data + IR_CONTAINER_HEADER_BYTES, bytes - IR_CONTAINER_HEADER_BYTES, 0);
-    for (int i = 0; i < 8; i++)
-        file[24 + i] = (uint8_t)(hash >> (8 * i)); /* see container.h */
+    for (int i = 0; i < 8; i++) file[24 + i] = (uint8_t)(hash >> (8 * i)); /* see container.h */
     decode(file, bytes);
     free(file);
     return 0;

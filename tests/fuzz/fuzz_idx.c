@@ -25,8 +25,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     }
     size_t n = 1;
     unsigned sum = 0;
-    for (int32_t i = 0; i < idx.rank; i++)
-        n *= (size_t)idx.dims[i];
+    for (int32_t i = 0; i < idx.rank; i++) n *= (size_t)idx.dims[i];
     for (size_t i = 0; i < n; i++)
         sum += idx.data[i]; /* a short block is the sanitizer's finding */
     require(sum <= 255 * n);

@@ -1,5 +1,5 @@
-/* Fuzzes the plan decoder: each input as it is, and with its checksum put right. What decodes is proven by
- * plan_check, prints, and comes back from its encoding with the same bytes.
+/* Fuzzes the plan decoder: each input as it is, and with its checksum put right. What decodes is
+ * proven by plan_check, prints, and comes back from its encoding with the same bytes.
  *
  * Covers: src/compile/plan_codec.c src/compile/plan_check.c
  */
@@ -49,8 +49,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     memcpy(file, data, bytes);
     uint64_t hash =
         st_hash64(data + IR_CONTAINER_HEADER_BYTES, bytes - IR_CONTAINER_HEADER_BYTES, 0);
-    for (int i = 0; i < 8; i++)
-        file[24 + i] = (uint8_t)(hash >> (8 * i)); /* see container.h */
+    for (int i = 0; i < 8; i++) file[24 + i] = (uint8_t)(hash >> (8 * i)); /* see container.h */
     decode(file, bytes);
     free(file);
     return 0;

@@ -13,8 +13,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void put(uint8_t **at, uint64_t value, int bytes) {
-    for (int i = 0; i < bytes; i++)
-        *(*at)++ = (uint8_t)(value >> (8 * i));
+    for (int i = 0; i < bytes; i++) *(*at)++ = (uint8_t)(value >> (8 * i));
 }
 
 static void put_header(uint8_t **at, const char *name, const void *data, size_t bytes,

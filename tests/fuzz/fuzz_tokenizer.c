@@ -31,8 +31,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     size_t n, decoded_bytes;
     char *decoded;
     if (tokenizer_encode(tokenizer, text, strlen(text), &ids, &n) == ST_OK) {
-        for (size_t i = 0; i < n; i++)
-            require(ids[i] < tokenizer_vocab(tokenizer));
+        for (size_t i = 0; i < n; i++) require(ids[i] < tokenizer_vocab(tokenizer));
         require(tokenizer_decode(tokenizer, ids, n, &decoded, &decoded_bytes) == ST_OK);
         st_free(decoded);
         st_free(ids);

@@ -76,8 +76,7 @@ static int replay(const char *path) {
 
 int main(int argc, char **argv) {
     int failed = 0;
-    for (int i = 1; i < argc; i++)
-        failed |= replay(argv[i]);
+    for (int i = 1; i < argc; i++) failed |= replay(argv[i]);
     printf("%lu inputs, slowest %.3f s\n", n_inputs, slowest_s);
     if (n_inputs == 0) {
         fprintf(stderr, "nothing to replay\n");

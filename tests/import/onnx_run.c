@@ -100,8 +100,7 @@ st_status_t onnx_run_nodes(onnx_run_t *run) {
 }
 
 void onnx_run_close(onnx_run_t *run) {
-    for (size_t v = 0; run->data && v < run->graph->values.n; v++)
-        free(run->data[v]);
+    for (size_t v = 0; run->data && v < run->graph->values.n; v++) free(run->data[v]);
     free(run->data);
     ir_graph_destroy(run->graph);
     *run = (onnx_run_t){0};

@@ -172,8 +172,7 @@ static void add_meta(text_t *out, const ir_type_t *type, const int64_t *strides,
                      bool requires_grad) {
     text_add(out, "{\"dtype\":%d,\"sizes\":[", dtype_code(type->dtype));
     int64_t row_major[IR_MAX_RANK], step = 1;
-    for (int i = type->rank - 1; i >= 0; i--)
-        row_major[i] = step, step *= type->dims[i];
+    for (int i = type->rank - 1; i >= 0; i--) row_major[i] = step, step *= type->dims[i];
     for (int i = 0; i < type->rank; i++)
         text_add(out, "%s{\"as_int\":%lld}", i ? "," : "", (long long)type->dims[i]);
     text_add(out, "],\"strides\":[");
@@ -225,8 +224,7 @@ void pt2_state(pt2_maker_t *m, const char *kind, const char *name, const char *t
     bool outside = strcmp(kind, "loose_buffer") == 0 || strcmp(kind, "tensor_constant") == 0;
     size_t n = (size_t)ir_type_elements(&type);
     assert_true(ir_type_bytes(&type) <= sizeof bytes);
-    for (size_t i = 0; i < n; i++)
-        ir_element_store(type.dtype, bytes, i, values[i]);
+    for (size_t i = 0; i < n; i++) ir_element_store(type.dtype, bytes, i, values[i]);
     char path[64], file[128];
     snprintf(path, sizeof path, "weight_%d", m->n_files++);
     snprintf(file, sizeof file, "%sdata/%s/%s", m->root ? m->root : "model/",
@@ -349,8 +347,7 @@ uint8_t *pt2_finish(pt2_maker_t *m, size_t *out_bytes) {
     }
     free(json.data);
     text_t *all[] = {&m->nodes, &m->values, &m->inputs, &m->outputs, &m->config, &m->constants};
-    for (int i = 0; i < 6; i++)
-        free(all[i]->data);
+    for (int i = 0; i < 6; i++) free(all[i]->data);
     uint8_t *file = zip_finish(&m->files, out_bytes);
     *m = (pt2_maker_t){0};
     return file;
@@ -429,10 +426,8 @@ double *run_graph(const import_result_t *result, const feed_t *feeds, size_t n_f
     *out_type = *ir_value_type(graph, wanted);
     size_t n = (size_t)ir_type_elements(out_type);
     double *values = calloc(n + 1, sizeof *values);
-    for (size_t i = 0; i < n; i++)
-        values[i] = ir_element_load(out_type->dtype, memory[wanted], i);
-    for (ir_value_t v = 0; v < graph->values.n; v++)
-        free(memory[v]);
+    for (size_t i = 0; i < n; i++) values[i] = ir_element_load(out_type->dtype, memory[wanted], i);
+    for (ir_value_t v = 0; v < graph->values.n; v++) free(memory[v]);
     free(memory);
     ir_graph_destroy(graph);
     return values;

@@ -160,10 +160,8 @@ static void open_model(model_t *m, const char *group, const char *name) {
 
 static void close_model(model_t *m) {
     onnx__model_proto__free_unpacked(m->proto, NULL);
-    for (size_t i = 0; i < m->n_in; i++)
-        onnx__tensor_proto__free_unpacked(m->in[i], NULL);
-    for (size_t i = 0; i < m->n_out; i++)
-        onnx__tensor_proto__free_unpacked(m->out[i], NULL);
+    for (size_t i = 0; i < m->n_in; i++) onnx__tensor_proto__free_unpacked(m->in[i], NULL);
+    for (size_t i = 0; i < m->n_out; i++) onnx__tensor_proto__free_unpacked(m->out[i], NULL);
 }
 
 /* The model with the inputs from `first` on as initializers: shapes, axes and bounds must be known
@@ -183,8 +181,7 @@ static void *bake(model_t *m, size_t first, size_t *out_bytes) {
     }
     uint8_t *data = malloc(onnx__model_proto__get_packed_size(m->proto) + 1);
     *out_bytes = onnx__model_proto__pack(m->proto, data);
-    for (size_t i = first; i < m->n_in && i < at; i++)
-        m->in[i]->name = names[i];
+    for (size_t i = first; i < m->n_in && i < at; i++) m->in[i]->name = names[i];
     free(graph->initializer);
     graph->initializer = held;
     graph->n_initializer = n;
@@ -267,8 +264,7 @@ static size_t find_skip(const char *group, const char *name) {
     char whole[300];
     size_t i = 0, n = sizeof skips / sizeof skips[0];
     snprintf(whole, sizeof whole, "%s/%s", group, name);
-    while (i < n && !st_glob(skips[i].pattern, whole))
-        i++;
+    while (i < n && !st_glob(skips[i].pattern, whole)) i++;
     return i;
 }
 

@@ -122,8 +122,7 @@ static int32_t compute_known(const char *program, int64_t *out) {
     assert_int_equal(result->graph->nodes.n, 1);
     const ir_type_t *type = ir_value_type(result->graph, result->graph->outputs.data[0].value);
     int32_t n = type->rank;
-    for (int32_t i = 0; i < n; i++)
-        out[i] = type->dims[i] - SHIFT;
+    for (int32_t i = 0; i < n; i++) out[i] = type->dims[i] - SHIFT;
     import_result_destroy(result);
     return n;
 }
@@ -160,8 +159,7 @@ static void check_program(const char *program) {
 
 static void test_importer_and_kernels_agree(void **state) {
     (void)state;
-    for (size_t i = 0; i < sizeof programs / sizeof programs[0]; i++)
-        check_program(programs[i]);
+    for (size_t i = 0; i < sizeof programs / sizeof programs[0]; i++) check_program(programs[i]);
 }
 
 /* A value above the limits is not known, and the message says what is needed. */

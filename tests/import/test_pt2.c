@@ -393,8 +393,7 @@ static size_t compare_weights(const import_result_t *result, const char *path) {
 
 static size_t count_ops(const ir_graph_t *graph, ir_op_t op) {
     size_t n = 0;
-    for (size_t i = 0; i < graph->nodes.n; i++)
-        n += graph->nodes.data[i].op == op;
+    for (size_t i = 0; i < graph->nodes.n; i++) n += graph->nodes.data[i].op == op;
     return n;
 }
 

@@ -37,8 +37,7 @@ static void test_reads(void **state) {
         assert_true(data > file && data < file + bytes);
         assert_int_equal(zip_read(&zip, zip_find(&zip, "data/zeros"), &arena, &data, &n), ST_OK);
         assert_int_equal(n, 3000);
-        for (size_t i = 0; i < n; i++)
-            assert_int_equal(data[i], 0);
+        for (size_t i = 0; i < n; i++) assert_int_equal(data[i], 0);
         assert_int_equal(zip_read(&zip, zip_find(&zip, "empty"), &arena, &data, &n), ST_OK);
         assert_int_equal(n, 0);
         assert_null(zip_find(&zip, "b"));

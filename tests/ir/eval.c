@@ -21,8 +21,7 @@ void eval_unravel(const ir_type_t *type, int64_t flat, int64_t *index) {
 
 int64_t eval_ravel(const ir_type_t *type, const int64_t *index) {
     int64_t flat = 0;
-    for (int32_t i = 0; i < type->rank; i++)
-        flat = flat * type->dims[i] + index[i];
+    for (int32_t i = 0; i < type->rank; i++) flat = flat * type->dims[i] + index[i];
     return flat;
 }
 
@@ -206,8 +205,7 @@ static void run_unary(const node_t *n) {
 static void run_binary(const node_t *n) {
     double (*f)(double, double) = binary[n->ctx->op];
     if (n->ctx->op == IR_OP_GELU_GRAD && ir_ctx_int(n->ctx, "tanh")) f = f_gelu_tanh_grad;
-    for (int64_t i = 0; i < count(n); i++)
-        n->out[i] = f(operand(n, 0, i), operand(n, 1, i));
+    for (int64_t i = 0; i < count(n); i++) n->out[i] = f(operand(n, 0, i), operand(n, 1, i));
 }
 static void run_select(const node_t *n) {
     for (int64_t i = 0; i < count(n); i++)
@@ -235,12 +233,10 @@ static void run_random(const node_t *n) {
     const ir_attr_t *begin = ir_ctx_attr(n->ctx, "begin"), *global = ir_ctx_attr(n->ctx, "global");
     ir_type_t whole = *n->out_type;
     int64_t index[IR_MAX_RANK];
-    for (uint32_t i = 0; i < global->ints.n; i++)
-        whole.dims[i] = global->ints.v[i];
+    for (uint32_t i = 0; i < global->ints.n; i++) whole.dims[i] = global->ints.v[i];
     for (int64_t i = 0; i < count(n); i++) {
         eval_unravel(n->out_type, i, index);
-        for (uint32_t k = 0; k < begin->ints.n; k++)
-            index[k] += begin->ints.v[k];
+        for (uint32_t k = 0; k < begin->ints.n; k++) index[k] += begin->ints.v[k];
         n->out[i] = fmod((double)eval_ravel(&whole, index) * 0.6180339887498949, 1);
     }
 }
@@ -248,19 +244,16 @@ static void run_random(const node_t *n) {
 /* ---- shape ---- */
 
 static void run_broadcast(const node_t *n) {
-    for (int64_t i = 0; i < count(n); i++)
-        n->out[i] = operand(n, 0, i);
+    for (int64_t i = 0; i < count(n); i++) n->out[i] = operand(n, 0, i);
 }
 static void run_reshape(const node_t *n) {
-    for (int64_t i = 0; i < count(n); i++)
-        n->out[i] = n->in[0][i];
+    for (int64_t i = 0; i < count(n); i++) n->out[i] = n->in[0][i];
 }
 static void run_transpose(const node_t *n) {
     int64_t index[IR_MAX_RANK], from[IR_MAX_RANK];
     for (int64_t i = 0; i < count(n); i++) {
         eval_unravel(n->out_type, i, index);
-        for (int32_t k = 0; k < n->out_type->rank; k++)
-            from[ints(n, "perm")[k]] = index[k];
+        for (int32_t k = 0; k < n->out_type->rank; k++) from[ints(n, "perm")[k]] = index[k];
         n->out[i] = n->in[0][eval_ravel(&n->ctx->in[0], from)];
     }
 }
@@ -291,8 +284,7 @@ static void run_concat(const node_t *n) {
     for (int64_t i = 0; i < count(n); i++) {
         eval_unravel(n->out_type, i, index);
         uint32_t j = 0;
-        while (index[axis] >= n->ctx->in[j].dims[axis])
-            index[axis] -= n->ctx->in[j++].dims[axis];
+        while (index[axis] >= n->ctx->in[j].dims[axis]) index[axis] -= n->ctx->in[j++].dims[axis];
         n->out[i] = n->in[j][eval_ravel(&n->ctx->in[j], index)];
     }
 }
@@ -323,11 +315,9 @@ static int64_t choose_slices(const node_t *n, const ir_type_t *whole, const ir_t
     const ir_type_t *idx = &n->ctx->in[1];
     int64_t at[IR_MAX_RANK], from[IR_MAX_RANK], axis = ir_ctx_int(n->ctx, "axis");
     eval_unravel(selection, flat, at);
-    for (int32_t i = 0; i < axis; i++)
-        from[i] = at[i];
+    for (int32_t i = 0; i < axis; i++) from[i] = at[i];
     from[axis] = wrapped(n->in[1][eval_ravel(idx, at + axis)], whole->dims[axis]);
-    for (int32_t i = (int32_t)axis + 1; i < whole->rank; i++)
-        from[i] = at[i - 1 + idx->rank];
+    for (int32_t i = (int32_t)axis + 1; i < whole->rank; i++) from[i] = at[i - 1 + idx->rank];
     return eval_ravel(whole, from);
 }
 static int64_t choose_elements(const node_t *n, const ir_type_t *whole, const ir_type_t *selection,
@@ -343,14 +333,12 @@ static int64_t choose_tuples(const node_t *n, const ir_type_t *whole, const ir_t
     int32_t n_lead = idx->rank - 1, k = (int32_t)idx->dims[n_lead];
     int64_t at[IR_MAX_RANK], tuple[IR_MAX_RANK], from[IR_MAX_RANK];
     eval_unravel(selection, flat, at);
-    for (int32_t i = 0; i < n_lead; i++)
-        tuple[i] = at[i];
+    for (int32_t i = 0; i < n_lead; i++) tuple[i] = at[i];
     for (int32_t i = 0; i < k; i++) {
         tuple[n_lead] = i;
         from[i] = wrapped(n->in[1][eval_ravel(idx, tuple)], whole->dims[i]);
     }
-    for (int32_t i = k; i < whole->rank; i++)
-        from[i] = at[n_lead + i - k];
+    for (int32_t i = k; i < whole->rank; i++) from[i] = at[n_lead + i - k];
     return eval_ravel(whole, from);
 }
 static const chooser_t choosers[IR_OP_END] = {
@@ -373,19 +361,16 @@ static void run_reduce(const node_t *n) {
     const ir_type_t *x = &n->ctx->in[0];
     const ir_attr_t *axes = ir_ctx_attr(n->ctx, "axes");
     ir_type_t kept = *x;
-    for (uint32_t a = 0; a < axes->ints.n; a++)
-        kept.dims[axes->ints.v[a]] = 1;
+    for (uint32_t a = 0; a < axes->ints.n; a++) kept.dims[axes->ints.v[a]] = 1;
     ir_op_t op = n->ctx->op;
     double start = op == IR_OP_REDUCE_MAX   ? -INFINITY
                    : op == IR_OP_REDUCE_MIN ? INFINITY
                                             : op == IR_OP_REDUCE_PROD;
-    for (int64_t i = 0; i < count(n); i++)
-        n->out[i] = start;
+    for (int64_t i = 0; i < count(n); i++) n->out[i] = start;
     for (int64_t i = 0; i < ir_type_elements(x); i++) {
         int64_t index[IR_MAX_RANK];
         eval_unravel(x, i, index);
-        for (uint32_t a = 0; a < axes->ints.n; a++)
-            index[axes->ints.v[a]] = 0;
+        for (uint32_t a = 0; a < axes->ints.n; a++) index[axes->ints.v[a]] = 0;
         double *at = &n->out[eval_ravel(&kept, index)], v = n->in[0][i];
         *at = op == IR_OP_REDUCE_MAX    ? fmax(*at, v)
               : op == IR_OP_REDUCE_MIN  ? fmin(*at, v)
@@ -399,8 +384,7 @@ static void run_reduce(const node_t *n) {
 static void run_argmax(const node_t *n) {
     const ir_type_t *x = &n->ctx->in[0];
     int64_t axis = ir_ctx_int(n->ctx, "axis"), inner = 1;
-    for (int32_t i = (int32_t)axis + 1; i < x->rank; i++)
-        inner *= x->dims[i];
+    for (int32_t i = (int32_t)axis + 1; i < x->rank; i++) inner *= x->dims[i];
     for (int64_t i = 0; i < count(n); i++) {
         const double *first = n->in[0] + i / inner * inner * x->dims[axis] + i % inner;
         int64_t best = 0;
@@ -496,7 +480,6 @@ double **eval_graph(const ir_graph_t *graph, const double *const *feeds) {
 }
 
 void eval_graph_free(const ir_graph_t *graph, double **values) {
-    for (size_t v = 0; v < graph->values.n; v++)
-        free(values[v]);
+    for (size_t v = 0; v < graph->values.n; v++) free(values[v]);
     free(values);
 }

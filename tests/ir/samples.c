@@ -33,8 +33,7 @@ static void unary(visitor_t to, ir_op_t op, ir_dtype_t dtype, size_t n_args, con
     for (size_t s = 0; s < COUNT(shapes); s++) {
         sample_t sample = {.op = op, .n_inputs = 1, .in = {shapes[s]}, .n_args = n_args};
         sample.in[0].dtype = dtype;
-        for (size_t a = 0; a < n_args; a++)
-            sample.args[a] = args[a];
+        for (size_t a = 0; a < n_args; a++) sample.args[a] = args[a];
         to.visit(&sample, to.user);
     }
 }
@@ -52,8 +51,7 @@ static void binary(visitor_t to, ir_op_t op, ir_dtype_t dtype, bool broadcasts, 
         sample_t sample = {
             .op = op, .n_inputs = 2, .in = {pairs[s][0], pairs[s][1]}, .n_args = n_args};
         sample.in[0].dtype = sample.in[1].dtype = dtype;
-        for (size_t a = 0; a < n_args; a++)
-            sample.args[a] = args[a];
+        for (size_t a = 0; a < n_args; a++) sample.args[a] = args[a];
         to.visit(&sample, to.user);
     }
 }
@@ -70,8 +68,7 @@ static void elementwise(visitor_t to) {
     for (int op = IR_OP_RELU_GRAD; op <= IR_OP_SILU_GRAD; op++)
         binary(to, (ir_op_t)op, IR_F64, false, 0, NULL);
     binary(to, IR_OP_GELU_GRAD, IR_F64, false, 1, &tanh_form);
-    for (int op = IR_OP_ADD; op <= IR_OP_GE; op++)
-        binary(to, (ir_op_t)op, IR_F64, true, 0, NULL);
+    for (int op = IR_OP_ADD; op <= IR_OP_GE; op++) binary(to, (ir_op_t)op, IR_F64, true, 0, NULL);
     binary(to, IR_OP_LOGICAL_AND, IR_BOOL, true, 0, NULL);
     binary(to, IR_OP_LOGICAL_OR, IR_BOOL, true, 0, NULL);
     const sample_t selects[] = {
@@ -84,8 +81,7 @@ static void elementwise(visitor_t to) {
         {IR_OP_SELECT, 3, {SHAPED(BOOL, 4, 1), SHAPED(F64, 3), SCALAR(F64)}, 0, {{0}}, 0},
         {IR_OP_SELECT, 3, {SHAPED(BOOL, 3), SHAPED(F64, 0, 1), SHAPED(F64, 0, 3)}, 0, {{0}}, 0},
     };
-    for (size_t s = 0; s < COUNT(selects); s++)
-        to.visit(&selects[s], to.user);
+    for (size_t s = 0; s < COUNT(selects); s++) to.visit(&selects[s], to.user);
 }
 
 static void sources(visitor_t to) {
@@ -117,8 +113,7 @@ static void sources(visitor_t to) {
          1},
     };
 #undef SOURCE
-    for (size_t s = 0; s < COUNT(rows); s++)
-        to.visit(&rows[s], to.user);
+    for (size_t s = 0; s < COUNT(rows); s++) to.visit(&rows[s], to.user);
 }
 
 static void views(visitor_t to) {
@@ -143,8 +138,7 @@ static void views(visitor_t to) {
         {IR_OP_FLIP, 1, {X(4, 3, 2)}, 1, {INTS("axes", 0, 2)}, 0},
         {IR_OP_FLIP, 1, {X(4, 0)}, 1, {INTS("axes", 1)}, 0},
     };
-    for (size_t s = 0; s < COUNT(rows); s++)
-        to.visit(&rows[s], to.user);
+    for (size_t s = 0; s < COUNT(rows); s++) to.visit(&rows[s], to.user);
 }
 
 static void pieces(visitor_t to) {
@@ -208,8 +202,7 @@ static void pieces(visitor_t to) {
     };
 #undef SLICED
 #undef DIMS
-    for (size_t s = 0; s < COUNT(rows); s++)
-        to.visit(&rows[s], to.user);
+    for (size_t s = 0; s < COUNT(rows); s++) to.visit(&rows[s], to.user);
 }
 
 static void reductions(visitor_t to) {
@@ -221,8 +214,7 @@ static void reductions(visitor_t to) {
             {(ir_op_t)op, 1, {X(0, 3)}, 1, {INTS("axes", 1)}, 0},
             {(ir_op_t)op, 1, {SCALAR(F64)}, 1, {IR_ARG_INTS("axes", NULL, 0)}, 0},
         };
-        for (size_t s = 0; s < COUNT(rows); s++)
-            to.visit(&rows[s], to.user);
+        for (size_t s = 0; s < COUNT(rows); s++) to.visit(&rows[s], to.user);
     }
     const sample_t rows[] = {
         {IR_OP_REDUCE_SUM, 1, {X(0, 4)}, 1, {INTS("axes", 0)}, 0},
@@ -240,8 +232,7 @@ static void reductions(visitor_t to) {
         {IR_OP_SUM_SQUARES, 2, {X(12, 5), X(4, 0)}, 0, {{0}}, 0},
     };
 #undef X
-    for (size_t s = 0; s < COUNT(rows); s++)
-        to.visit(&rows[s], to.user);
+    for (size_t s = 0; s < COUNT(rows); s++) to.visit(&rows[s], to.user);
 }
 
 void samples_each(void (*visit)(const sample_t *sample, void *user), void *user) {
@@ -278,8 +269,7 @@ void sampled_make(const sample_t *sample, sampled_t *out) {
         int64_t n = ir_type_elements(type);
         out->data[j] = calloc((size_t)n + 1, sizeof(double));
         assert_non_null(out->data[j]);
-        for (int64_t i = 0; i < n; i++)
-            out->data[j][i] = element(sample, type->dtype, i, &noise);
+        for (int64_t i = 0; i < n; i++) out->data[j][i] = element(sample, type->dtype, i, &noise);
     }
     ir_value_t y =
         ir_b_node(&b, sample->op, sample->n_inputs, inputs, sample->n_args, sample->args);
@@ -291,7 +281,6 @@ void sampled_make(const sample_t *sample, sampled_t *out) {
 }
 
 void sampled_free(sampled_t *sampled) {
-    for (int j = 0; j < SAMPLE_INPUTS; j++)
-        free(sampled->data[j]);
+    for (int j = 0; j < SAMPLE_INPUTS; j++) free(sampled->data[j]);
     ir_graph_destroy(sampled->graph);
 }

@@ -1,5 +1,5 @@
-/* Sample nodes of the source, elementwise, shape and reduction ops, over odd shapes: for the tests that hold
- * for every op. */
+/* Sample nodes of the source, elementwise, shape and reduction ops, over odd shapes: for the tests
+ * that hold for every op. */
 #ifndef STATOR_TESTS_IR_SAMPLES_H
 #define STATOR_TESTS_IR_SAMPLES_H
 
@@ -17,7 +17,8 @@ typedef struct sample {
     int64_t n_choices; /* integer inputs hold indices from -n_choices to n_choices - 1 */
 } sample_t;
 
-/* A sample made into a graph: its inputs are parameters (floats) and buffers, then comes the node. */
+/* A sample made into a graph: its inputs are parameters (floats) and buffers, then comes the node.
+ * */
 typedef struct sampled {
     ir_graph_t *graph;
     ir_node_t node;

@@ -130,8 +130,7 @@ static void every_bit_flip_and_truncation_is_caught(void **state) {
         assert_true(strlen(st_last_error()) > 0);
         data[i / 8] ^= (uint8_t)(1u << (i % 8));
     }
-    for (size_t n = 0; n < bytes; n++)
-        assert_int_equal(ir_graph_decode(data, n, &back), ST_PARSE);
+    for (size_t n = 0; n < bytes; n++) assert_int_equal(ir_graph_decode(data, n, &back), ST_PARSE);
     st_free(data);
     ir_graph_destroy(graph);
 }

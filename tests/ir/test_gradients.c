@@ -16,8 +16,7 @@
 /* sum(weight * y), the weights being those of the output's gradient. */
 static double weighted(const sampled_t *s, const double *weight) {
     double *y = eval_op(&s->ctx, (const double *const *)s->data), sum = 0;
-    for (int64_t i = 0; i < ir_type_elements(&s->out); i++)
-        sum += weight[i] * y[i];
+    for (int64_t i = 0; i < ir_type_elements(&s->out); i++) sum += weight[i] * y[i];
     free(y);
     return sum;
 }
@@ -67,17 +66,14 @@ static void visit(const sample_t *sample, void *user) {
     }
     bool want[SAMPLE_INPUTS];
     ir_value_t dout, din[SAMPLE_INPUTS] = {IR_NONE, IR_NONE, IR_NONE};
-    for (uint32_t j = 0; j < s.ctx.n_inputs; j++)
-        want[j] = ir_dtype_is_float(s.in[j].dtype);
+    for (uint32_t j = 0; j < s.ctx.n_inputs; j++) want[j] = ir_dtype_is_float(s.in[j].dtype);
     differentiate(&s, want, &dout, din);
 
     int64_t n_out = ir_type_elements(&s.out);
     double *weight = calloc((size_t)n_out + 1, sizeof *weight);
-    for (int64_t i = 0; i < n_out; i++)
-        weight[i] = 0.3 + 0.1 * (double)(i % 7);
+    for (int64_t i = 0; i < n_out; i++) weight[i] = 0.3 + 0.1 * (double)(i % 7);
     const double **feeds = calloc(s.graph->values.n, sizeof *feeds);
-    for (uint32_t j = 0; j < s.ctx.n_inputs; j++)
-        feeds[s.info->inputs[j]] = s.data[j];
+    for (uint32_t j = 0; j < s.ctx.n_inputs; j++) feeds[s.info->inputs[j]] = s.data[j];
     feeds[dout] = weight;
     double **values = eval_graph(s.graph, feeds);
     for (uint32_t j = 0; j < s.ctx.n_inputs; j++) {
@@ -112,18 +108,15 @@ static void rules_agree_with_differences(void **state) {
 static void gradient_of(ir_op_t op, size_t n_args, const ir_arg_t *args, uint32_t n_inputs,
                         const double *x, const double *y, int64_t n, double *dx, double *dy) {
     sample_t sample = {.op = op, .n_inputs = n_inputs, .n_args = n_args};
-    for (size_t a = 0; a < n_args; a++)
-        sample.args[a] = args[a];
-    for (uint32_t j = 0; j < n_inputs; j++)
-        sample.in[j] = ir_type_make(IR_F64, 1, &n);
+    for (size_t a = 0; a < n_args; a++) sample.args[a] = args[a];
+    for (uint32_t j = 0; j < n_inputs; j++) sample.in[j] = ir_type_make(IR_F64, 1, &n);
     sampled_t s;
     sampled_make(&sample, &s);
     ir_value_t dout, din[SAMPLE_INPUTS] = {IR_NONE, IR_NONE, IR_NONE};
     differentiate(&s, (bool[]){true, true, true}, &dout, din);
     const double **feeds = calloc(s.graph->values.n, sizeof *feeds);
     double *ones = calloc((size_t)n, sizeof *ones);
-    for (int64_t i = 0; i < n; i++)
-        ones[i] = 1;
+    for (int64_t i = 0; i < n; i++) ones[i] = 1;
     feeds[s.info->inputs[0]] = x;
     if (n_inputs > 1) feeds[s.info->inputs[1]] = y;
     feeds[dout] = ones;
@@ -195,8 +188,7 @@ static void visit_unwanted(const sample_t *sample, void *user) {
     assert_int_equal(def->gradient(s.graph, s.node, &none, wanted, din), ST_OK);
     assert_int_equal(def->gradient(s.graph, s.node, &dout, unwanted, din), ST_OK);
     assert_int_equal(s.graph->nodes.n, n_nodes);
-    for (int j = 0; j < SAMPLE_INPUTS; j++)
-        assert_int_equal(din[j], IR_NONE);
+    for (int j = 0; j < SAMPLE_INPUTS; j++) assert_int_equal(din[j], IR_NONE);
     sampled_free(&s);
 }
 
@@ -222,8 +214,7 @@ static void visit_without_memory(const sample_t *sample, void *user) {
         ir_value_t dout = ir_b_parameter(&b, "dout", s.out);
         ir_value_t din[SAMPLE_INPUTS] = {IR_NONE, IR_NONE, IR_NONE};
         st_memory_fail_after(0, true); /* what is left of the chunk */
-        while (st_arena_alloc(&s.graph->arena, 1))
-            continue;
+        while (st_arena_alloc(&s.graph->arena, 1)) continue;
         st_memory_fail_after(countdown, true);
         st_status_t status = def->gradient(s.graph, s.node, &dout, want, din);
         st_memory_fail_after(-1, false);

@@ -85,8 +85,7 @@ static void assert_same_graph(const ir_graph_t *a, const ir_graph_t *b) {
         assert_int_equal(m->n_inputs, n->n_inputs);
         assert_int_equal(m->n_outputs, n->n_outputs);
         assert_int_equal(m->first_output, n->first_output);
-        for (uint32_t j = 0; j < m->n_inputs; j++)
-            assert_int_equal(m->inputs[j], n->inputs[j]);
+        for (uint32_t j = 0; j < m->n_inputs; j++) assert_int_equal(m->inputs[j], n->inputs[j]);
         for (uint32_t k = 0; k < ir_op_n_attrs(ir_op_def(m->op)); k++)
             assert_same_attr(&m->attrs[k], &n->attrs[k]);
     }
@@ -235,8 +234,8 @@ static void outputs_and_aliases_are_declared_once(void **state) {
     ir_graph_destroy(graph);
 }
 
-/* As many as a model with a tap at every layer has; a search through all of them for each would take
- * longer than the time limit allows. */
+/* As many as a model with a tap at every layer has; a search through all of them for each would
+ * take longer than the time limit allows. */
 static void many_names_are_declared_once(void **state) {
     (void)state;
     enum { N_NAMES = 100000 };
@@ -246,12 +245,12 @@ static void many_names_are_declared_once(void **state) {
     size_t n_outputs = graph->outputs.n, n_aliases = graph->aliases.n;
     for (int i = 0; i < N_NAMES; i++) {
         snprintf(name, sizeof name, "tap.%d", i);
-        assert_int_equal(i % 2 ? ir_graph_add_output(graph, name, 0)
-                               : ir_graph_append_output(graph, name, 0),
-                         ST_OK);
-        assert_int_equal(i % 2 ? ir_graph_append_alias(graph, name, "w")
-                               : ir_graph_add_alias(graph, name, "w"),
-                         ST_OK);
+        assert_int_equal(
+            i % 2 ? ir_graph_add_output(graph, name, 0) : ir_graph_append_output(graph, name, 0),
+            ST_OK);
+        assert_int_equal(
+            i % 2 ? ir_graph_append_alias(graph, name, "w") : ir_graph_add_alias(graph, name, "w"),
+            ST_OK);
     }
     snprintf(name, sizeof name, "tap.%d", N_NAMES - 2);
     assert_int_equal(ir_graph_add_output(graph, name, 0), ST_INVALID);
@@ -266,8 +265,8 @@ static void many_names_are_declared_once(void **state) {
     ir_graph_destroy(graph);
 }
 
-static st_status_t drop_op(void *context, ir_graph_t *to, const ir_graph_t *from,
-                           ir_node_t node, ir_value_t *map) {
+static st_status_t drop_op(void *context, ir_graph_t *to, const ir_graph_t *from, ir_node_t node,
+                           ir_value_t *map) {
     ir_op_t dropped = *(const ir_op_t *)context;
     if (ir_node(from, node)->op == dropped) return ST_OK;
     return ir_graph_clone_node(to, from, node, NULL, map);
@@ -347,8 +346,7 @@ static void clones_infer_shapes_anew(void **state) {
     ir_graph_t *graph = create(""), *other = create("");
     assert_int_equal(build(graph), ST_OK);
     ir_value_t map[7];
-    for (int i = 0; i < 7; i++)
-        map[i] = IR_NONE;
+    for (int i = 0; i < 7; i++) map[i] = IR_NONE;
     ir_build_t b = {.graph = other};
     map[0] = ir_b_buffer(&b, "first", f32(1, 3));
     map[1] = ir_b_buffer(&b, "second", f32(5, 1));

@@ -43,8 +43,7 @@ static void check(const row_t *rows, size_t n_rows) {
         ir_build_t b = {.graph = graph};
         ir_value_t in[3], out = 0;
         const char *names[] = {"x", "y", "z"};
-        for (uint32_t j = 0; j < row->n_inputs; j++)
-            in[j] = ir_b_buffer(&b, names[j], row->in[j]);
+        for (uint32_t j = 0; j < row->n_inputs; j++) in[j] = ir_b_buffer(&b, names[j], row->in[j]);
         if (b.status != ST_OK) fail_msg("row %zu (%s): %s", r, name, st_last_error());
         size_t n_nodes = graph->nodes.n, n_values = graph->values.n;
         st_clear_error();

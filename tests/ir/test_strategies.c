@@ -115,8 +115,7 @@ static void check_ranks(const sampled_t *s, const ir_strategy_t *strategy, const
         }
         free(mine);
         free(right);
-        for (int j = 0; j < SAMPLE_INPUTS; j++)
-            free(data[j]);
+        for (int j = 0; j < SAMPLE_INPUTS; j++) free(data[j]);
     }
     for (int64_t i = 0; i < n_out && strategy->out[0].kind == IR_PARTIAL; i++)
         assert_close(sum[i], whole[i]);
@@ -413,8 +412,7 @@ static void inputs_and_many_operands(void **state) {
     ir_value_t xs[20];
     ir_type_t in[20];
     ir_placement_t have[20];
-    for (int j = 0; j < 20; j++)
-        xs[j] = 0, in[j] = TYPE(F32, 3, 8), have[j] = R;
+    for (int j = 0; j < 20; j++) xs[j] = 0, in[j] = TYPE(F32, 3, 8), have[j] = R;
     ir_b_concat(&b, 20, xs, 0);
     assert_int_equal(b.status, ST_OK);
     have[19] = S(1, 8);

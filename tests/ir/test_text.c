@@ -85,8 +85,7 @@ static void long_data_is_hexadecimal(void **state) {
     ir_graph_t *graph;
     char *text;
     int64_t values[65], dim = 65, short_dim = 64;
-    for (int i = 0; i < 65; i++)
-        values[i] = i;
+    for (int i = 0; i < 65; i++) values[i] = i;
     assert_int_equal(ir_graph_create("", &graph), ST_OK);
     ir_build_t b = {.graph = graph};
     ir_b_constant(&b, ir_type_make(IR_I64, 1, &dim), values, sizeof values);

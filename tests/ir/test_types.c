@@ -140,8 +140,7 @@ static void axes_are_normalized(void **state) {
     assert_int_equal(ir_axis_normalize(2, 3, &axis), ST_OK);
     assert_int_equal(axis, 2);
     const int64_t wrong[] = {3, -4, INT64_MAX, INT64_MIN};
-    for (int i = 0; i < 4; i++)
-        assert_int_equal(ir_axis_normalize(wrong[i], 3, &axis), ST_INVALID);
+    for (int i = 0; i < 4; i++) assert_int_equal(ir_axis_normalize(wrong[i], 3, &axis), ST_INVALID);
     assert_int_equal(ir_axis_normalize(0, 0, &axis), ST_INVALID);
 }
 

@@ -19,8 +19,7 @@ static void lists_end_with_the_reference(void **state) {
     (void)state;
     const kern_impl_t *const *list = kern_list("cpu", IR_OP_MATMUL);
     size_t n = 0;
-    while (list[n])
-        n++;
+    while (list[n]) n++;
     assert_true(n >= 2);
     assert_true(list[n - 1]->reference);
     assert_string_equal(list[n - 1]->name, "cpu.matmul.reference");
@@ -102,8 +101,7 @@ static void any_failing_allocation_is_an_error(void **state) {
 static double worst_ulp(const char *name, double (*exact)(double), double low, double high) {
     enum { N = 40000 };
     static float x[N], y[N];
-    for (int i = 0; i < N; i++)
-        x[i] = (float)(low + (high - low) * i / (N - 1));
+    for (int i = 0; i < N; i++) x[i] = (float)(low + (high - low) * i / (N - 1));
     ir_type_t type = ir_type_make(IR_F32, 1, (int64_t[]){N});
     const kern_impl_t *impl = kern_find(name);
     assert_non_null(impl);

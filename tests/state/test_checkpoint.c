@@ -2,8 +2,8 @@
  * short at any byte loses nothing. */
 #include <unistd.h>
 
-#include "state/checkpoint.h"
 #include "base/file.h"
+#include "state/checkpoint.h"
 #include "support/scratch.h"
 
 typedef struct model {
@@ -124,8 +124,7 @@ static void keeps_the_newest_and_the_best(void **state) {
     const char *dir = scratch("keep");
     save(dir, 10, 2, false);
     save(dir, 20, 2, true);
-    for (int64_t step = 30; step <= 60; step += 10)
-        save(dir, step, 2, false);
+    for (int64_t step = 30; step <= 60; step += 10) save(dir, step, 2, false);
     assert_false(exists(scratch("keep/set-000001-step-10")));
     assert_true(exists(scratch("keep/set-000002-step-20")));
     assert_false(exists(scratch("keep/set-000004-step-40")));

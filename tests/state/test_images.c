@@ -75,8 +75,7 @@ static void damage_is_refused(void **state) {
         assert_int_equal(idx_parse(part, i, "part", &idx), ST_PARSE);
         free(part);
     }
-    for (size_t i = 0; i < n; i++)
-        assert_int_equal(idx_parse(packed, i, "part", &idx), ST_PARSE);
+    for (size_t i = 0; i < n; i++) assert_int_equal(idx_parse(packed, i, "part", &idx), ST_PARSE);
     /* Past the ten bytes of gzip's header, its checksum catches every flip that changes anything:
      * deflate's last byte may have padding. */
     for (size_t bit = 80; bit < 8 * n; bit++) {
@@ -116,13 +115,10 @@ static void fashion_mnist(void **state) {
     assert_ok(images_open(image_path, label_path, 10, &images));
     assert_true(images.n == 10000 && images.height == 28 && images.width == 28);
     int64_t counts[10] = {0};
-    for (int64_t i = 0; i < images.n; i++)
-        counts[images.labels[i]]++;
-    for (int i = 0; i < 10; i++)
-        assert_int_equal(counts[i], 1000);
+    for (int64_t i = 0; i < images.n; i++) counts[images.labels[i]]++;
+    for (int i = 0; i < 10; i++) assert_int_equal(counts[i], 1000);
     double sum = 0;
-    for (int64_t i = 0; i < images.n * 784; i++)
-        sum += images.pixels[i];
+    for (int64_t i = 0; i < images.n * 784; i++) sum += images.pixels[i];
     /* The test images' mean brightness, 0.2868, is that published with the data's statistics. */
     assert_float_equal((float)(sum / (10000.0 * 784 * 255)), 0.2868f, 5e-4f);
     images_close(&images);

@@ -59,8 +59,7 @@ static void kinds_have_their_statistics(void **state) {
     check_draws("xavier_normal", sqrt(2 / (fan_in + fan_out)), true);
     check_draws("xavier_uniform", sqrt(2 / (fan_in + fan_out)), false);
     fill("*=constant:-1.5", "w", 4, conv_dims);
-    for (int i = 0; i < N; i++)
-        assert_true(values[i] == -1.5f);
+    for (int i = 0; i < N; i++) assert_true(values[i] == -1.5f);
 }
 
 static void defaults_go_by_name(void **state) {
@@ -91,8 +90,7 @@ static void defaults_go_by_name(void **state) {
         if (cases[i].is_random) {
             assert_true(fabs(measure(n).deviation / cases[i].deviation - 1) < 0.06);
         } else {
-            for (int j = 0; j < n; j++)
-                assert_true((double)values[j] == cases[i].deviation);
+            for (int j = 0; j < n; j++) assert_true((double)values[j] == cases[i].deviation);
         }
     }
     init_rules_t *rules;
@@ -123,19 +121,16 @@ static void slices_and_types_agree(void **state) {
     double wide[77];
     type.dtype = IR_F64;
     assert_ok(init_fill(rules, 3, "w", &type, 0, 77, wide));
-    for (int i = 0; i < 77; i++)
-        assert_true((float)wide[i] == whole[i]);
+    for (int i = 0; i < 77; i++) assert_true((float)wide[i] == whole[i]);
     type.dtype = IR_F32;
     assert_fails(init_fill(rules, 3, "w", &type, 70, 8, part), ST_INVALID, "outside");
     int equal_seed = 0, equal_name = 0;
     assert_ok(init_fill(rules, 4, "w", &type, 0, 77, part));
-    for (int i = 0; i < 77; i++)
-        equal_seed += part[i] == whole[i];
+    for (int i = 0; i < 77; i++) equal_seed += part[i] == whole[i];
     init_rules_free(rules);
     assert_ok(init_rules_parse("*=normal:1", &rules));
     assert_ok(init_fill(rules, 3, "v", &type, 0, 77, part));
-    for (int i = 0; i < 77; i++)
-        equal_name += part[i] == whole[i];
+    for (int i = 0; i < 77; i++) equal_name += part[i] == whole[i];
     assert_true(equal_seed == 0 && equal_name == 0);
     init_rules_free(rules);
 }

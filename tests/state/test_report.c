@@ -10,8 +10,7 @@ static void counts_and_cuts(void **state) {
     assert_string_equal(state_report_text(&report, "missing", text, sizeof text), "");
     state_report_add(&report, "%s", "a");
     assert_string_equal(state_report_text(&report, "missing", text, sizeof text), "1 missing: a");
-    for (int i = 2; i <= 10; i++)
-        state_report_add(&report, "n%d", i);
+    for (int i = 2; i <= 10; i++) state_report_add(&report, "n%d", i);
     assert_string_equal(state_report_text(&report, "missing", text, sizeof text),
                         "10 missing: a, n2, n3, n4, n5, n6, n7, n8, n9, n10");
     state_report_add(&report, "n11");
@@ -25,8 +24,7 @@ static void long_names_fit(void **state) {
     char name[700], text[300];
     memset(name, 'x', sizeof name - 1);
     name[sizeof name - 1] = '\0';
-    for (int i = 0; i < 20; i++)
-        state_report_add(&report, "%s", name);
+    for (int i = 0; i < 20; i++) state_report_add(&report, "%s", name);
     assert_int_equal(report.n, 20);
     assert_true(report.used < sizeof report.text);
     state_report_text(&report, "left over", text, sizeof text);

@@ -80,8 +80,7 @@ static void every_dtype(void **state) {
     safetensors_writer_t *writer;
     assert_ok(safetensors_writer_create(&writer));
     uint8_t data[3 * 8];
-    for (size_t i = 0; i < sizeof data; i++)
-        data[i] = (uint8_t)(i * 37);
+    for (size_t i = 0; i < sizeof data; i++) data[i] = (uint8_t)(i * 37);
     const int64_t dims[] = {3};
     for (int i = 0; i < SAFETENSORS_N_DTYPES; i++) {
         safetensors_dtype_t dtype = (safetensors_dtype_t)i;

@@ -58,8 +58,7 @@ static void order_looks_random(void **state) {
     for (int64_t i = 1; i < 30000; i++) {
         distance += (double)llabs(sampler_at(&sampler, 0, i) - sampler_at(&sampler, 0, i - 1));
     }
-    for (int64_t i = 0; i < 15000; i++)
-        position += (double)sampler_at(&sampler, 0, i);
+    for (int64_t i = 0; i < 15000; i++) position += (double)sampler_at(&sampler, 0, i);
     assert_true(distance / 29999 > 9700 && distance / 29999 < 10300);
     assert_true(position / 15000 > 14700 && position / 15000 < 15300);
 }

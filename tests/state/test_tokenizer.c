@@ -121,8 +121,7 @@ static void compare_lines(const tokenizer_t *tokenizer, const char *model, const
                          (int)(end - line), line);
             }
         }
-        while (*cursor == ' ')
-            cursor++;
+        while (*cursor == ' ') cursor++;
         assert_string_equal(cursor, "");
         assert_ok(tokenizer_decode(tokenizer, ids, n, &back, &bytes));
         assert_string_equal(back, decoded_line);

@@ -6,8 +6,7 @@
 
 static void write_range(const char *path, uint32_t first, size_t n, uint32_t vocab) {
     uint32_t *tokens = malloc((n + 1) * sizeof *tokens);
-    for (size_t i = 0; i < n; i++)
-        tokens[i] = first + (uint32_t)i;
+    for (size_t i = 0; i < n; i++) tokens[i] = first + (uint32_t)i;
     assert_ok(tokens_write(path, tokens, n, vocab));
     free(tokens);
 }

@@ -130,15 +130,13 @@ void write_idx(const char *path, unsigned char rank, const uint32_t *dims) {
     unsigned char head[16] = {0, 0, 8, rank};
     size_t n = 4, elements = 1;
     for (unsigned char i = 0; i < rank; i++) {
-        for (int shift = 24; shift >= 0; shift -= 8)
-            head[n++] = (unsigned char)(dims[i] >> shift);
+        for (int shift = 24; shift >= 0; shift -= 8) head[n++] = (unsigned char)(dims[i] >> shift);
         elements *= dims[i];
     }
     FILE *file = fopen(path, "wb");
     assert_non_null(file);
     fwrite(head, 1, n, file);
-    for (size_t i = 0; i < elements; i++)
-        fputc((int)(i % 10), file);
+    for (size_t i = 0; i < elements; i++) fputc((int)(i % 10), file);
     assert_int_equal(fclose(file), 0);
 }
 
@@ -154,8 +152,7 @@ int command_make_files(void **state) {
     if (!mkdtemp(folder) || chdir(folder) != 0) return -1;
     write_bytes("config.json", config, sizeof config - 1);
     FILE *text = fopen("text.txt", "wb");
-    for (int i = 0; i < 64; i++)
-        fprintf(text, "abc defg%c", i % 4 == 3 ? '\n' : 'a');
+    for (int i = 0; i < 64; i++) fprintf(text, "abc defg%c", i % 4 == 3 ? '\n' : 'a');
     fclose(text);
     write_idx("images", 3, (const uint32_t[]){8, 8, 8});
     write_idx("labels", 1, (const uint32_t[]){8});

@@ -90,8 +90,7 @@ static void latch(group_t *group, st_status_t status, const char *reason) {
 
 /* Waits until no chunk is being worked on; the mutex is held. Chunks end by themselves. */
 static void drain(group_t *group) {
-    while (group->n_working)
-        pthread_cond_wait(&group->changed, &group->mutex);
+    while (group->n_working) pthread_cond_wait(&group->changed, &group->mutex);
 }
 
 /* ---- slots ---- */
@@ -166,8 +165,7 @@ static void sum_chunk(local_t *local, const slot_t *slot, int64_t chunk) {
         int64_t from = begin > first ? begin - first : 0;
         int64_t to = end - first < slot->elements[s] ? end - first : slot->elements[s];
         if (from >= to) continue;
-        for (int r = 0; r < local->group->size; r++)
-            local->buffers[r] = slot->parts[r].data[s];
+        for (int r = 0; r < local->group->size; r++) local->buffers[r] = slot->parts[r].data[s];
         comm_sum(slot->dtype, local->group->size, local->buffers, from, to - from);
     }
 }
@@ -291,8 +289,7 @@ static st_status_t local_all_reduce_start(comm_t *comm, uint32_t ticket, ir_dtyp
                     "sums over ranks of %s do not exist: f32, f64, f16, bf16, i32, i64",
                     ir_dtype_text(dtype));
     request_t request = {SLOT_ALL_REDUCE, dtype, n, n, elements, data, 0, 0, 0};
-    for (uint32_t i = 0; i < n; i++)
-        request.total += elements[i];
+    for (uint32_t i = 0; i < n; i++) request.total += elements[i];
     request.n_chunks = (request.total + CHUNK_ELEMENTS - 1) / CHUNK_ELEMENTS;
     if (comm->size == 1) request.n_chunks = 0; /* the sum over one rank */
     return start((local_t *)comm, ticket, &request);
@@ -303,8 +300,7 @@ static st_status_t local_all_gather_start(comm_t *comm, uint32_t ticket, int64_t
     void *data[2] = {(void *)(uintptr_t)in, out};
     request_t request = {
         SLOT_ALL_GATHER, IR_U8, (uint32_t)comm->size, 2, part_bytes, data, outer, 0, 0};
-    for (int r = 0; r < comm->size; r++)
-        request.total += part_bytes[r];
+    for (int r = 0; r < comm->size; r++) request.total += part_bytes[r];
     request.n_chunks = request.total && outer ? comm->size : 0;
     return start((local_t *)comm, ticket, &request);
 }
@@ -342,8 +338,7 @@ static void latch_missing(local_t *local, uint32_t ticket, const slot_t *slot) {
 static void leave(local_t *local, uint32_t ticket, uint32_t index) {
     slot_t *slot = &local->group->slots[index];
     uint32_t at = 0;
-    while (local->pending[at] != index)
-        at++;
+    while (local->pending[at] != index) at++;
     local->n_pending--;
     memmove(local->pending + at, local->pending + at + 1,
             (local->n_pending - at) * sizeof *local->pending);
@@ -352,8 +347,7 @@ static void leave(local_t *local, uint32_t ticket, uint32_t index) {
     slot->kind = SLOT_FREE;
     slot->n_published = slot->n_left = 0;
     slot->n_chunks = slot->n_taken = slot->n_done = 0;
-    for (int r = 0; r < local->group->size; r++)
-        slot->parts[r].published = false;
+    for (int r = 0; r < local->group->size; r++) slot->parts[r].published = false;
 }
 
 static st_status_t local_wait(comm_t *comm, uint32_t ticket) {
@@ -405,8 +399,7 @@ static void local_abort(comm_t *comm, const char *reason) {
 
 static void group_destroy(group_t *group) {
     for (uint32_t i = 0; i < group->n_slots; i++) {
-        for (int r = 0; r < group->size; r++)
-            st_free(group->slots[i].parts[r].data);
+        for (int r = 0; r < group->size; r++) st_free(group->slots[i].parts[r].data);
         st_free(group->slots[i].parts);
         st_free(group->slots[i].elements);
     }
@@ -467,8 +460,7 @@ st_status_t comm_local_create(int n_ranks, int64_t timeout_ms, comm_t **out_rank
     if (n_ranks < 1 || timeout_ms < 1)
         return FAIL(ST_INVALID, "%d ranks with a timeout of %lld ms: both must be at least 1",
                     n_ranks, (long long)timeout_ms);
-    for (int r = 0; r < n_ranks; r++)
-        out_ranks[r] = NULL;
+    for (int r = 0; r < n_ranks; r++) out_ranks[r] = NULL;
     group_t *group = NULL;
     TRY(group_create(n_ranks, timeout_ms, &group));
     for (int r = 0; r < n_ranks; r++) {
@@ -478,8 +470,7 @@ st_status_t comm_local_create(int n_ranks, int64_t timeout_ms, comm_t **out_rank
             st_free(local);
             st_free(buffers);
             if (r == 0) group_destroy(group);
-            while (r-- > 0)
-                local_destroy(out_ranks[r]), out_ranks[r] = NULL;
+            while (r-- > 0) local_destroy(out_ranks[r]), out_ranks[r] = NULL;
             return st_no_memory(sizeof *local, "a communicator's handle");
         }
         *local = (local_t){.base = {&backend, r, n_ranks}, .group = group, .buffers = buffers};

@@ -8,18 +8,16 @@
 
 enum { BLOCK = 1024 };
 
-#define SUM_LOOP(name, type)                                                          \
-    static void name(int n_buffers, void *const *buffers, int64_t begin, int64_t n) { \
-        type sum[BLOCK];                                                              \
-        size_t bytes = (size_t)n * sizeof(type);                                      \
-        memcpy(sum, (const type *)buffers[0] + begin, bytes);                         \
-        for (int r = 1; r < n_buffers; r++) {                                         \
-            const type *from = (const type *)buffers[r] + begin;                      \
-            for (int64_t i = 0; i < n; i++)                                           \
-                sum[i] = (type)(sum[i] + from[i]);                                    \
-        }                                                                             \
-        for (int r = 0; r < n_buffers; r++)                                           \
-            memcpy((type *)buffers[r] + begin, sum, bytes);                           \
+#define SUM_LOOP(name, type)                                                                \
+    static void name(int n_buffers, void *const *buffers, int64_t begin, int64_t n) {       \
+        type sum[BLOCK];                                                                    \
+        size_t bytes = (size_t)n * sizeof(type);                                            \
+        memcpy(sum, (const type *)buffers[0] + begin, bytes);                               \
+        for (int r = 1; r < n_buffers; r++) {                                               \
+            const type *from = (const type *)buffers[r] + begin;                            \
+            for (int64_t i = 0; i < n; i++) sum[i] = (type)(sum[i] + from[i]);              \
+        }                                                                                   \
+        for (int r = 0; r < n_buffers; r++) memcpy((type *)buffers[r] + begin, sum, bytes); \
     }
 
 /* Integers wrap: unsigned arithmetic gives the same bits without undefined overflow. */
@@ -28,21 +26,18 @@ SUM_LOOP(sum_f64, double)
 SUM_LOOP(sum_i32, uint32_t)
 SUM_LOOP(sum_i64, uint64_t)
 
-#define SUM_SMALL_FLOAT(name, load, store)                                                \
-    static void name(int n_buffers, void *const *buffers, int64_t begin, int64_t n) {     \
-        float sum[BLOCK];                                                                 \
-        uint16_t rounded[BLOCK];                                                          \
-        for (int64_t i = 0; i < n; i++)                                                   \
-            sum[i] = load(((const uint16_t *)buffers[0])[begin + i]);                     \
-        for (int r = 1; r < n_buffers; r++) {                                             \
-            const uint16_t *from = (const uint16_t *)buffers[r] + begin;                  \
-            for (int64_t i = 0; i < n; i++)                                               \
-                sum[i] += load(from[i]);                                                  \
-        }                                                                                 \
-        for (int64_t i = 0; i < n; i++)                                                   \
-            rounded[i] = store(sum[i]);                                                   \
-        for (int r = 0; r < n_buffers; r++)                                               \
-            memcpy((uint16_t *)buffers[r] + begin, rounded, (size_t)n * sizeof *rounded); \
+#define SUM_SMALL_FLOAT(name, load, store)                                                        \
+    static void name(int n_buffers, void *const *buffers, int64_t begin, int64_t n) {             \
+        float sum[BLOCK];                                                                         \
+        uint16_t rounded[BLOCK];                                                                  \
+        for (int64_t i = 0; i < n; i++) sum[i] = load(((const uint16_t *)buffers[0])[begin + i]); \
+        for (int r = 1; r < n_buffers; r++) {                                                     \
+            const uint16_t *from = (const uint16_t *)buffers[r] + begin;                          \
+            for (int64_t i = 0; i < n; i++) sum[i] += load(from[i]);                              \
+        }                                                                                         \
+        for (int64_t i = 0; i < n; i++) rounded[i] = store(sum[i]);                               \
+        for (int r = 0; r < n_buffers; r++)                                                       \
+            memcpy((uint16_t *)buffers[r] + begin, rounded, (size_t)n * sizeof *rounded);         \
     }
 
 SUM_SMALL_FLOAT(sum_f16, ir_f16_to_f32, ir_f32_to_f16)

@@ -172,8 +172,7 @@ void dev_team_destroy(dev_team_t *team) {
     if (!team) return;
     atomic_store_explicit(&team->stop, true, memory_order_release);
     post(team);
-    for (int i = 0; i < team->n_started; i++)
-        pthread_join(team->workers[i].thread, NULL);
+    for (int i = 0; i < team->n_started; i++) pthread_join(team->workers[i].thread, NULL);
     pthread_cond_destroy(&team->done);
     pthread_cond_destroy(&team->work);
     pthread_mutex_destroy(&team->mutex);

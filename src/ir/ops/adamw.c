@@ -32,8 +32,7 @@ static st_status_t shape(const ir_op_ctx_t *ctx, ir_type_t *out) {
     if (!(eps >= 0 && isfinite(eps)) || !isfinite(decay))
         return FAIL(ST_INVALID, "eps is %g and weight_decay %g: finite numbers, eps ≥ 0", eps,
                     decay);
-    for (int k = 0; k < 3; k++)
-        out[k] = *p;
+    for (int k = 0; k < 3; k++) out[k] = *p;
     return ST_OK;
 }
 

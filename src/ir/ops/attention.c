@@ -68,8 +68,7 @@ static st_status_t gradient(ir_graph_t *graph, ir_node_t node, const ir_value_t 
     if (dout[0] == IR_NONE || (!want[0] && !want[1] && !want[2])) return ST_OK;
     ir_build_t b = {.graph = graph};
     ir_arg_t args[3];
-    for (int i = 0; i < 3; i++)
-        args[i] = (ir_arg_t){attrs[i].key, info.attrs[i]};
+    for (int i = 0; i < 3; i++) args[i] = (ir_arg_t){attrs[i].key, info.attrs[i]};
     ir_value_t in[7] = {dout[0],           info.inputs[0],        info.inputs[1], info.inputs[2],
                         info.first_output, info.first_output + 1, IR_NONE};
     if (info.n_inputs > 3) in[6] = info.inputs[3];

@@ -17,8 +17,7 @@ static st_status_t shape(const ir_op_ctx_t *ctx, ir_type_t *out) {
     TRY(ir_need_type(ctx, 0, "do", &forward_out[0]));
     TRY(ir_need_type(ctx, 4, "o", &forward_out[0]));
     TRY(ir_need_type(ctx, 5, "lse", &forward_out[1]));
-    for (int j = 0; j < 3; j++)
-        out[j] = forward_in[j];
+    for (int j = 0; j < 3; j++) out[j] = forward_in[j];
     return ST_OK;
 }
 

@@ -24,8 +24,7 @@ static st_status_t shape(const ir_op_ctx_t *ctx, ir_type_t *out) {
     if (status != ST_OK)
         return st_error_context(status, "x %s", ir_type_text(x, text, sizeof text));
     out[0] = *x;
-    for (int32_t i = 0; i < window.n; i++)
-        out[0].dims[2 + i] = window.out[i];
+    for (int32_t i = 0; i < window.n; i++) out[0].dims[2 + i] = window.out[i];
     return ST_OK;
 }
 
@@ -36,8 +35,7 @@ static st_status_t gradient(ir_graph_t *graph, ir_node_t node, const ir_value_t 
     const ir_type_t x = *ir_value_type(graph, info.inputs[0]);
     ir_build_t b = {.graph = graph};
     ir_arg_t args[7];
-    for (int i = 0; i < 6; i++)
-        args[i] = (ir_arg_t){attrs[i].key, info.attrs[i]};
+    for (int i = 0; i < 6; i++) args[i] = (ir_arg_t){attrs[i].key, info.attrs[i]};
     args[6] = IR_ARG_INTS("spatial", x.dims + 2, x.rank - 2);
     din[0] = ir_b_node(&b, IR_OP_AVG_POOL_GRAD, 1, dout, 7, args);
     return b.status;

@@ -32,8 +32,7 @@ static st_status_t shape(const ir_op_ctx_t *ctx, ir_type_t *out) {
     ir_type_text(x, text, sizeof text);
     TRY(ir_need_float(ctx, 0, "x"));
     if (x->rank < 2) return FAIL(ST_INVALID, "x is %s, at least [batch, channels] is needed", text);
-    for (uint32_t j = 1; j < 5; j++)
-        TRY(ir_need_shape(ctx, j, names[j], x->dtype, 1, &x->dims[1]));
+    for (uint32_t j = 1; j < 5; j++) TRY(ir_need_shape(ctx, j, names[j], x->dtype, 1, &x->dims[1]));
     if (ir_ctx_int(ctx, "train") && x->dims[1] && channel_items(x) < 2)
         return FAIL(
             ST_INVALID,
@@ -41,8 +40,7 @@ static st_status_t shape(const ir_op_ctx_t *ctx, ir_type_t *out) {
             "batch or train=false",
             text, (long long)channel_items(x));
     out[0] = *x;
-    for (int k = 1; k < 5; k++)
-        out[k] = ctx->in[1];
+    for (int k = 1; k < 5; k++) out[k] = ctx->in[1];
     return ST_OK;
 }
 

@@ -19,8 +19,7 @@ static st_status_t shape(const ir_op_ctx_t *ctx, ir_type_t *out) {
     if (x->rank < 2)
         return FAIL(ST_INVALID, "x is %s, at least [batch, channels] is needed",
                     ir_type_text(x, text, sizeof text));
-    for (uint32_t j = 1; j < 5; j++)
-        TRY(ir_need_shape(ctx, j, names[j], x->dtype, 1, &x->dims[1]));
+    for (uint32_t j = 1; j < 5; j++) TRY(ir_need_shape(ctx, j, names[j], x->dtype, 1, &x->dims[1]));
     if (ir_ctx_int(ctx, "train") && ir_ctx_int(ctx, "count") < 1)
         return FAIL(ST_INVALID, "count is %lld: with train it is the number of items a channel",
                     (long long)ir_ctx_int(ctx, "count"));
@@ -31,8 +30,7 @@ static st_status_t shape(const ir_op_ctx_t *ctx, ir_type_t *out) {
 /* A vector over the channels, shaped to broadcast over x. */
 static ir_value_t by_channel(ir_build_t *b, ir_value_t vector, const ir_type_t *x) {
     int64_t dims[IR_MAX_RANK];
-    for (int32_t i = 1; i < x->rank; i++)
-        dims[i - 1] = i == 1 ? x->dims[1] : 1;
+    for (int32_t i = 1; i < x->rank; i++) dims[i - 1] = i == 1 ? x->dims[1] : 1;
     return ir_b_reshape(b, vector, x->rank - 1, dims);
 }
 

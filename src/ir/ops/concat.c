@@ -45,8 +45,7 @@ static void strategies(const ir_op_ctx_t *ctx, ir_strategy_list_t *list) {
         if (have.kind == IR_REPLICATE || (have.kind == IR_SPLIT && have.dim == axis)) continue;
         ir_strategy_t *made = ir_strategy_add(list);
         if (!made) return;
-        for (uint32_t i = 0; i < ctx->n_inputs && i < IR_MAX_OPERANDS; i++)
-            made->in[i] = have;
+        for (uint32_t i = 0; i < ctx->n_inputs && i < IR_MAX_OPERANDS; i++) made->in[i] = have;
         made->out[0] = have;
         ir_strategy_unique(list);
     }

@@ -32,10 +32,8 @@ static st_status_t localize(const ir_op_ctx_t *global, const ir_part_t *in, cons
     if (out[0].placement.kind != IR_SPLIT || data->data.bytes == element) return ST_OK;
     int32_t dim = out[0].placement.dim;
     size_t outer = 1, inner = element;
-    for (int32_t i = 0; i < dim; i++)
-        outer *= (size_t)type.dims[i];
-    for (int32_t i = dim + 1; i < type.rank; i++)
-        inner *= (size_t)type.dims[i];
+    for (int32_t i = 0; i < dim; i++) outer *= (size_t)type.dims[i];
+    for (int32_t i = dim + 1; i < type.rank; i++) inner *= (size_t)type.dims[i];
     size_t row = (size_t)out[0].extent * inner, bytes = outer * row;
     unsigned char *part = st_arena_alloc(arena, bytes);
     if (!part) return st_no_memory(bytes, "a rank's part of a constant");

@@ -35,8 +35,7 @@ static st_status_t shape(const ir_op_ctx_t *ctx, ir_type_t *out) {
     if (status != ST_OK) return st_error_context(status, "x %s, weight %s", text_x, text_w);
     out[0] = *x;
     out[0].dims[1] = w->dims[0];
-    for (int32_t i = 0; i < window.n; i++)
-        out[0].dims[2 + i] = window.out[i];
+    for (int32_t i = 0; i < window.n; i++) out[0].dims[2 + i] = window.out[i];
     return ST_OK;
 }
 

@@ -27,8 +27,7 @@ static st_status_t shape(const ir_op_ctx_t *ctx, ir_type_t *out) {
         return FAIL(ST_INVALID, "smoothing is %g, 0 to 1 is needed", smoothing);
     if (ctx->n_inputs > 2)
         TRY(ir_need_shape(ctx, 2, "class weight", logits->dtype, 1, &logits->dims[1]));
-    for (int k = 0; k < 3; k++)
-        out[k] = ir_type_make(logits->dtype, 1, logits->dims);
+    for (int k = 0; k < 3; k++) out[k] = ir_type_make(logits->dtype, 1, logits->dims);
     return ST_OK;
 }
 
@@ -42,8 +41,7 @@ static st_status_t gradient(ir_graph_t *graph, ir_node_t node, const ir_value_t 
     ir_value_t in[5] = {dout[0], info.inputs[0], info.inputs[1], info.first_output + 2, IR_NONE};
     if (info.n_inputs > 2) in[4] = info.inputs[2];
     ir_arg_t args[2];
-    for (int i = 0; i < 2; i++)
-        args[i] = (ir_arg_t){attrs[i].key, info.attrs[i]};
+    for (int i = 0; i < 2; i++) args[i] = (ir_arg_t){attrs[i].key, info.attrs[i]};
     din[0] = ir_b_node(&b, IR_OP_CROSS_ENTROPY_GRAD, info.n_inputs + 2, in, 2, args);
     return b.status;
 }

@@ -31,8 +31,7 @@ static st_status_t gradient(ir_graph_t *graph, ir_node_t node, const ir_value_t 
 static void strategies(const ir_op_ctx_t *ctx, ir_strategy_list_t *list) {
     int64_t axis = ir_ctx_int(ctx, "axis");
     int32_t to_out[IR_MAX_RANK];
-    for (int32_t i = 0; i < ctx->in[0].rank; i++)
-        to_out[i] = i == axis ? -1 : i;
+    for (int32_t i = 0; i < ctx->in[0].rank; i++) to_out[i] = i == axis ? -1 : i;
     ir_strategies_map(ctx, list, 0, to_out);
     ir_strategies_partial(ctx, list, 1u << 0);
 }

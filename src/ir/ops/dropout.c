@@ -36,8 +36,7 @@ static st_status_t gradient(ir_graph_t *graph, ir_node_t node, const ir_value_t 
     }
     ir_build_t b = {.graph = graph};
     ir_arg_t args[N_ATTRS];
-    for (int i = 0; i < N_ATTRS; i++)
-        args[i] = (ir_arg_t){attrs[i].key, info.attrs[i]};
+    for (int i = 0; i < N_ATTRS; i++) args[i] = (ir_arg_t){attrs[i].key, info.attrs[i]};
     din[0] = ir_b_node(&b, IR_OP_DROPOUT, 3,
                        (ir_value_t[]){dout[0], info.inputs[1], info.inputs[2]}, N_ATTRS, args);
     return b.status;

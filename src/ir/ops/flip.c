@@ -23,10 +23,8 @@ static st_status_t gradient(ir_graph_t *graph, ir_node_t node, const ir_value_t 
 static void strategies(const ir_op_ctx_t *ctx, ir_strategy_list_t *list) {
     const ir_attr_t *axes = ir_ctx_attr(ctx, "axes");
     int32_t to_out[IR_MAX_RANK];
-    for (int32_t i = 0; i < ctx->in[0].rank; i++)
-        to_out[i] = i;
-    for (uint32_t a = 0; a < axes->ints.n; a++)
-        to_out[axes->ints.v[a]] = -1;
+    for (int32_t i = 0; i < ctx->in[0].rank; i++) to_out[i] = i;
+    for (uint32_t a = 0; a < axes->ints.n; a++) to_out[axes->ints.v[a]] = -1;
     ir_strategies_map(ctx, list, 0, to_out);
     ir_strategies_partial(ctx, list, 1u << 0);
 }

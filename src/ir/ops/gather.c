@@ -19,12 +19,9 @@ static st_status_t shape(const ir_op_ctx_t *ctx, ir_type_t *out) {
                     ir_type_text(idx, ti, sizeof ti), (long long)axis,
                     ir_type_text(x, tx, sizeof tx));
     *out = (ir_type_t){.dtype = x->dtype};
-    for (int32_t i = 0; i < axis; i++)
-        out->dims[out->rank++] = x->dims[i];
-    for (int32_t i = 0; i < idx->rank; i++)
-        out->dims[out->rank++] = idx->dims[i];
-    for (int32_t i = (int32_t)axis + 1; i < x->rank; i++)
-        out->dims[out->rank++] = x->dims[i];
+    for (int32_t i = 0; i < axis; i++) out->dims[out->rank++] = x->dims[i];
+    for (int32_t i = 0; i < idx->rank; i++) out->dims[out->rank++] = idx->dims[i];
+    for (int32_t i = (int32_t)axis + 1; i < x->rank; i++) out->dims[out->rank++] = x->dims[i];
     return ST_OK;
 }
 
@@ -45,8 +42,7 @@ static void strategies(const ir_op_ctx_t *ctx, ir_strategy_list_t *list) {
     int32_t from_x[IR_MAX_RANK], from_idx[IR_MAX_RANK];
     for (int32_t i = 0; i < ctx->in[0].rank; i++)
         from_x[i] = i < axis ? i : i == axis ? -1 : i - 1 + ctx->in[1].rank;
-    for (int32_t i = 0; i < ctx->in[1].rank; i++)
-        from_idx[i] = axis + i;
+    for (int32_t i = 0; i < ctx->in[1].rank; i++) from_idx[i] = axis + i;
     ir_strategies_map(ctx, list, 0, from_x);
     ir_strategies_map(ctx, list, 1, from_idx);
     ir_strategies_partial(ctx, list, 1u << 0);

@@ -12,8 +12,7 @@ static st_status_t shape(const ir_op_ctx_t *ctx, ir_type_t *out) {
     TRY(ir_check_index(ctx, 1));
     TRY(ir_check_axis(axis, x));
     bool fits = x->rank == idx->rank;
-    for (int32_t i = 0; fits && i < x->rank; i++)
-        fits = i == axis || x->dims[i] == idx->dims[i];
+    for (int32_t i = 0; fits && i < x->rank; i++) fits = i == axis || x->dims[i] == idx->dims[i];
     if (!fits || (x->dims[axis] == 0 && ir_type_elements(idx) > 0))
         return FAIL(ST_INVALID,
                     "x %s and index %s must agree in all dims but %lld, which holds one "

@@ -18,8 +18,7 @@ static st_status_t shape(const ir_op_ctx_t *ctx, ir_type_t *out) {
             return FAIL(ST_INVALID, "index %s has nothing to choose from in dim %d of x %s",
                         ir_type_text(idx, ti, sizeof ti), (int)i, ir_type_text(x, tx, sizeof tx));
     *out = ir_type_make(x->dtype, idx->rank - 1, idx->dims);
-    for (int32_t i = (int32_t)k; i < x->rank; i++)
-        out->dims[out->rank++] = x->dims[i];
+    for (int32_t i = (int32_t)k; i < x->rank; i++) out->dims[out->rank++] = x->dims[i];
     return ST_OK;
 }
 
@@ -37,10 +36,8 @@ static st_status_t gradient(ir_graph_t *graph, ir_node_t node, const ir_value_t 
 static void strategies(const ir_op_ctx_t *ctx, ir_strategy_list_t *list) {
     int32_t n_lead = ctx->in[1].rank - 1, k = (int32_t)ctx->in[1].dims[n_lead];
     int32_t from_x[IR_MAX_RANK], from_idx[IR_MAX_RANK];
-    for (int32_t i = 0; i < ctx->in[0].rank; i++)
-        from_x[i] = i < k ? -1 : n_lead + i - k;
-    for (int32_t i = 0; i <= n_lead; i++)
-        from_idx[i] = i < n_lead ? i : -1;
+    for (int32_t i = 0; i < ctx->in[0].rank; i++) from_x[i] = i < k ? -1 : n_lead + i - k;
+    for (int32_t i = 0; i <= n_lead; i++) from_idx[i] = i < n_lead ? i : -1;
     ir_strategies_map(ctx, list, 0, from_x);
     ir_strategies_map(ctx, list, 1, from_idx);
     ir_strategies_partial(ctx, list, 1u << 0);

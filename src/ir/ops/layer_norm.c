@@ -36,8 +36,7 @@ static st_status_t gradient(ir_graph_t *graph, ir_node_t node, const ir_value_t 
                               (ir_value_t[]){dout[0], info.inputs[0], info.first_output + 1,
                                              info.first_output + 2, info.inputs[1]},
                               0, NULL);
-    for (uint32_t j = 0; b.status == ST_OK && j < 3; j++)
-        din[j] = dx + j;
+    for (uint32_t j = 0; b.status == ST_OK && j < 3; j++) din[j] = dx + j;
     return b.status;
 }
 

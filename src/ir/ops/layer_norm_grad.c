@@ -14,8 +14,7 @@ static st_status_t shape(const ir_op_ctx_t *ctx, ir_type_t *out) {
     TRY(ir_need_type(ctx, 0, "dy", &forward_out[0]));
     TRY(ir_need_type(ctx, 2, "mean", &forward_out[1]));
     TRY(ir_need_type(ctx, 3, "rstd", &forward_out[2]));
-    for (int k = 0; k < 3; k++)
-        out[k] = forward_in[k];
+    for (int k = 0; k < 3; k++) out[k] = forward_in[k];
     return ST_OK;
 }
 

@@ -49,8 +49,7 @@ static st_status_t shape(const ir_op_ctx_t *ctx, ir_type_t *out) {
 static ir_value_t flat(ir_build_t *b, ir_value_t x) {
     ir_type_t type = *ir_b_type(b, x);
     int64_t dims[2] = {1, type.dims[type.rank - 1]};
-    for (int32_t i = 0; i + 1 < type.rank; i++)
-        dims[0] *= type.dims[i];
+    for (int32_t i = 0; i + 1 < type.rank; i++) dims[0] *= type.dims[i];
     return ir_b_reshape(b, x, 2, dims);
 }
 
@@ -87,8 +86,7 @@ static void strategies(const ir_op_ctx_t *ctx, ir_strategy_list_t *list) {
             item.in[j] = IR_PLACE_PARTIAL;
             item.out[0] = IR_PLACE_PARTIAL;
         } else if (have.kind == IR_SPLIT && have.dim == inner[j]) {
-            for (uint32_t i = 0; i < 2; i++)
-                item.in[i] = IR_PLACE_SPLIT(inner[i], have.granules);
+            for (uint32_t i = 0; i < 2; i++) item.in[i] = IR_PLACE_SPLIT(inner[i], have.granules);
             item.out[0] = IR_PLACE_PARTIAL;
         } else if (have.kind == IR_SPLIT && have.dim >= ctx->in[j].rank - 2) {
             item.in[j] = have;

@@ -26,8 +26,7 @@ static st_status_t shape(const ir_op_ctx_t *ctx, ir_type_t *out) {
     if (ir_type_elements(&plane) > INT32_MAX)
         return FAIL(ST_DOES_NOT_FIT, "x %s: positions of a plane need to fit 32 bits", text);
     out[0] = *x;
-    for (int32_t i = 0; i < window.n; i++)
-        out[0].dims[2 + i] = window.out[i];
+    for (int32_t i = 0; i < window.n; i++) out[0].dims[2 + i] = window.out[i];
     out[1] = out[0];
     out[1].dtype = IR_I32;
     return ST_OK;

@@ -36,8 +36,7 @@ static st_status_t gradient(ir_graph_t *graph, ir_node_t node, const ir_value_t 
     const ir_type_t x = *ir_value_type(graph, info.inputs[0]);
     const ir_attr_t *low = ir_node_attr(&info, "low");
     int64_t end[IR_MAX_RANK], step[IR_MAX_RANK];
-    for (int32_t i = 0; i < x.rank; i++)
-        end[i] = low->ints.v[i] + x.dims[i], step[i] = 1;
+    for (int32_t i = 0; i < x.rank; i++) end[i] = low->ints.v[i] + x.dims[i], step[i] = 1;
     din[0] =
         ir_b_node(&b, IR_OP_SLICE, 1, dout, 3,
                   (ir_arg_t[]){IR_ARG_INTS("begin", low->ints.v, x.rank),

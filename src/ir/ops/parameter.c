@@ -4,7 +4,8 @@
 static const ir_attr_spec_t attrs[] = {
     {"dtype", IR_ATTR_DTYPE, true, 0, NULL},
     {"shape", IR_ATTR_INTS, true, 0, NULL},
-    {"assumed", IR_ATTR_BOOL, false, 0, NULL}, /* the source format did not say: may be a constant */
+    {"assumed", IR_ATTR_BOOL, false, 0,
+     NULL}, /* the source format did not say: may be a constant */
     {0},
 };
 

@@ -11,8 +11,7 @@ static const ir_attr_spec_t attrs[] = {
 
 static int64_t count_of(const ir_type_t *x, const ir_attr_t *axes) {
     int64_t count = 1;
-    for (uint32_t i = 0; i < axes->ints.n; i++)
-        count *= x->dims[axes->ints.v[i]];
+    for (uint32_t i = 0; i < axes->ints.n; i++) count *= x->dims[axes->ints.v[i]];
     return count;
 }
 

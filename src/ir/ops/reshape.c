@@ -34,8 +34,7 @@ static st_status_t gradient(ir_graph_t *graph, ir_node_t node, const ir_value_t 
  */
 static int32_t output_dim(const ir_type_t *x, const ir_type_t *out, int32_t dim, int64_t granules) {
     int64_t before = 1, out_before = 1;
-    for (int32_t i = 0; i < dim; i++)
-        before *= x->dims[i];
+    for (int32_t i = 0; i < dim; i++) before *= x->dims[i];
     int32_t found = -1;
     for (int32_t e = 0; e < out->rank; e++) {
         bool divides = granules ? out->dims[e] % granules == 0 : out->dims[e] == 0;

@@ -10,8 +10,7 @@ static st_status_t shape(const ir_op_ctx_t *ctx, ir_type_t *out) {
     TRY(ir_op_rms_norm.shape(&forward, forward_out));
     TRY(ir_need_type(ctx, 0, "dy", &forward_out[0]));
     TRY(ir_need_type(ctx, 2, "rstd", &forward_out[1]));
-    for (int k = 0; k < 2; k++)
-        out[k] = forward_in[k];
+    for (int k = 0; k < 2; k++) out[k] = forward_in[k];
     return ST_OK;
 }
 

@@ -17,8 +17,7 @@ static st_status_t shape(const ir_op_ctx_t *ctx, ir_type_t *out) {
     TRY(ir_check_index(ctx, 1));
     bool fits = axis >= 0 && axis <= updates->rank - idx->rank && extent >= 0 &&
                 updates->rank - idx->rank < IR_MAX_RANK;
-    for (int32_t i = 0; fits && i < idx->rank; i++)
-        fits = updates->dims[axis + i] == idx->dims[i];
+    for (int32_t i = 0; fits && i < idx->rank; i++) fits = updates->dims[axis + i] == idx->dims[i];
     fits = fits && (extent > 0 || ir_type_elements(idx) == 0);
     if (!fits)
         return FAIL(ST_INVALID,
@@ -27,8 +26,7 @@ static st_status_t shape(const ir_op_ctx_t *ctx, ir_type_t *out) {
                     ir_type_text(updates, tu, sizeof tu), ir_type_text(idx, ti, sizeof ti),
                     (long long)axis, (long long)extent);
     *out = (ir_type_t){.dtype = updates->dtype};
-    for (int32_t i = 0; i < axis; i++)
-        out->dims[out->rank++] = updates->dims[i];
+    for (int32_t i = 0; i < axis; i++) out->dims[out->rank++] = updates->dims[i];
     out->dims[out->rank++] = extent;
     for (int32_t i = (int32_t)axis + idx->rank; i < updates->rank; i++)
         out->dims[out->rank++] = updates->dims[i];

@@ -16,8 +16,7 @@ static st_status_t shape(const ir_op_ctx_t *ctx, ir_type_t *out) {
     bool fits = k >= 1 && k <= out->rank && updates->rank == n_lead + out->rank - k;
     for (int32_t i = 0; fits && i < updates->rank; i++)
         fits = updates->dims[i] == (i < n_lead ? idx->dims[i] : out->dims[i - n_lead + k]);
-    for (int32_t i = 0; fits && i < k; i++)
-        fits = out->dims[i] > 0 || ir_type_elements(idx) == 0;
+    for (int32_t i = 0; fits && i < k; i++) fits = out->dims[i] > 0 || ir_type_elements(idx) == 0;
     if (fits) return ST_OK;
     return FAIL(ST_INVALID,
                 "updates %s, index %s and result %s do not fit: the index's dims but the "
@@ -39,8 +38,7 @@ static st_status_t gradient(ir_graph_t *graph, ir_node_t node, const ir_value_t 
 static void strategies(const ir_op_ctx_t *ctx, ir_strategy_list_t *list) {
     int32_t n_lead = ctx->in[1].rank - 1, k = (int32_t)ctx->in[1].dims[n_lead];
     int32_t to_out[IR_MAX_RANK];
-    for (int32_t i = 0; i < ctx->in[0].rank; i++)
-        to_out[i] = i < n_lead ? -1 : i - n_lead + k;
+    for (int32_t i = 0; i < ctx->in[0].rank; i++) to_out[i] = i < n_lead ? -1 : i - n_lead + k;
     ir_strategies_map(ctx, list, 0, to_out);
     for (uint32_t j = 0; j < 2; j++) {
         if (list->have[j].kind != IR_SPLIT || list->have[j].dim >= n_lead) continue;

@@ -24,8 +24,7 @@ static void strategies(const ir_op_ctx_t *ctx, ir_strategy_list_t *list) {
     }
     ir_strategy_t *made = ir_strategy_add(list);
     if (!made) return;
-    for (uint32_t j = 0; j < ctx->n_inputs && j < IR_MAX_OPERANDS; j++)
-        made->in[j] = list->have[j];
+    for (uint32_t j = 0; j < ctx->n_inputs && j < IR_MAX_OPERANDS; j++) made->in[j] = list->have[j];
     made->out[0] = IR_PLACE_PARTIAL;
 }
 

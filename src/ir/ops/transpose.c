@@ -23,8 +23,7 @@ static st_status_t shape(const ir_op_ctx_t *ctx, ir_type_t *out) {
 }
 
 static void invert(const ir_attr_t *perm, int64_t *inverse) {
-    for (uint32_t i = 0; i < perm->ints.n; i++)
-        inverse[perm->ints.v[i]] = i;
+    for (uint32_t i = 0; i < perm->ints.n; i++) inverse[perm->ints.v[i]] = i;
 }
 
 static st_status_t gradient(ir_graph_t *graph, ir_node_t node, const ir_value_t *dout,
@@ -42,8 +41,7 @@ static void strategies(const ir_op_ctx_t *ctx, ir_strategy_list_t *list) {
     int64_t inverse[IR_MAX_RANK];
     int32_t to_out[IR_MAX_RANK];
     invert(ir_ctx_attr(ctx, "perm"), inverse);
-    for (int32_t i = 0; i < ctx->in[0].rank; i++)
-        to_out[i] = (int32_t)inverse[i];
+    for (int32_t i = 0; i < ctx->in[0].rank; i++) to_out[i] = (int32_t)inverse[i];
     ir_strategies_map(ctx, list, 0, to_out);
     ir_strategies_partial(ctx, list, 1u << 0);
 }

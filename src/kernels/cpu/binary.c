@@ -19,13 +19,14 @@ typedef struct binary_rule {
 #define TYPED(name) name##_f64
 #include "kernels/cpu/binary.inc"
 
-#define BINARY_OPS(X)                                                                           \
-    X(ADD, add)                                                                                 \
-    X(SUB, sub)                                                                                 \
-    X(MUL, mul)                                                                                 \
-    X(DIV, div)                                                                                 \
-    X(POW, pow) X(MAXIMUM, maximum) X(MINIMUM, minimum) X(EQ, eq) X(NE, ne) X(LT, lt) X(LE, le) \
-        X(GT, gt) X(GE, ge) X(RELU_GRAD, relu_grad) X(SILU_GRAD, silu_grad)
+#define BINARY_OPS(X)                                                                         \
+    X(ADD, add)                                                                               \
+    X(SUB, sub)                                                                               \
+    X(MUL, mul)                                                                               \
+    X(DIV, div)                                                                               \
+    X(POW, pow)                                                                               \
+    X(MAXIMUM, maximum) X(MINIMUM, minimum) X(EQ, eq) X(NE, ne) X(LT, lt) X(LE, le) X(GT, gt) \
+        X(GE, ge) X(RELU_GRAD, relu_grad) X(SILU_GRAD, silu_grad)
 
 static const binary_rule_t binary_rules[] = {
 #define RULE(op, name) {IR_OP_##op, {row_##name##_f32, row_##name##_f64}},
@@ -71,8 +72,7 @@ static void run(const kern_call_t *call, binary_row_t row) {
 
 static st_status_t binary(const kern_call_t *call) {
     const binary_rule_t *rule = binary_rules;
-    while (rule->op != call->problem->op)
-        rule++;
+    while (rule->op != call->problem->op) rule++;
     run(call, rule->rows[call->problem->in[0].dtype == IR_F64]);
     return ST_OK;
 }
@@ -98,27 +98,22 @@ static st_status_t gelu_grad(const kern_call_t *call) {
             const type *from = *c ? a : b;                                                         \
             int64_t s = *c ? sa : sb;                                                              \
             CPU_VECTOR                                                                             \
-            for (int64_t i = 0; i < n; i++)                                                        \
-                y[i] = from[i * s];                                                                \
+            for (int64_t i = 0; i < n; i++) y[i] = from[i * s];                                    \
         } else if (sa && sb) {                                                                     \
             CPU_VECTOR                                                                             \
-            for (int64_t i = 0; i < n; i++)                                                        \
-                y[i] = c[i] ? a[i] : b[i];                                                         \
+            for (int64_t i = 0; i < n; i++) y[i] = c[i] ? a[i] : b[i];                             \
         } else if (sa) {                                                                           \
             const type other = *b;                                                                 \
             CPU_VECTOR                                                                             \
-            for (int64_t i = 0; i < n; i++)                                                        \
-                y[i] = c[i] ? a[i] : other;                                                        \
+            for (int64_t i = 0; i < n; i++) y[i] = c[i] ? a[i] : other;                            \
         } else if (sb) {                                                                           \
             const type one = *a;                                                                   \
             CPU_VECTOR                                                                             \
-            for (int64_t i = 0; i < n; i++)                                                        \
-                y[i] = c[i] ? one : b[i];                                                          \
+            for (int64_t i = 0; i < n; i++) y[i] = c[i] ? one : b[i];                              \
         } else {                                                                                   \
             const type one = *a, other = *b;                                                       \
             CPU_VECTOR                                                                             \
-            for (int64_t i = 0; i < n; i++)                                                        \
-                y[i] = c[i] ? one : other;                                                         \
+            for (int64_t i = 0; i < n; i++) y[i] = c[i] ? one : other;                             \
         }                                                                                          \
     }
 SELECT_ROW(uint8_t)

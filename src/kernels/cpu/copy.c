@@ -19,30 +19,26 @@ typedef struct copy_job {
     int64_t read_blocks;
 } copy_job_t;
 
-#define COPY_ROW(type)                                                                          \
-    static void copy_##type(void *to, int64_t to_stride, const void *from, int64_t from_stride, \
-                            int64_t n) {                                                        \
-        type *y = to;                                                                           \
-        const type *x = from;                                                                   \
-        if (to_stride == 1 && from_stride == 0) {                                               \
-            const type value = *x;                                                              \
-            for (int64_t i = 0; i < n; i++)                                                     \
-                y[i] = value;                                                                   \
-        } else if (to_stride == 1) {                                                            \
-            for (int64_t i = 0; i < n; i++)                                                     \
-                y[i] = x[i * from_stride];                                                      \
-        } else {                                                                                \
-            for (int64_t i = 0; i < n; i++)                                                     \
-                y[i * to_stride] = x[i * from_stride];                                          \
-        }                                                                                       \
-    }                                                                                           \
-    static void tile_##type(void *to, int64_t to_stride, const void *from, int64_t from_stride, \
-                            int64_t rows, int64_t columns) {                                    \
-        type *y = to;                                                                           \
-        const type *x = from;                                                                   \
-        for (int64_t r = 0; r < rows; r++)                                                      \
-            for (int64_t c = 0; c < columns; c++)                                               \
-                y[r * to_stride + c] = x[c * from_stride + r];                                  \
+#define COPY_ROW(type)                                                                           \
+    static void copy_##type(void *to, int64_t to_stride, const void *from, int64_t from_stride,  \
+                            int64_t n) {                                                         \
+        type *y = to;                                                                            \
+        const type *x = from;                                                                    \
+        if (to_stride == 1 && from_stride == 0) {                                                \
+            const type value = *x;                                                               \
+            for (int64_t i = 0; i < n; i++) y[i] = value;                                        \
+        } else if (to_stride == 1) {                                                             \
+            for (int64_t i = 0; i < n; i++) y[i] = x[i * from_stride];                           \
+        } else {                                                                                 \
+            for (int64_t i = 0; i < n; i++) y[i * to_stride] = x[i * from_stride];               \
+        }                                                                                        \
+    }                                                                                            \
+    static void tile_##type(void *to, int64_t to_stride, const void *from, int64_t from_stride,  \
+                            int64_t rows, int64_t columns) {                                     \
+        type *y = to;                                                                            \
+        const type *x = from;                                                                    \
+        for (int64_t r = 0; r < rows; r++)                                                       \
+            for (int64_t c = 0; c < columns; c++) y[r * to_stride + c] = x[c * from_stride + r]; \
     }
 COPY_ROW(uint8_t)
 COPY_ROW(uint16_t)
@@ -92,8 +88,7 @@ static void tile_chunk(void *arg, int64_t begin, int64_t end, int thread) {
             if (d == job->read) continue;
             int64_t c = rest % walk->dims[d];
             rest /= walk->dims[d];
-            for (int k = 0; k < 2; k++)
-                at[k] += c * walk->stride[k][d];
+            for (int k = 0; k < 2; k++) at[k] += c * walk->stride[k][d];
         }
         int64_t rows = cpu_min(TILE, walk->dims[job->read] - first);
         int64_t bytes = (int64_t)job->bytes, to_stride = walk->stride[TO][job->read];

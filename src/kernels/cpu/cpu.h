@@ -80,13 +80,11 @@ static inline void cpu_walk_merge(cpu_walk_t *walk) {
             joins = walk->stride[k][rank - 1] == walk->stride[k][d] * size;
         if (!joins) walk->dims[rank++] = 1;
         walk->dims[rank - 1] *= size;
-        for (int32_t k = 0; k < walk->n; k++)
-            walk->stride[k][rank - 1] = walk->stride[k][d];
+        for (int32_t k = 0; k < walk->n; k++) walk->stride[k][rank - 1] = walk->stride[k][d];
     }
     if (rank == 0) {
         walk->dims[rank++] = 1;
-        for (int32_t k = 0; k < walk->n; k++)
-            walk->stride[k][0] = 1;
+        for (int32_t k = 0; k < walk->n; k++) walk->stride[k][0] = 1;
     }
     walk->rank = rank;
 }
@@ -94,10 +92,8 @@ static inline void cpu_walk_merge(cpu_walk_t *walk) {
 /* Walk over `out` with `n` operands that broadcast to it. */
 static inline cpu_walk_t cpu_walk_broadcast(const ir_type_t *out, int32_t n, const ir_type_t *in) {
     cpu_walk_t walk = {.rank = out->rank, .n = n, .elements = ir_type_elements(out)};
-    for (int32_t d = 0; d < out->rank; d++)
-        walk.dims[d] = out->dims[d];
-    for (int32_t k = 0; k < n; k++)
-        kern_broadcast_strides(&in[k], out, walk.stride[k]);
+    for (int32_t d = 0; d < out->rank; d++) walk.dims[d] = out->dims[d];
+    for (int32_t k = 0; k < n; k++) kern_broadcast_strides(&in[k], out, walk.stride[k]);
     if (walk.elements > 0) cpu_walk_merge(&walk);
     return walk;
 }
@@ -113,16 +109,14 @@ static inline cpu_cursor_t cpu_cursor_at(const cpu_walk_t *walk, int64_t element
     for (int32_t d = walk->rank - 1; d >= 0; d--) {
         cursor.coord[d] = element % walk->dims[d];
         element /= walk->dims[d];
-        for (int32_t k = 0; k < walk->n; k++)
-            cursor.at[k] += cursor.coord[d] * walk->stride[k][d];
+        for (int32_t k = 0; k < walk->n; k++) cursor.at[k] += cursor.coord[d] * walk->stride[k][d];
     }
     return cursor;
 }
 /* Moves on by `n` elements, which end at or before the end of the last dim. */
 static inline void cpu_cursor_move(const cpu_walk_t *walk, cpu_cursor_t *cursor, int64_t n) {
     int32_t d = walk->rank - 1;
-    for (int32_t k = 0; k < walk->n; k++)
-        cursor->at[k] += n * walk->stride[k][d];
+    for (int32_t k = 0; k < walk->n; k++) cursor->at[k] += n * walk->stride[k][d];
     cursor->coord[d] += n;
     while (d > 0 && cursor->coord[d] == walk->dims[d]) {
         for (int32_t k = 0; k < walk->n; k++)

@@ -1,4 +1,5 @@
-/* Products on one thread: blocks packed for cache, a register tile that the compiler keeps in vector registers.
+/* Products on one thread: blocks packed for cache, a register tile that the compiler keeps in
+ * vector registers.
  *
  *         n →   NC           for each NC columns of b, each KC of k: pack b into strips of NR columns
  *       +-----+-----+          for each MC rows of a: pack a into strips of MR rows
@@ -8,9 +9,9 @@
  *  ↓  │a │   packed a (MC · KC) stays in level 2, a strip of b (KC · NR) in level 1
  *     └──┘
  *
- * The structure is that of Goto and van de Geijn, "Anatomy of high-performance matrix multiplication", ACM TOMS
- * 34 (2008). Any strides are fine since packing reads through them: transposes cost nothing more. The order of a
- * sum depends on k only: KC at a time. */
+ * The structure is that of Goto and van de Geijn, "Anatomy of high-performance matrix
+ * multiplication", ACM TOMS 34 (2008). Any strides are fine since packing reads through them:
+ * transposes cost nothing more. The order of a sum depends on k only: KC at a time. */
 #include <string.h>
 
 #include "kernels/cpu/cpu.h"

@@ -73,8 +73,7 @@ typedef struct scatter_job {
                 type *y = to + wrapped(job->index_type, job->indices, i, job->out.n) * inner; \
                 const type *x = from + i * inner;                                             \
                 CPU_VECTOR                                                                    \
-                for (int64_t k = 0; k < n; k++)                                               \
-                    y[k] += x[k];                                                             \
+                for (int64_t k = 0; k < n; k++) y[k] += x[k];                                 \
             }                                                                                 \
         }                                                                                     \
     }

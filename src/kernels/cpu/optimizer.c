@@ -99,8 +99,7 @@ static void random_words(const random_job_t *job, int64_t begin, int64_t n, uint
     for (int64_t i = 0; i < n; i += 4) {
         uint32_t four[4];
         st_philox((uint64_t)job->seed, (uint64_t)(begin + i) >> 2, high, four);
-        for (int64_t j = 0; j < cpu_min(4, n - i); j++)
-            words[i + j] = four[j];
+        for (int64_t j = 0; j < cpu_min(4, n - i); j++) words[i + j] = four[j];
     }
 }
 

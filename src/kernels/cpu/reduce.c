@@ -1,7 +1,7 @@
 /* Sums, means, maxima and minima over axes for f32 and f64.
  *
- * Neighbouring dims of one kind are merged, which leaves at most [K0, R0, K1, R1] (K kept, R reduced) for all
- * but unusual axes:
+ * Neighbouring dims of one kind are merged, which leaves at most [K0, R0, K1, R1] (K kept, R
+ * reduced) for all but unusual axes:
  *
  *   R1 > 1   rows are contiguous: one sum along each, R0 of them an output
  *   R1 = 1   columns are contiguous: rows of K1 are added up, COLUMNS at a time
@@ -149,8 +149,7 @@ static st_status_t sum_squares(const kern_call_t *call) {
     for (uint32_t j = 0; j < problem->n_in; j++) {
         squares_job_t job = {call->in[j], ir_type_elements(&problem->in[j]), call->workspace};
         dev_team_for(call->team, job.n, PIECE, f64 ? squares_f64 : squares_f32, &job);
-        for (int64_t i = 0; i < cpu_ceil(job.n, PIECE); i++)
-            total += job.partial[i];
+        for (int64_t i = 0; i < cpu_ceil(job.n, PIECE); i++) total += job.partial[i];
     }
     if (f64)
         *(double *)call->out[0] = total;

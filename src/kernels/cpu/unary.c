@@ -17,26 +17,22 @@ typedef struct unary_rule {
 #include "kernels/cpu/unary.inc"
 
 /* Sine and cosine: the polynomial serves moderate arguments, libm the rest of the row. */
-#define TRIG(name, quadrant)                                             \
-    static void row_##name##_f32(const void *in, void *out, int64_t n) { \
-        const float *x = in;                                             \
-        float *y = out, most = 0;                                        \
-        for (int64_t i = 0; i < n; i++)                                  \
-            most = fabsf(x[i]) > most ? fabsf(x[i]) : most;              \
-        if (most <= M_TRIG_LIMIT_F32) {                                  \
-            CPU_VECTOR                                                   \
-            for (int64_t i = 0; i < n; i++)                              \
-                y[i] = m_trig_f32(x[i], quadrant);                       \
-        } else {                                                         \
-            for (int64_t i = 0; i < n; i++)                              \
-                y[i] = name##f(x[i]);                                    \
-        }                                                                \
-    }                                                                    \
-    static void row_##name##_f64(const void *in, void *out, int64_t n) { \
-        const double *x = in;                                            \
-        double *y = out;                                                 \
-        for (int64_t i = 0; i < n; i++)                                  \
-            y[i] = name(x[i]);                                           \
+#define TRIG(name, quadrant)                                                            \
+    static void row_##name##_f32(const void *in, void *out, int64_t n) {                \
+        const float *x = in;                                                            \
+        float *y = out, most = 0;                                                       \
+        for (int64_t i = 0; i < n; i++) most = fabsf(x[i]) > most ? fabsf(x[i]) : most; \
+        if (most <= M_TRIG_LIMIT_F32) {                                                 \
+            CPU_VECTOR                                                                  \
+            for (int64_t i = 0; i < n; i++) y[i] = m_trig_f32(x[i], quadrant);          \
+        } else {                                                                        \
+            for (int64_t i = 0; i < n; i++) y[i] = name##f(x[i]);                       \
+        }                                                                               \
+    }                                                                                   \
+    static void row_##name##_f64(const void *in, void *out, int64_t n) {                \
+        const double *x = in;                                                           \
+        double *y = out;                                                                \
+        for (int64_t i = 0; i < n; i++) y[i] = name(x[i]);                              \
     }
 TRIG(sin, 0)
 TRIG(cos, 1)
@@ -46,7 +42,8 @@ TRIG(cos, 1)
     X(ABS, abs)                                                                                   \
     X(EXP, exp)                                                                                   \
     X(LOG, log)                                                                                   \
-    X(SQRT, sqrt) X(RSQRT, rsqrt) X(RECIPROCAL, reciprocal) X(SIN, sin) X(COS, cos) X(TANH, tanh) \
+    X(SQRT, sqrt)                                                                                 \
+    X(RSQRT, rsqrt) X(RECIPROCAL, reciprocal) X(SIN, sin) X(COS, cos) X(TANH, tanh)               \
         X(SIGMOID, sigmoid) X(ERF, erf) X(RELU, relu) X(SILU, silu) X(SIGN, sign) X(FLOOR, floor) \
             X(CEIL, ceil) X(SQUARE, square) X(ROUND, round)
 
@@ -82,8 +79,7 @@ static void run(const kern_call_t *call, unary_row_t row) {
 
 static st_status_t unary(const kern_call_t *call) {
     const unary_rule_t *rule = unary_rules;
-    while (rule->op != call->problem->op)
-        rule++;
+    while (rule->op != call->problem->op) rule++;
     run(call, rule->rows[call->problem->in[0].dtype == IR_F64]);
     return ST_OK;
 }
@@ -110,8 +106,7 @@ typedef struct cast_rule {
     static void cast_##from_name##_##to_name(const void *in, void *out, int64_t n) { \
         const from *x = in;                                                          \
         to *y = out;                                                                 \
-        for (int64_t i = 0; i < n; i++)                                              \
-            y[i] = (to)x[i];                                                         \
+        for (int64_t i = 0; i < n; i++) y[i] = (to)x[i];                             \
     }
 #define CAST_FROM(X)           \
     CAST_TYPES(X, f32, float)  \
@@ -127,8 +122,7 @@ CAST_ROW(u8, uint8_t, i64, int64_t)
 static void cast_bf16_f32(const void *in, void *out, int64_t n) {
     const uint16_t *x = in;
     float *y = out;
-    for (int64_t i = 0; i < n; i++)
-        y[i] = m_float((uint32_t)x[i] << 16);
+    for (int64_t i = 0; i < n; i++) y[i] = m_float((uint32_t)x[i] << 16);
 }
 static void cast_f32_bf16(const void *in, void *out, int64_t n) {
     const float *x = in;

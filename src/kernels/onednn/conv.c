@@ -1,8 +1,8 @@
 /* Convolution of f32 and its gradients through oneDNN primitives.
  *
- * oneDNN is fast on blocked layouts, ours is plain. So a task of the team takes a few images, small enough that
- * they stay in cache: reorder in, convolve, reorder out. A primitive is made for exactly that many images and
- * one thread; its layouts are its own choice.
+ * oneDNN is fast on blocked layouts, ours is plain. So a task of the team takes a few images, small
+ * enough that they stay in cache: reorder in, convolve, reorder out. A primitive is made for
+ * exactly that many images and one thread; its layouts are its own choice.
  *
  *   conv, dx:   x ─reorder→ x' ┐
  *               w ─reorder→ w' ┴→ y' ─reorder→ y      (w' once a launch)
@@ -105,8 +105,7 @@ static void thread_state_free(thread_state_t *t) {
 static void release(void *prepared) {
     conv_prepared_t *p = prepared;
     if (!p) return;
-    for (int t = 0; t < p->n_threads && p->threads; t++)
-        thread_state_free(&p->threads[t]);
+    for (int t = 0; t < p->n_threads && p->threads; t++) thread_state_free(&p->threads[t]);
     st_free(p->threads);
     for (int i = 0; i < N_ROLES; i++) {
         if (p->side[i].in) dnnl_primitive_destroy(p->side[i].in);
@@ -132,13 +131,11 @@ static dnnl_status_t describe(conv_prepared_t *p, const roles_t *r) {
     const ir_type_t *types[N_ROLES] = {r->x, r->w, r->y};
     for (int i = 0; i < N_ROLES; i++) {
         int rank = types[i]->rank;
-        for (int d = 0; d < rank; d++)
-            dims[i][d] = types[i]->dims[d];
+        for (int d = 0; d < rank; d++) dims[i][d] = types[i]->dims[d];
         if (i != W) {
             dims[i][0] = p->images;
         } else if (p->w.groups > 1) {
-            for (int d = rank; d > 1; d--)
-                dims[i][d] = dims[i][d - 1];
+            for (int d = rank; d > 1; d--) dims[i][d] = dims[i][d - 1];
             dims[i][0] = p->w.groups;
             dims[i][1] = p->w.o / p->w.groups;
             rank++;
@@ -222,8 +219,7 @@ static st_status_t prepare(const kern_problem_t *problem, int n_threads, void **
     bool in[N_ROLES] = {!data, forward || data, !forward};
     bool out[N_ROLES] = {data, !forward && !data, forward};
     DNNL(make_reorders(p, in, out));
-    for (int t = 0; t < n_threads; t++)
-        DNNL(make_thread(p, &p->threads[t]));
+    for (int t = 0; t < n_threads; t++) DNNL(make_thread(p, &p->threads[t]));
     kern_onednn_leave(before);
     *out_prepared = p;
     return ST_OK;
@@ -406,16 +402,14 @@ static void grad_weight(void *arg, int64_t begin, int64_t end, int thread) {
             if (status == dnnl_success)
                 status = dnnl_primitive_execute(p->primitive, t->stream, n, args);
             if (status != dnnl_success) t->failed = status;
-            for (size_t i = 0; i < n_part; i++)
-                part[i] += fresh[i];
+            for (size_t i = 0; i < n_part; i++) part[i] += fresh[i];
         }
     }
     kern_onednn_leave(before);
 }
 
 static void clear_failures(conv_prepared_t *p) {
-    for (int t = 0; t < p->n_threads; t++)
-        p->threads[t].failed = dnnl_success;
+    for (int t = 0; t < p->n_threads; t++) p->threads[t].failed = dnnl_success;
 }
 
 static st_status_t outcome(const kern_call_t *call, const conv_job_t *job, dnnl_status_t status) {
@@ -467,8 +461,7 @@ static st_status_t launch_weights(const kern_call_t *call) {
     float *total = (float *)(job.workspace + job.l.slot * (size_t)p->n_threads);
     size_t n_part = job.l.parts / sizeof(float);
     for (size_t run = 1; run < WEIGHT_RUNS; run++)
-        for (size_t i = 0; i < n_part; i++)
-            total[i] += total[run * n_part + i];
+        for (size_t i = 0; i < n_part; i++) total[i] += total[run * n_part + i];
     dnnl_status_t status = dnnl_success;
     if (p->side[W].blocked_bytes) {
         int before = kern_onednn_enter();

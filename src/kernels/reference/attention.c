@@ -105,15 +105,11 @@ static st_status_t attention_grad(const kern_call_t *call) {
     int64_t each = a.g ? a.h / a.g : 0;
     double *p = call->workspace, *ds = p + a.s, *dk = ds + a.s, *dv = dk + a.s * a.d;
     for (int64_t bg = 0; bg < a.b * a.g; bg++) {
-        for (int64_t i = 0; i < a.s * (a.d + a.e); i++)
-            dk[i] = 0;
+        for (int64_t i = 0; i < a.s * (a.d + a.e); i++) dk[i] = 0;
         for (int64_t h = bg % a.g * each; h < (bg % a.g + 1) * each; h++)
-            for (int64_t m = 0; m < a.m; m++)
-                grad_row(call, &a, bg / a.g, h, m, p, ds, dk, dv);
-        for (int64_t i = 0; i < a.s * a.d; i++)
-            ref_put(call, 1, bg * a.s * a.d + i, dk[i]);
-        for (int64_t i = 0; i < a.s * a.e; i++)
-            ref_put(call, 2, bg * a.s * a.e + i, dv[i]);
+            for (int64_t m = 0; m < a.m; m++) grad_row(call, &a, bg / a.g, h, m, p, ds, dk, dv);
+        for (int64_t i = 0; i < a.s * a.d; i++) ref_put(call, 1, bg * a.s * a.d + i, dk[i]);
+        for (int64_t i = 0; i < a.s * a.e; i++) ref_put(call, 2, bg * a.s * a.e + i, dv[i]);
     }
     return ST_OK;
 }

@@ -87,13 +87,11 @@ static const unary_row_t unary_rows[] = {
 
 static st_status_t unary(const kern_call_t *call) {
     const unary_row_t *row = unary_rows;
-    while (row->op != call->problem->op)
-        row++;
+    while (row->op != call->problem->op) row++;
     int64_t n = ref_elements_out(call, 0);
     bool real = ref_is_float(call, 0);
     if (!real && !row->integer) { /* rounding of integers: themselves */
-        for (int64_t i = 0; i < n; i++)
-            ref_put(call, 0, i, row->real(ref_get(call, 0, i)));
+        for (int64_t i = 0; i < n; i++) ref_put(call, 0, i, row->real(ref_get(call, 0, i)));
         return ST_OK;
     }
     for (int64_t i = 0; i < n; i++) {
@@ -265,8 +263,7 @@ static const binary_row_t binary_rows[] = {
 static st_status_t binary(const kern_call_t *call) {
     const kern_problem_t *problem = call->problem;
     const binary_row_t *row = binary_rows;
-    while (row->op != problem->op)
-        row++;
+    while (row->op != problem->op) row++;
     ref_walk_t walk = ref_walk_over(&problem->out[0], 2);
     for (int j = 0; j < 2; j++)
         kern_broadcast_strides(&problem->in[j], &problem->out[0], walk.stride[j]);
@@ -298,23 +295,25 @@ static st_status_t select_op(const kern_call_t *call) {
     return ST_OK;
 }
 
-#define UNARY_OPS(X)                                                                              \
-    X(NEG, neg)                                                                                   \
-    X(ABS, abs)                                                                                   \
-    X(EXP, exp)                                                                                   \
-    X(LOG, log)                                                                                   \
-    X(SQRT, sqrt)                                                                                 \
-    X(RSQRT, rsqrt) X(RECIPROCAL, reciprocal) X(SIN, sin) X(COS, cos) X(TANH, tanh)               \
-        X(SIGMOID, sigmoid) X(ERF, erf) X(RELU, relu) X(SILU, silu) X(SIGN, sign) X(FLOOR, floor) \
-            X(CEIL, ceil) X(LOGICAL_NOT, logical_not) X(SQUARE, square) X(ROUND, round)
+#define UNARY_OPS(X)                                                                        \
+    X(NEG, neg)                                                                             \
+    X(ABS, abs)                                                                             \
+    X(EXP, exp)                                                                             \
+    X(LOG, log)                                                                             \
+    X(SQRT, sqrt)                                                                           \
+    X(RSQRT, rsqrt)                                                                         \
+    X(RECIPROCAL, reciprocal) X(SIN, sin) X(COS, cos) X(TANH, tanh) X(SIGMOID, sigmoid)     \
+        X(ERF, erf) X(RELU, relu) X(SILU, silu) X(SIGN, sign) X(FLOOR, floor) X(CEIL, ceil) \
+            X(LOGICAL_NOT, logical_not) X(SQUARE, square) X(ROUND, round)
 #define BINARY_OPS(X)                                                                           \
     X(ADD, add)                                                                                 \
     X(SUB, sub)                                                                                 \
     X(MUL, mul)                                                                                 \
     X(DIV, div)                                                                                 \
     X(POW, pow)                                                                                 \
-    X(MAXIMUM, maximum) X(MINIMUM, minimum) X(MOD, mod) X(EQ, eq) X(NE, ne) X(LT, lt) X(LE, le) \
-        X(GT, gt) X(GE, ge) X(LOGICAL_AND, logical_and) X(LOGICAL_OR, logical_or)
+    X(MAXIMUM, maximum)                                                                         \
+    X(MINIMUM, minimum) X(MOD, mod) X(EQ, eq) X(NE, ne) X(LT, lt) X(LE, le) X(GT, gt) X(GE, ge) \
+        X(LOGICAL_AND, logical_and) X(LOGICAL_OR, logical_or)
 
 #define UNARY_IMPL(op, name) REF_IMPL(op, name, unary)
 UNARY_OPS(UNARY_IMPL)

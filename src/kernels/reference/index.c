@@ -61,8 +61,7 @@ static ref_walk_t walk_along(const ir_type_t *idx, const ir_type_t *type, int32_
     int64_t strides[IR_MAX_RANK];
     ref_walk_t walk = ref_walk_over(idx, 1);
     kern_strides(type, strides);
-    for (int32_t d = 0; d < idx->rank; d++)
-        walk.stride[0][d] = d == axis ? 0 : strides[d];
+    for (int32_t d = 0; d < idx->rank; d++) walk.stride[0][d] = d == axis ? 0 : strides[d];
     return walk;
 }
 
@@ -100,11 +99,9 @@ typedef struct nd_rows {
 static nd_rows_t nd_rows_of(const kern_problem_t *problem, const ir_type_t *type) {
     const ir_type_t *idx = &problem->in[1];
     nd_rows_t rows = {.n = 1, .k = idx->dims[idx->rank - 1], .row = 1};
-    for (int32_t d = 0; d + 1 < idx->rank; d++)
-        rows.n *= idx->dims[d];
+    for (int32_t d = 0; d + 1 < idx->rank; d++) rows.n *= idx->dims[d];
     kern_strides(type, rows.strides);
-    for (int32_t d = (int32_t)rows.k; d < type->rank; d++)
-        rows.row *= type->dims[d];
+    for (int32_t d = (int32_t)rows.k; d < type->rank; d++) rows.row *= type->dims[d];
     return rows;
 }
 
@@ -145,8 +142,7 @@ static st_status_t scatter_nd_add(const kern_call_t *call) {
     clear(call);
     for (int64_t i = 0; i < rows.n; i++) {
         int64_t base = nd_base(call, &rows, type, i);
-        for (int64_t k = 0; k < rows.row; k++)
-            accumulate(call, base + k, i * rows.row + k);
+        for (int64_t k = 0; k < rows.row; k++) accumulate(call, base + k, i * rows.row + k);
     }
     return ST_OK;
 }

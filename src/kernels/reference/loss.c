@@ -22,8 +22,7 @@ static double log_sum_exp(const kern_call_t *call, uint32_t input, int64_t base,
                           int64_t step) {
     double max = max_of(call, input, base, n, step), sum = 0;
     if (isinf(max)) return max;
-    for (int64_t i = 0; i < n; i++)
-        sum += exp(ref_get(call, input, base + i * step) - max);
+    for (int64_t i = 0; i < n; i++) sum += exp(ref_get(call, input, base + i * step) - max);
     return max + log(sum);
 }
 
@@ -71,8 +70,7 @@ static st_status_t log_softmax_grad(const kern_call_t *call) {
     kern_split_t x = kern_split_axis(call->problem, &call->problem->in[0]);
     FOR_LINES(x, base) {
         double sum = 0;
-        for (int64_t i = 0; i < x.n; i++)
-            sum += ref_get(call, 0, base + i * x.inner);
+        for (int64_t i = 0; i < x.n; i++) sum += ref_get(call, 0, base + i * x.inner);
         for (int64_t i = 0; i < x.n; i++) {
             int64_t at = base + i * x.inner;
             ref_put(call, 0, at, ref_get(call, 0, at) - exp(ref_get(call, 1, at)) * sum);
@@ -140,8 +138,7 @@ static st_status_t cross_entropy_grad(const kern_call_t *call) {
     double smoothing = kern_float(problem, "smoothing"), sum_weight = (double)classes;
     if (weighted) {
         sum_weight = 0;
-        for (int64_t c = 0; c < classes; c++)
-            sum_weight += ref_get(call, 4, c);
+        for (int64_t c = 0; c < classes; c++) sum_weight += ref_get(call, 4, c);
     }
     int64_t ignore = kern_int(problem, "ignore_index");
     for (int64_t r = 0; r < rows; r++) {

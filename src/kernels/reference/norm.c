@@ -122,8 +122,7 @@ static st_status_t layer_norm(const kern_call_t *call) {
     int64_t h = ref_elements_in(call, 1), rows = ref_elements_out(call, 1);
     for (int64_t r = 0; r < rows; r++) {
         double mean = 0, var = 0;
-        for (int64_t i = 0; i < h; i++)
-            mean += ref_get(call, 0, r * h + i);
+        for (int64_t i = 0; i < h; i++) mean += ref_get(call, 0, r * h + i);
         mean /= (double)h;
         for (int64_t i = 0; i < h; i++) {
             double d = ref_get(call, 0, r * h + i) - mean;

@@ -54,14 +54,12 @@ static st_status_t max_pool(const kern_call_t *call) {
 static st_status_t max_pool_grad(const kern_call_t *call) {
     const ir_type_t *dy = &call->problem->in[0], *dx = &call->problem->out[0];
     int64_t planes = dy->dims[0] * dy->dims[1], n_in = 1, n_out = 1;
-    for (int32_t d = 2; d < dy->rank; d++)
-        n_out *= dy->dims[d], n_in *= dx->dims[d];
+    for (int32_t d = 2; d < dy->rank; d++) n_out *= dy->dims[d], n_in *= dx->dims[d];
     for (int64_t i = 0; i < planes * n_out; i++) {
         int64_t index = ref_get_int(call, 1, i);
         if (index < -1 || index >= n_in) return kern_bad_index(call->problem, index, i, 2, n_in);
     }
-    for (int64_t i = 0; i < planes * n_in; i++)
-        ref_put(call, 0, i, 0);
+    for (int64_t i = 0; i < planes * n_in; i++) ref_put(call, 0, i, 0);
     for (int64_t i = 0; i < planes * n_out; i++) {
         int64_t at = i / n_out * n_in + ref_get_int(call, 1, i);
         if (ref_get_int(call, 1, i) < 0) continue;
@@ -93,8 +91,7 @@ static st_status_t avg_pool_grad(const kern_call_t *call) {
     bool count_pad = kern_int(call->problem, "count_pad") != 0;
     int64_t t[3];
     ir_dtype_t dtype = call->problem->out[0].dtype;
-    for (int64_t i = 0; i < w.n * w.c * w.in_size; i++)
-        ref_put(call, 0, i, 0);
+    for (int64_t i = 0; i < w.n * w.c * w.in_size; i++) ref_put(call, 0, i, 0);
     for (int64_t i = 0; i < w.n * w.c; i++)
         for (int64_t p = 0; p < w.out_size; p++) {
             pool_at_t at = pool_at(&w, p);

@@ -49,8 +49,7 @@ static const reduce_row_t reduce_rows[] = {
 static st_status_t reduce(const kern_call_t *call) {
     const kern_problem_t *problem = call->problem;
     const reduce_row_t *row = reduce_rows;
-    while (row->op != problem->op)
-        row++;
+    while (row->op != problem->op) row++;
     const ir_type_t *x = &problem->in[0];
     bool reduced[IR_MAX_RANK], real = ref_is_float(call, 0);
     kern_reduced_dims(problem, reduced);
@@ -65,12 +64,10 @@ static st_status_t reduce(const kern_call_t *call) {
     }
     int64_t n = ir_type_elements(&kept), n_inner = ir_type_elements(&inner);
     ref_walk_t outer_walk = ref_walk_over(&kept, 1);
-    for (int32_t d = 0; d < kept.rank; d++)
-        outer_walk.stride[0][d] = kept_strides[d];
+    for (int32_t d = 0; d < kept.rank; d++) outer_walk.stride[0][d] = kept_strides[d];
     for (int64_t i = 0; i < n; i++, ref_walk_next(&outer_walk)) {
         ref_walk_t walk = ref_walk_over(&inner, 1);
-        for (int32_t d = 0; d < inner.rank; d++)
-            walk.stride[0][d] = inner_strides[d];
+        for (int32_t d = 0; d < inner.rank; d++) walk.stride[0][d] = inner_strides[d];
         double value = row->start;
         int64_t integer = (int64_t)(row->from_first ? 0 : row->start);
         for (int64_t k = 0; k < n_inner; k++, ref_walk_next(&walk)) {

@@ -48,17 +48,14 @@ typedef struct ref_walk {
 } ref_walk_t;
 static inline ref_walk_t ref_walk_over(const ir_type_t *type, int32_t n) {
     ref_walk_t walk = {.rank = type->rank, .n = n};
-    for (int32_t i = 0; i < type->rank; i++)
-        walk.dims[i] = type->dims[i];
+    for (int32_t i = 0; i < type->rank; i++) walk.dims[i] = type->dims[i];
     return walk;
 }
 static inline void ref_walk_next(ref_walk_t *walk) {
     for (int32_t d = walk->rank - 1; d >= 0; d--) {
-        for (int32_t k = 0; k < walk->n; k++)
-            walk->at[k] += walk->stride[k][d];
+        for (int32_t k = 0; k < walk->n; k++) walk->at[k] += walk->stride[k][d];
         if (++walk->coord[d] < walk->dims[d]) return;
-        for (int32_t k = 0; k < walk->n; k++)
-            walk->at[k] -= walk->stride[k][d] * walk->dims[d];
+        for (int32_t k = 0; k < walk->n; k++) walk->at[k] -= walk->stride[k][d] * walk->dims[d];
         walk->coord[d] = 0;
     }
 }

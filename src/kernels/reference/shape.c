@@ -7,8 +7,7 @@
 static void copy_strided(const kern_call_t *call, int64_t base, const int64_t *strides) {
     const ir_type_t *out = &call->problem->out[0];
     ref_walk_t walk = ref_walk_over(out, 1);
-    for (int32_t d = 0; d < out->rank; d++)
-        walk.stride[0][d] = strides[d];
+    for (int32_t d = 0; d < out->rank; d++) walk.stride[0][d] = strides[d];
     size_t bytes = ir_dtype_bytes(out->dtype);
     int64_t n = ref_elements_out(call, 0);
     for (int64_t i = 0; i < n; i++, ref_walk_next(&walk))
@@ -66,8 +65,7 @@ static st_status_t pad(const kern_call_t *call) {
     const ir_type_t *in = &call->problem->in[0], *out = &call->problem->out[0];
     double value = kern_float(call->problem, "value");
     int64_t n = ref_elements_out(call, 0);
-    for (int64_t i = 0; i < n; i++)
-        ref_put(call, 0, i, value);
+    for (int64_t i = 0; i < n; i++) ref_put(call, 0, i, value);
     int64_t strides[IR_MAX_RANK], base = 0;
     kern_strides(out, strides);
     ref_walk_t walk = ref_walk_over(in, 1);
