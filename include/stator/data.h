@@ -22,7 +22,8 @@ extern "C" {
 typedef struct stator_data stator_data_t;
 
 /* Tensors of a set: `map` "x=x.0,y=y.0" gives one batch; "x=x.*,y=y.*" takes them in numeric order,
- * pairwise, in a cycle, never shuffled. NULL or "": equal names. Types must be the plan's. */
+ * pairwise, in a cycle, never shuffled; with
+ * accumulation a step takes as many of them as it has micro-batches. NULL or "": equal names. Types must be the plan's. */
 STATOR_API stator_status_t stator_data_tensors(const stator_plan_t *plan,
                                                const stator_tensors_t *tensors, const char *map,
                                                stator_data_t **out_data) STATOR_WARN_UNUSED;

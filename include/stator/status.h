@@ -40,7 +40,8 @@ typedef enum stator_status {
     STATOR_PEER_LOST = -8,      /* a rank did not answer in time */
     STATOR_RANKS_DISAGREE = -9, /* ranks run different programs */
     STATOR_INTERRUPTED = -10,
-    STATOR_INTERNAL = -11 /* a fault of Stator itself */
+    STATOR_INTERNAL = -11,  /* a fault of Stator itself */
+    STATOR_NOT_FINITE = -12 /* training left the finite numbers */
 } stator_status_t;
 
 /* "ok", "malformed input", …; never NULL. Thread-safe. */

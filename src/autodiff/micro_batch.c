@@ -36,7 +36,7 @@ static st_status_t check_batch_norm(const ir_graph_t *forward) {
             return FAIL(
                 ST_UNSUPPORTED,
                 "%s takes its statistics from the whole batch, which micro-batches do not have; "
-                "use one micro-batch, or allow statistics of each micro-batch (micro_batch_norm)",
+                "use one micro-batch, or take statistics of each micro-batch (--batch-norm micro)",
                 ir_node_label(forward, i));
     }
     return ST_OK;

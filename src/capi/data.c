@@ -18,6 +18,8 @@ typedef struct cycle {
     const char *input;
     stator_tensor_t *tensors;
     size_t n;
+    char *stacked; /* room for the micro-batches of a step; NULL without accumulation */
+    ir_type_t type;
 } cycle_t;
 
 struct stator_data {
@@ -39,7 +41,7 @@ struct stator_data {
     float *pixels; /* images as f32, before x where x is f64 */
     double mean, std;
     cycle_t *cycles; /* [n_feeds] */
-    int64_t turn, n_turns;
+    int64_t turn, n_turns, n_micro;
 };
 
 static st_status_t create(size_t n_feeds, stator_data_t **out_data) {
@@ -260,13 +262,41 @@ static st_status_t convert_cycle(stator_data_t *data, cycle_t *cycle, ir_dtype_t
     return ST_OK;
 }
 
+/* With accumulation an input takes the next `n_micro` tensors, one behind the other in `stacked`. */
 static stator_status_t fill_cycle(stator_data_t *data) {
     for (size_t i = 0; i < data->n_feeds; i++) {
-        data->feeds[i] = data->cycles[i].tensors[data->turn % data->n_turns];
-        data->feeds[i].name = data->cycles[i].input;
+        const cycle_t *cycle = &data->cycles[i];
+        if (!cycle->stacked) {
+            data->feeds[i] = cycle->tensors[data->turn % data->n_turns];
+            data->feeds[i].name = cycle->input;
+            continue;
+        }
+        size_t bytes = cycle->tensors[0].bytes;
+        for (int64_t m = 0; m < data->n_micro; m++)
+            memcpy(cycle->stacked + (size_t)m * bytes,
+                   cycle->tensors[(data->turn + m) % data->n_turns].data, bytes);
+        data->feeds[i] = capi_tensor(cycle->input, &cycle->type, cycle->stacked);
     }
-    data->turn++;
+    data->turn += data->n_micro;
     return STATOR_OK;
+}
+
+/* Whether each tensor is a micro-batch of the input: the input's type without its leading dim. */
+static bool is_micro_batch(const stator_tensor_t *tensor, const ir_type_t *input) {
+    if (input->rank != tensor->rank + 1 || input->dims[0] < 2) return false;
+    for (int32_t d = 0; d < tensor->rank; d++)
+        if (tensor->dims[d] != input->dims[d + 1]) return false;
+    return (ir_dtype_t)tensor->dtype == input->dtype;
+}
+
+static st_status_t stack_cycle(stator_data_t *data, cycle_t *cycle, const ir_type_t *input) {
+    for (size_t i = 0; i < cycle->n; i++)
+        if (!is_micro_batch(&cycle->tensors[i], input))
+            return ST_OK; /* the step says what differs */
+    cycle->type = *input;
+    cycle->stacked = st_arena_alloc(&data->arena, ir_type_bytes(input));
+    data->n_micro = input->dims[0];
+    return cycle->stacked ? ST_OK : st_no_memory(ir_type_bytes(input), "micro-batches");
 }
 
 typedef struct numbered {
@@ -360,6 +390,7 @@ static st_status_t tensors_source(const stator_plan_t *plan, const stator_tensor
             return st_error_context(status, "input '%s'%s", cycle->input,
                                     pattern ? "" : " (--map says which tensor feeds it)");
         TRY(convert_cycle(data, cycle, plan->plan->inputs[i].type.dtype));
+        TRY(stack_cycle(data, cycle, &plan->plan->inputs[i].type));
         if (cycle->n > 1 && data->n_turns > 1 && (int64_t)cycle->n != data->n_turns)
             return FAIL(ST_INVALID, "input '%s' has %zu tensors, the inputs before it %lld",
                         cycle->input, cycle->n, (long long)data->n_turns);
@@ -396,6 +427,7 @@ stator_status_t stator_data_tensors(const stator_plan_t *plan, const stator_tens
         return capi_status(status);
     }
     if (data->n_turns == 0) data->n_turns = 1;
+    if (data->n_micro == 0) data->n_micro = 1;
     data->fill = fill_cycle;
     data->valid = batch_extent(plan);
     *out_data = data;
@@ -417,7 +449,7 @@ int64_t stator_data_valid(const stator_data_t *data) {
 }
 
 int64_t stator_data_steps(const stator_data_t *data) {
-    if (data->cycles) return data->n_turns;
+    if (data->cycles) return data->n_turns > data->n_micro ? data->n_turns / data->n_micro : 1;
     if (data->shuffle) return sampler_batches(&data->sampler);
     return (data->n_samples + data->batch - 1) / data->batch;
 }

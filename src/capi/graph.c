@@ -107,6 +107,7 @@ static st_status_t take_tensors(const import_result_t *result, stator_tensors_t 
     for (size_t i = 0; i < result->tensors.n; i++) {
         const import_tensor_t *t = &result->tensors.data[i];
         if (t->kind == IMPORT_CONSTANT) continue;
+        if (strncmp(t->name, "random.", 7) == 0) continue; /* the trainer's, not the model's */
         TRY(capi_tensors_put(tensors, t->name, &t->type, t->data));
         for (uint32_t a = 0; a < t->n_aliases; a++)
             TRY(capi_tensors_alias(tensors, t->aliases[a], t->name));

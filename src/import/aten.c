@@ -181,12 +181,16 @@ static void check_described(aten_t *a, const char *name, ir_value_t value) {
               ir_type_text(&described.type, want, sizeof want));
 }
 
-/* Slot of the argument whose storage a view or alias shares: the first one of the schema. */
-static bool base_slot(aten_t *a, uint32_t *out_slot) {
+/* Slot of the argument whose storage a view or alias shares: the first one of the schema; result k
+ * of a list has entry k's. */
+static bool base_slot(aten_t *a, size_t k, uint32_t *out_slot) {
     json_object *first = json_object_array_get_idx(a->inputs, 0);
     json_object *member;
     const char *tag = import_json_tag(import_json_get(first, "arg"), &member);
-    if (!tag || strcmp(tag, "as_tensor") != 0) return false;
+    if (tag && strcmp(tag, "as_tensors") == 0)
+        member = json_object_array_get_idx(member, k);
+    else if (!tag || strcmp(tag, "as_tensor") != 0)
+        return false;
     const char *name = import_json_string(member, "name");
     aten_item_t *item = name ? aten_lookup(a->scope, name) : NULL;
     if (!item || item->kind != ATEN_TENSOR) return false;
@@ -194,7 +198,8 @@ static bool base_slot(aten_t *a, uint32_t *out_slot) {
     return true;
 }
 
-static void bind_result(aten_t *a, const char *name, aten_item_t item) {
+static void bind_result(aten_t *a, const char *name, size_t k) {
+    aten_item_t item = a->returned.data[k];
     if (item.kind != ATEN_TENSOR) {
         aten_bind(a, name, item);
         return;
@@ -207,7 +212,7 @@ static void bind_result(aten_t *a, const char *name, aten_item_t item) {
         return;
     }
     uint32_t base = 0;
-    bool shares = (a->op->flags & (ATEN_VIEW | ATEN_ALIAS)) && !a->fresh && base_slot(a, &base);
+    bool shares = (a->op->flags & (ATEN_VIEW | ATEN_ALIAS)) && !a->fresh && base_slot(a, k, &base);
     if (shares && a->slots.data[base].value == value) {
         aten_bind(a, name, (aten_item_t){.kind = ATEN_TENSOR, .slot = base});
     } else if (shares && (a->op->flags & ATEN_VIEW)) {
@@ -226,7 +231,7 @@ static void bind_named(aten_t *a, json_object *holder, const char *key, size_t *
         aten_fail(a, ST_PARSE, "%zu results are named, the operator gives %zu", *next + 1,
                   a->returned.n);
     } else {
-        bind_result(a, name, a->returned.data[(*next)++]);
+        bind_result(a, name, (*next)++);
     }
 }
 

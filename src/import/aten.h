@@ -72,7 +72,7 @@ typedef struct aten_op {
 } aten_op_t;
 enum {
     ATEN_MUTABLE = 1 << 0, /* the variant with "_" is the same with the result written to self */
-    ATEN_VIEW = 1 << 1,    /* results share the first argument's storage */
+    ATEN_VIEW = 1 << 1,    /* results share the first argument's storage, of a list one each */
     ATEN_ALIAS = 1 << 2,   /* a result that is the argument's value is the argument itself */
 };
 
@@ -173,6 +173,12 @@ ir_value_t aten_to_float(aten_t *a, ir_value_t x);
 /* Refuses a value that depends on a parameter: no gradient may flow, and the IR has no stop. */
 void aten_refuse_gradient(aten_t *a, ir_value_t value, const char *why);
 
+/* x where it is above (lower) or below the bound, else the bound; `strict`: at the bound no gradient
+ * goes to x. */
+ir_value_t aten_bounded(aten_t *a, ir_value_t x, ir_value_t bound, bool lower, bool strict);
+/* log(1 + u) for u in [0, 1], to the last places however small u is; and of u = exp(-|x|). */
+ir_value_t aten_log_one_plus(aten_t *a, ir_value_t u);
+ir_value_t aten_log_one_plus_exp(aten_t *a, ir_value_t x);
 /* x with a share p of its elements set to 0 in training, the rest scaled up. */
 ir_value_t aten_dropped(aten_t *a, ir_value_t x, double p);
 ir_type_t aten_type(const aten_t *a, ir_value_t value);
@@ -203,6 +209,14 @@ ATEN_HANDLER(where);
 ATEN_HANDLER(masked_fill);
 ATEN_HANDLER(addcmul);
 ATEN_HANDLER(lerp);
+/* aten_activation.c */
+ATEN_HANDLER(log1p);
+ATEN_HANDLER(expm1);
+ATEN_HANDLER(softplus);
+ATEN_HANDLER(log_sigmoid);
+ATEN_HANDLER(mish);
+ATEN_HANDLER(elu);
+ATEN_HANDLER(hard_sigmoid);
 /* aten_create.c */
 ATEN_HANDLER(full);
 ATEN_HANDLER(full_like);
@@ -231,6 +245,7 @@ ATEN_HANDLER(permute);
 ATEN_HANDLER(transpose);
 ATEN_HANDLER(transpose_matrix);
 ATEN_HANDLER(expand);
+ATEN_HANDLER(broadcast_tensors);
 ATEN_HANDLER(repeat);
 ATEN_HANDLER(repeat_interleave);
 ATEN_HANDLER(cat);
@@ -285,7 +300,8 @@ ATEN_HANDLER(group_norm);
 /* aten_loss.c */
 ATEN_HANDLER(cross_entropy);
 ATEN_HANDLER(nll);
-ATEN_HANDLER(mse);
+ATEN_HANDLER(distance);
+ATEN_HANDLER(bce_with_logits);
 /* aten.c */
 ATEN_HANDLER(set_grad);
 ATEN_HANDLER(autocast);

@@ -222,7 +222,7 @@ void aten_logical_not(aten_t *a) {
 /* x where it is within the bound, else the bound. Built from select, since at the bound itself
  * clamp's gradient goes to x in full and hardtanh's vanishes (`strict`), while a tie of maximum is
  * shared. */
-static ir_value_t bounded(aten_t *a, ir_value_t x, ir_value_t bound, bool lower, bool strict) {
+ir_value_t aten_bounded(aten_t *a, ir_value_t x, ir_value_t bound, bool lower, bool strict) {
     static const ir_op_t outside[2][2] = {{IR_OP_GT, IR_OP_GE}, {IR_OP_LT, IR_OP_LE}};
     ir_value_t is_outside = ir_b_binary(&a->b, outside[lower][strict], x, bound);
     return ir_b_select(&a->b, is_outside, bound, x);
@@ -244,8 +244,8 @@ void aten_clamp(aten_t *a) {
     }
     ir_dtype_t dtype = aten_result_type(a, 3, (aten_item_t[]){x, low, high});
     ir_value_t y = aten_value(a, x, dtype);
-    if (low.kind != ATEN_NONE) y = bounded(a, y, aten_value(a, low, dtype), true, strict);
-    if (high.kind != ATEN_NONE) y = bounded(a, y, aten_value(a, high, dtype), false, strict);
+    if (low.kind != ATEN_NONE) y = aten_bounded(a, y, aten_value(a, low, dtype), true, strict);
+    if (high.kind != ATEN_NONE) y = aten_bounded(a, y, aten_value(a, high, dtype), false, strict);
     aten_return(a, y);
 }
 

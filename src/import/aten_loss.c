@@ -186,17 +186,80 @@ void aten_nll(aten_t *a) {
     return_cross_entropy(a, &rows, 0, a->op->arg != 0);
 }
 
-/* mse_loss; l1_loss (arg 1) */
-void aten_mse(aten_t *a) {
+/* Returns a loss by elements, reduced as the node asks. */
+static void return_elements(aten_t *a, ir_value_t loss) {
+    int64_t reduction = aten_int(a, "reduction", REDUCE_MEAN);
+    if (aten_ok(a) && (reduction < REDUCE_NONE || reduction > REDUCE_SUM))
+        aten_fail(a, ST_INVALID, "argument 'reduction' is %lld", (long long)reduction);
+    if (reduction != REDUCE_NONE && aten_type(a, loss).rank > 0)
+        loss = ir_b_reduce(&a->b, reduction == REDUCE_MEAN ? IR_OP_REDUCE_MEAN : IR_OP_REDUCE_SUM,
+                           loss, 0, NULL, false);
+    aten_return(a, loss);
+}
+
+/* With s = |d|: s < edge ? d^2/2 : edge (s - edge/2), over edge for smooth_l1, which with edge 0 is
+ * s. At the edge both sides agree in value and gradient. */
+static ir_value_t quadratic_then_linear(aten_t *a, ir_value_t d, double edge, bool smooth_l1) {
+    ir_build_t *b = &a->b;
+    ir_value_t size = ir_b_unary(b, IR_OP_ABS, d);
+    if (edge == 0) return size;
+    double per = smooth_l1 ? edge : 1;
+    ir_value_t near = ir_b_scale(b, ir_b_unary(b, IR_OP_SQUARE, d), 0.5 / per);
+    ir_value_t far = ir_b_add_scalar(b, size, -0.5 * edge);
+    if (edge != per) far = ir_b_scale(b, far, edge / per);
+    ir_value_t is_near = ir_b_binary(b, IR_OP_LT, size,
+                                     ir_b_scalar(b, aten_type(a, d).dtype, edge));
+    return ir_b_select(b, is_near, near, far);
+}
+
+/* Losses of input - target, by arg. */
+enum { DISTANCE_MSE, DISTANCE_L1, DISTANCE_SMOOTH_L1, DISTANCE_HUBER };
+void aten_distance(aten_t *a) {
     ir_build_t *b = &a->b;
     aten_item_t x = aten_item(a, "self"), y = aten_item(a, "target");
-    int64_t reduction = aten_int(a, "reduction", REDUCE_MEAN);
+    int32_t which = a->op->arg;
+    bool smooth_l1 = which == DISTANCE_SMOOTH_L1;
     ir_dtype_t dtype = aten_result_type(a, 2, (aten_item_t[]){x, y});
-    ir_value_t difference =
-        ir_b_binary(b, IR_OP_SUB, aten_value(a, x, dtype), aten_value(a, y, dtype));
-    ir_value_t loss = ir_b_unary(b, a->op->arg ? IR_OP_ABS : IR_OP_SQUARE, difference);
-    if (reduction != REDUCE_NONE && aten_type(a, loss).rank > 0)
-        loss = ir_b_reduce(b, reduction == REDUCE_MEAN ? IR_OP_REDUCE_MEAN : IR_OP_REDUCE_SUM, loss,
-                           0, NULL, false);
-    aten_return(a, loss);
+    ir_value_t d = ir_b_binary(b, IR_OP_SUB, aten_value(a, x, dtype), aten_value(a, y, dtype));
+    if (which == DISTANCE_MSE || which == DISTANCE_L1) {
+        return_elements(a, ir_b_unary(b, which == DISTANCE_L1 ? IR_OP_ABS : IR_OP_SQUARE, d));
+        return;
+    }
+    const char *name = smooth_l1 ? "beta" : "delta";
+    double edge = aten_float(a, name, 1);
+    if (aten_ok(a) && !(smooth_l1 ? edge >= 0 : edge > 0))
+        aten_fail(a, ST_INVALID, "argument '%s' is %g, it must be %s", name, edge,
+                  smooth_l1 ? "at least 0" : "above 0");
+    return_elements(a, quadratic_then_linear(a, d, edge, smooth_l1));
+}
+
+/* With logits x, targets y and p the weight of positives (1 if left out):
+ *   (1 - y) x + (1 + (p - 1) y) (max(-x, 0) + log(1 + exp(-|x|)))
+ * which for p = 1 is max(x, 0) - x y + log(1 + exp(-|x|)). */
+void aten_bce_with_logits(aten_t *a) {
+    ir_build_t *b = &a->b;
+    aten_item_t given_x = aten_item(a, "self"), given_y = aten_item(a, "target");
+    ir_value_t weight = aten_tensor_or_none(a, "weight");
+    ir_value_t positives = aten_tensor_or_none(a, "pos_weight");
+    ir_dtype_t dtype = aten_result_type(a, 2, (aten_item_t[]){given_x, given_y});
+    ir_value_t x = aten_value(a, given_x, dtype), y = aten_value(a, given_y, dtype);
+    ir_type_t type = aten_type(a, x), target_type = aten_type(a, y);
+    if (aten_ok(a) && !ir_dims_equal(&type, &target_type))
+        aten_fail(a, ST_INVALID, "input and target have different shapes");
+    ir_value_t zero = ir_b_scalar(b, dtype, 0), one = ir_b_scalar(b, dtype, 1);
+    ir_value_t tail = aten_log_one_plus_exp(a, x), loss;
+    if (positives == IR_NONE) {
+        loss = ir_b_binary(b, IR_OP_SUB, ir_b_binary(b, IR_OP_MAXIMUM, x, zero),
+                           ir_b_binary(b, IR_OP_MUL, x, y));
+    } else {
+        ir_value_t extra = ir_b_add_scalar(b, ir_b_cast(b, positives, dtype), -1);
+        ir_value_t factor = ir_b_add_scalar(b, ir_b_binary(b, IR_OP_MUL, extra, y), 1);
+        ir_value_t negative = ir_b_unary(b, IR_OP_NEG, x);
+        tail = ir_b_binary(b, IR_OP_ADD, tail, ir_b_binary(b, IR_OP_MAXIMUM, negative, zero));
+        tail = ir_b_binary(b, IR_OP_MUL, factor, tail);
+        loss = ir_b_binary(b, IR_OP_MUL, ir_b_binary(b, IR_OP_SUB, one, y), x);
+    }
+    loss = ir_b_binary(b, IR_OP_ADD, loss, tail);
+    if (weight != IR_NONE) loss = ir_b_binary(b, IR_OP_MUL, loss, ir_b_cast(b, weight, dtype));
+    return_elements(a, loss);
 }

@@ -170,6 +170,30 @@ void aten_expand(aten_t *a) {
     if (aten_ok(a)) aten_return(a, ir_b_broadcast(&a->b, x, n, dims));
 }
 
+/* All tensors of a list in their common shape, each a result. */
+void aten_broadcast_tensors(aten_t *a) {
+    ir_value_t *xs;
+    uint32_t n = aten_tensors(a, "tensors", &xs);
+    ir_type_t joint = ir_type_scalar(IR_F32);
+    for (uint32_t k = 0; k < n && aten_ok(a); k++) {
+        ir_type_t type = aten_type(a, xs[k]);
+        int64_t dims[IR_MAX_RANK];
+        int32_t rank = joint.rank > type.rank ? joint.rank : type.rank;
+        for (int32_t i = 0; i < rank && aten_ok(a); i++) {
+            int32_t from_x = i - (rank - type.rank), from_joint = i - (rank - joint.rank);
+            int64_t x = from_x < 0 ? 1 : type.dims[from_x];
+            int64_t y = from_joint < 0 ? 1 : joint.dims[from_joint];
+            if (x != y && x != 1 && y != 1)
+                aten_fail(a, ST_INVALID, "tensor %u has %lld in dim %d, those before it %lld", k,
+                          (long long)x, i, (long long)y);
+            dims[i] = y == 1 ? x : y;
+        }
+        if (aten_ok(a)) joint = ir_type_make(IR_F32, rank, dims);
+    }
+    for (uint32_t k = 0; k < n && aten_ok(a); k++)
+        aten_return(a, ir_b_broadcast(&a->b, xs[k], joint.rank, joint.dims));
+}
+
 /* ---- repetition ---- */
 
 /* x with its dim `axis` written `n` times; `each` repeats single items (a a b b), else the whole (a

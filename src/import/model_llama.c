@@ -255,7 +255,7 @@ st_status_t model_llama(const model_llama_config_t *config, int64_t batch, int64
                         bool with_loss, ir_graph_t **out_graph) {
     *out_graph = NULL;
     if (batch < 1 || seq < 1)
-        return FAIL(ST_INVALID, "batch %lld and sequence length %lld must be at least 1",
+        return FAIL(ST_INVALID, "options 'batch' (%lld) and 'seq' (%lld) are needed, 1 or more",
                     (long long)batch, (long long)seq);
     if (seq > config->max_positions)
         return FAIL(ST_INVALID, "sequence length %lld exceeds max_position_embeddings %lld",

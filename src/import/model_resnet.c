@@ -113,8 +113,8 @@ st_status_t model_resnet(const model_resnet_config_t *config, int64_t batch, boo
     if (batch < 1 || config->classes < 1 || config->channels < 1 || config->image < 8)
         return FAIL(
             ST_INVALID,
-            "batch %lld, classes %lld and channels %lld must be at least 1, image size %lld at "
-            "least 8",
+            "options 'batch' (%lld), 'classes' (%lld) and 'channels' (%lld) must be 1 or more, "
+            "'image' (%lld) 8 or more",
             (long long)batch, (long long)config->classes, (long long)config->channels,
             (long long)config->image);
     ir_graph_t *graph = NULL;

@@ -52,6 +52,21 @@ static bool matches_pattern(const onnx_t *o, const char *name) {
     return false;
 }
 
+/* A pattern without a match is a slip: the parameter it was meant for would silently train. */
+static st_status_t check_patterns(const onnx_t *o) {
+    for (size_t i = 0; i < o->options->n_constant_patterns; i++) {
+        const char *pattern = o->options->constant_patterns[i];
+        bool found = false;
+        for (size_t j = 0; j < o->values.n && !found; j++)
+            found = o->values.data[j].initializer && st_glob(pattern, o->values.data[j].name);
+        if (!found)
+            return FAIL(ST_INVALID,
+                        "option 'constant': no initializer of the %zu matches the pattern '%.128s'",
+                        o->graph->n_initializer, pattern);
+    }
+    return ST_OK;
+}
+
 static bool is_named(const onnx_t *o, const char *name) {
     for (size_t i = 0; i < o->options->n_weight_names; i++)
         if (names_agree(o->options->weight_names[i], name)) return true;
@@ -365,6 +380,7 @@ static st_status_t read_model(onnx_t *o, const char *what) {
     TRY(onnx_check_supported(o));
     TRY(make_graph(o, what));
     TRY(add_initializers(o));
+    TRY(check_patterns(o));
     TRY(mark_buffers(o));
     TRY(add_inputs(o));
     for (size_t i = 0; i < o->graph->n_node; i++) TRY(run_node(o, i));

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/number.h"
 #include "import/onnx_reader.h"
 #include "ir/convert.h"
 
@@ -105,10 +106,25 @@ bool onnx_flag(onnx_t *o, const char *name, bool default_value) {
     return onnx_int(o, name, default_value) != 0;
 }
 
+/* The number that the exporter was given. Attributes are f32 in the file, but stand for decimals
+ * written in a program: 0.9 is there as 0.899999976, which in an f64 step would be wrong from the
+ * eighth digit on. So it is the shortest decimal that is this f32, as a double; no longer decimal
+ * than 9 digits is needed to tell two f32 apart. In f32 nothing changes. */
+static double decimal_of(float value) {
+    char text[ST_NUMBER_BYTES];
+    double decimal;
+    for (int digits = 1; digits <= 9; digits++) {
+        st_double_text((double)value, digits, text);
+        if (st_double_parse(text, strlen(text), &decimal) && (float)decimal == value)
+            return decimal;
+    }
+    return (double)value; /* NaN */
+}
+
 double onnx_float(onnx_t *o, const char *name, double default_value) {
     const Onnx__AttributeProto *a = onnx_attribute(o, name);
     a = typed(o, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__FLOAT, a && a->has_f, a);
-    return a ? (double)a->f : default_value;
+    return a ? decimal_of(a->f) : default_value;
 }
 
 const char *onnx_string(onnx_t *o, const char *name, const char *default_value) {

@@ -14,7 +14,7 @@ static const tool_command_t commands[] = {
     {"compile", 'c', "GRAPH", "compile the training step (or --mode eval) into a plan", 1, 1,
      tool_compile},
     {"run", 'r', "GRAPH|PLAN", "run the graph once", 1, 1, tool_run},
-    {"train", 't', "GRAPH|PLAN", "train", 1, 1, tool_train},
+    {"train", 't', "GRAPH|PLAN", "train a model on tensors, tokens or images", 1, 1, tool_train},
     {"eval", 'e', "GRAPH", "evaluate on held-out data", 1, 1, tool_eval},
     {"generate", 'g', "", "write text with a language model", 0, 0, tool_generate},
 };
@@ -50,6 +50,7 @@ static int exit_code(stator_status_t status) {
         case STATOR_NO_MEMORY:
         case STATOR_IO:
         case STATOR_INTERNAL:
+        case STATOR_NOT_FINITE:
             return EXIT_FAILED;
     }
     return EXIT_FAILED;

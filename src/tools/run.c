@@ -34,6 +34,7 @@ static void release(results_t *results) {
 static stator_status_t add_buffers(stator_session_t *session, stator_tensors_t *out) {
     for (size_t i = 0; i < stator_session_count(session, STATOR_BUFFER); i++) {
         stator_tensor_t state = stator_session_at(session, STATOR_BUFFER, i);
+        if (strncmp(state.name, "random.", 7) == 0) continue; /* seed and step of dropout */
         size_t length = strlen(state.name) + sizeof "after.";
         char *name = malloc(length);
         void *data = malloc(state.bytes ? state.bytes : 1);

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tools/tool.h"
@@ -87,6 +88,21 @@ static stator_status_t settle_steps(train_run_t *run) {
     return tool_open_data(tool, run->plan, false, run->inputs, &run->data);
 }
 
+/* A folder that cannot be written is better known before the first step than after the last. */
+static stator_status_t check_save(const train_run_t *run) {
+    const char *dir = tool_text(run->tool, "save");
+    if (!dir[0]) return STATOR_OK;
+    if (mkdir(dir, 0777) != 0 && errno != EEXIST && errno != ENOENT)
+        return tool_fail(STATOR_IO, "cannot create folder '%s': %s", dir, strerror(errno));
+    struct stat info;
+    if (stat(dir, &info) != 0) return STATOR_OK; /* its parents are made when saving */
+    if (!S_ISDIR(info.st_mode))
+        return tool_fail(STATOR_IO, "cannot save into '%s': it is not a folder", dir);
+    if (access(dir, W_OK | X_OK) != 0)
+        return tool_fail(STATOR_IO, "cannot save into '%s': %s", dir, strerror(errno));
+    return STATOR_OK;
+}
+
 static stator_status_t open_log(train_run_t *run) {
     const char *path = tool_text(run->tool, "log");
     if (!path[0]) return STATOR_OK;
@@ -139,6 +155,7 @@ static stator_status_t open_run(train_run_t *run) {
     const tool_t *tool = run->tool;
     const char *input = tool_text(tool, "input");
     TOOL_TRY(read_checkpoint(run));
+    TOOL_TRY(check_save(run));
     if (input[0]) TOOL_TRY(stator_tensors_load(input, &run->inputs));
     TOOL_TRY(open_step(run));
     TOOL_TRY(tool_open_data(tool, run->plan, false, run->inputs, &run->data));
@@ -267,7 +284,12 @@ static stator_status_t one_step(train_run_t *run, step_result_t *result) {
     run->progress.step++;
     TOOL_TRY(log_step(run, result, stator_session_info(run->session).step_us));
     show_step(run, result);
-    return STATOR_OK;
+    if (isfinite(tool_scalar_value(&result->loss))) return STATOR_OK;
+    return tool_fail(
+        STATOR_NOT_FINITE,
+        "the loss is not finite at step %lld; earlier checkpoints are kept: go on from "
+        "one with a lower --lr, or clip the gradients (--clip)",
+        (long long)run->progress.step);
 }
 
 static bool due(const tool_t *tool, const char *key, int64_t step) {

@@ -90,7 +90,7 @@ static void mismatches_are_refused(void **state) {
                 "a map to tensors that are not there", "nothing");
     must_refuse("run g.stator --input set/model.safetensors --map xy", "a malformed map", "xy");
     must_refuse("run g.stator", "no input", "--input");
-    must_refuse("run g.plan", "a plan for a graph", "g.plan");
+    must_refuse("run g.plan", "a plan without its input", "--input");
     must_refuse(
         "generate --config config.json --weights set/model.safetensors --tokenizer text.txt",
         "a text for a tokenizer", "text.txt");
@@ -119,7 +119,7 @@ static void bad_options_are_refused(void **state) {
         {"train g.stator --tokens-file text.tokens --steps 1 --ranks -3", "ranks"},
         {"train g.stator --tokens-file text.tokens --steps 1 --ranks 1000000", "ranks"},
         {"train g.stator --tokens-file text.tokens --steps 1 --threads -1", "threads"},
-        {"train g.stator --tokens-file text.tokens --steps 1 --lr -1", "learning rates"},
+        {"train g.stator --tokens-file text.tokens --steps 1 --lr -1", "lr"},
         {"train g.stator --tokens-file text.tokens --steps 1 --lr nan", "lr"},
         {"train g.stator --tokens-file text.tokens --steps 1 --betas 0.9", "betas"},
         {"train g.stator --tokens-file text.tokens --steps 1 --betas 0.9,1.5", "betas"},
