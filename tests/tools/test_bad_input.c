@@ -140,7 +140,7 @@ static void bad_options_are_refused(void **state) {
         {"train g.stator --tokens-file text.tokens --steps 1 --log nowhere/a.jsonl",
          "nowhere/a.jsonl"},
         {"train g.stator --steps 1", "--input"},
-        {"eval g.stator", "eval-tokens-file"},
+        {"eval g.stator", "--weights"},
         {"compile g.stator -o nowhere/p.plan", "nowhere/p.plan"},
         {"compile g.stator -o set", "set"},
         {"compile g.stator --timeout -1", "timeout"},
