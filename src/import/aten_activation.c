@@ -24,8 +24,7 @@ ir_value_t aten_log_one_plus(aten_t *a, ir_value_t u) {
 
 ir_value_t aten_log_one_plus_exp(aten_t *a, ir_value_t x) {
     ir_value_t size = ir_b_unary(&a->b, IR_OP_ABS, x);
-    return aten_log_one_plus(
-        a, ir_b_unary(&a->b, IR_OP_EXP, ir_b_unary(&a->b, IR_OP_NEG, size)));
+    return aten_log_one_plus(a, ir_b_unary(&a->b, IR_OP_EXP, ir_b_unary(&a->b, IR_OP_NEG, size)));
 }
 
 /* tanh(x/2) (exp(x) + 1): tanh keeps a small x, and both factors their limits. */

@@ -207,8 +207,8 @@ static ir_value_t quadratic_then_linear(aten_t *a, ir_value_t d, double edge, bo
     ir_value_t near = ir_b_scale(b, ir_b_unary(b, IR_OP_SQUARE, d), 0.5 / per);
     ir_value_t far = ir_b_add_scalar(b, size, -0.5 * edge);
     if (edge != per) far = ir_b_scale(b, far, edge / per);
-    ir_value_t is_near = ir_b_binary(b, IR_OP_LT, size,
-                                     ir_b_scalar(b, aten_type(a, d).dtype, edge));
+    ir_value_t is_near =
+        ir_b_binary(b, IR_OP_LT, size, ir_b_scalar(b, aten_type(a, d).dtype, edge));
     return ir_b_select(b, is_near, near, far);
 }
 

@@ -44,7 +44,8 @@ static st_status_t read_any(const char *path, const void *data, size_t bytes, co
         size_t used = strlen(known);
         snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", formats[i].name);
     }
-    return FAIL(ST_PARSE, "%s: the contents are of no format that can be imported (%s); a text becomes token "
+    return FAIL(ST_PARSE,
+                "%s: the contents are of no format that can be imported (%s); a text becomes token "
                 "shards with 'stator import TEXT --chars' or '--tokenizer FILE' (options chars or "
                 "tokenizer)",
                 what, known);

@@ -96,6 +96,23 @@ static void test_patterns_and_weight_names(void **state) {
     import_result_destroy(result);
 }
 
+static void test_pattern_without_match(void **state) {
+    (void)state;
+    make_t m;
+    const char *patterns[] = {"c*", "bias.*"};
+    import_result_t *result = NULL;
+    open_linear(&m);
+    import_options_t options = {.constant_patterns = patterns, .n_constant_patterns = 2};
+    assert_int_equal(make_import(&m, &options, &result), ST_INVALID);
+    assert_null(result);
+    assert_non_null(
+        strstr(st_last_error(), "no initializer of the 2 matches the pattern 'bias.*'"));
+    patterns[1] = "x"; /* an input is no initializer */
+    assert_int_equal(make_import(&m, &options, &result), ST_INVALID);
+    assert_non_null(strstr(st_last_error(), "'x'"));
+    make_close(&m);
+}
+
 /* A scalar that would train is worth a word. */
 static void test_scalar_parameters_are_noted(void **state) {
     (void)state;
@@ -178,6 +195,38 @@ static void test_batch_norm_statistics(void **state) {
     for (size_t i = 0; i < result->graph->nodes.n; i++)
         assert_int_not_equal(result->graph->nodes.data[i].op, IR_OP_UPDATE);
     import_result_destroy(result);
+}
+
+/* Attributes are f32 in the file; what the graph has is the decimal behind them, in f64. */
+static void test_float_attributes_are_decimals(void **state) {
+    (void)state;
+    static const struct {
+        float momentum, epsilon;
+        double ours, eps;
+    } rows[] = {
+        {0.9f, 1e-5f, 1 - 0.9, 1e-5},
+        {0.99f, 1e-3f, 1 - 0.99, 1e-3},
+        {0.5f, 1001.00006f, 0.5, 1001.00006}, /* no shorter decimal is this f32 */
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        make_t m;
+        open_norm(&m, 17, true, "pytorch");
+        Onnx__NodeProto *node = m.nodes[1];
+        assert_string_equal(node->attribute[0]->name, "momentum");
+        node->attribute[0]->f = rows[i].momentum;
+        make_float(&m, node, "epsilon", rows[i].epsilon);
+        import_result_t *result = import_ok(&m, NULL);
+        bool found = false;
+        for (size_t j = 0; j < result->graph->nodes.n; j++) {
+            const ir_node_info_t *norm = &result->graph->nodes.data[j];
+            if (norm->op != IR_OP_BATCH_NORM) continue;
+            found = true;
+            assert_true(ir_attr_float(norm, "momentum") == rows[i].ours);
+            assert_true(ir_attr_float(norm, "eps") == rows[i].eps);
+        }
+        assert_true(found);
+        import_result_destroy(result);
+    }
 }
 
 /* Half floats stand as bit patterns in int32_data. */
@@ -518,9 +567,11 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_floating_initializers_are_parameters),
         cmocka_unit_test(test_patterns_and_weight_names),
+        cmocka_unit_test(test_pattern_without_match),
         cmocka_unit_test(test_scalar_parameters_are_noted),
         cmocka_unit_test(test_inputs_that_are_initializers),
         cmocka_unit_test(test_batch_norm_statistics),
+        cmocka_unit_test(test_float_attributes_are_decimals),
         cmocka_unit_test(test_typed_data),
         cmocka_unit_test(test_loss_name),
         cmocka_unit_test(test_shape_arithmetic),

@@ -102,6 +102,24 @@ static void test_views(void **state) {
             import_result_destroy(result);
         }
     }
+    for (int second = 0; second < 2; second++) { /* results of broadcast_tensors view one each */
+        pt2_maker_t m = {0};
+        pt2_input(&m, "x", "f32[2,1]");
+        pt2_node(&m, "mul.Tensor", "self=%x other=1", "p");
+        pt2_node(&m, "mul.Tensor", "self=%x other=2", "q");
+        pt2_node(&m, "view.default", "self=%q size=[2]", "v");
+        pt2_node(&m, "broadcast_tensors.default", "tensors=[%p,%v]", "[a,b]");
+        pt2_node(&m, "add_.Tensor", "self=%q other=1", "changed");
+        pt2_node(&m, "neg.default", second ? "self=%b" : "self=%a", "z");
+        pt2_output(&m, "z");
+        if (second) {
+            expect_refused(&m, "reads a view of 'q' that node 'changed' has changed");
+        } else {
+            import_result_t *result = import_made(&m);
+            expect_values(result, (feed_t[]){{"x", D(1, 2)}}, 1, "z", 4, D(-1, -1, -2, -2));
+            import_result_destroy(result);
+        }
+    }
     pt2_maker_t m = {0}; /* a clone is a tensor of its own */
     pt2_input(&m, "x", "f32[2]");
     pt2_node(&m, "clone.default", "self=%x", "c");
@@ -266,6 +284,7 @@ static void test_refuses(void **state) {
     import_result_t *result = NULL;
     assert_int_equal(import_memory("hello, world", 12, "text", NULL, &result), ST_PARSE);
     assert_non_null(strstr(st_last_error(), "text: the contents are of no format"));
+    assert_non_null(strstr(st_last_error(), "'stator import TEXT --chars' or '--tokenizer FILE'"));
     assert_int_equal(import_file("/nonexistent/model.pt2", NULL, &result), ST_NOT_FOUND);
 }
 

@@ -173,6 +173,82 @@ static void test_arithmetic(void **state) {
             {"x:f32[2]"}, {D(1, 2)}, "z", NULL, NULL);
 }
 
+#define UNARY(target, arguments, x, n, z) \
+    CASE(target, "self=%x" arguments, "z", {"x:f32[" #n "]"}, {x}, "z", "f32[" #n "]", z)
+static void test_activations(void **state) {
+    (void)state;
+    double l2 = log(2), l3 = log(3), e = exp(1);
+    UNARY("log1p.default", "", D(0, 1, -0.5, -1, INFINITY, NAN), 6,
+          D(0, l2, -l2, -INFINITY, INFINITY, NAN));
+    UNARY("log1p.default", "", D(-2, 1e30), 2, D(NAN, 30 * log(10)));
+    UNARY("expm1.default", "", D(0, l2, 1, -INFINITY, INFINITY, NAN), 6,
+          D(0, 1, e - 1, -1, INFINITY, NAN));
+    CASE("expm1.default", "self=%x", "z", {"x:i64[2]"}, {D(0, 1)}, "z", "f32[2]", D(0, e - 1));
+    UNARY("softplus.default", "", D(0, l3, -l3, 100, -100, INFINITY, -INFINITY, NAN), 8,
+          D(l2, log(4), log(4. / 3), 100, 0, INFINITY, 0, NAN));
+    UNARY("softplus.default", " beta=2 threshold=1", D(l3 / 2, 0.75), 2, D(l3 / 2, 0.75));
+    UNARY("softplus.default", " beta=2", D(l3 / 2, -l3 / 2), 2, D(log(4) / 2, log(4. / 3) / 2));
+    UNARY("log_sigmoid.default", "", D(0, -l3, l3, 100, -100, -INFINITY), 6,
+          D(-l2, -log(4), -log(4. / 3), 0, -100, -INFINITY));
+    CASE("log_sigmoid_forward.default", "self=%x", "z,buffer", {"x:f32[1]"}, {D(0)}, "z", "f32[1]",
+         D(-l2));
+    UNARY("mish.default", "", D(0, 1, 100), 3,
+          D(0, ((1 + e) * (1 + e) - 1) / ((1 + e) * (1 + e) + 1), 100));
+    UNARY("elu.default", "", D(-l2, 3, 1000, -INFINITY, 0), 5, D(-0.5, 3, 1000, -1, 0));
+    UNARY("elu.default", " alpha=2 scale=3 input_scale=2", D(-l2 / 2, 1), 2, D(-3, 3));
+    UNARY("selu.default", "", D(1, -l2), 2, D(1.05070098735548, -1.75809934084738 / 2));
+    UNARY("celu.default", " alpha=2.0", D(-2 * l2, 3), 2, D(-1, 3));
+    UNARY("leaky_relu.default", " negative_slope=0.25", D(-4, 0, 3), 3, D(-1, 0, 3));
+    UNARY("hardsigmoid.default", "", D(-4, -3, 0, 1, 3, 9), 6, D(0, 0, 0.5, 2. / 3, 1, 1));
+    UNARY("hardswish.default", "", D(-4, -3, -1, 1, 3, 9), 6, D(0, 0, -1. / 3, 2. / 3, 3, 9));
+    REFUSED("'beta' is 0", "softplus.default", "self=%x beta=0", "z", {"x:f32[1]"}, {D(1)}, "z",
+            NULL, NULL);
+    REFUSED("'alpha' is 0", "celu.default", "self=%x alpha=0.0", "z", {"x:f32[1]"}, {D(1)}, "z",
+            NULL, NULL);
+}
+
+/* Results far below 1 keep their digits: 1 + exp(-20) in f32 has lost all of them. */
+static void test_small_results(void **state) {
+    (void)state;
+    static const double tiny = 2.0611536203e-9; /* log(1 + exp(-20)) */
+    static const struct {
+        const char *target, *arguments;
+        double x, result;
+    } rows[] = {
+        {"log1p.default", "self=%x", 1e-10, 1e-10},
+        {"log1p.default", "self=%x", -1e-4, -1.00005000333e-4},
+        {"expm1.default", "self=%x", 1e-10, 1e-10},
+        {"expm1.default", "self=%x", -1e-3, -9.99500166625e-4},
+        {"elu.default", "self=%x", -1e-3, -9.99500166625e-4},
+        {"softplus.default", "self=%x", -20, tiny},
+        {"log_sigmoid.default", "self=%x", 20, -tiny},
+        {"binary_cross_entropy_with_logits.default", "self=%x target=%y", 20, tiny},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        op_case_t c = {rows[i].target,
+                       rows[i].arguments,
+                       "z",
+                       {"x:f32[1]", "y:f32[1]"},
+                       {&rows[i].x, D(1)},
+                       "z",
+                       NULL,
+                       NULL};
+        feed_t feeds[MAX_FEEDS];
+        size_t n_feeds;
+        uint8_t *file;
+        import_result_t *result = import_case(&c, feeds, &n_feeds, &file);
+        if (!result) fail_msg("%s: %s", c.target, st_last_error());
+        ir_type_t type;
+        const char *output = result->graph->outputs.data[0].name;
+        double *z = run_graph(result, feeds, n_feeds, output, &type);
+        if (!(fabs(*z / rows[i].result - 1) < 1e-6))
+            fail_msg("%s of %g: %.9g, expected %.9g", c.target, rows[i].x, *z, rows[i].result);
+        free(z);
+        import_result_destroy(result);
+        free(file);
+    }
+}
+
 static void test_creation(void **state) {
     (void)state;
     CASE("full_like.default", "self=%x fill_value=2.5", "z", X23, "z", "f32[2,3]",
@@ -196,6 +272,13 @@ static void test_shapes(void **state) {
     CASE("t.default", "self=%x", "z", X23, "z", "f32[3,2]", D(1, 4, 2, 5, 3, 6));
     CASE("expand.default", "self=%x size=[2,-1,2]", "z", {"x:f32[2,1]"}, {D(1, 2)}, "z",
          "f32[2,2,2]", D(1, 1, 2, 2, 1, 1, 2, 2));
+    CASE("broadcast_tensors.default", "tensors=[%x,%y]", "[z,b]", {"x:f32[2,1]", "y:f32[3]"},
+         {D(1, 2), D(3, 4, 5)}, "z", "f32[2,3]", D(1, 1, 1, 2, 2, 2));
+    CASE("broadcast_tensors.default", "tensors=[%x,%y]", "[a,z]", {"x:f32[2,1]", "y:f32[3]"},
+         {D(1, 2), D(3, 4, 5)}, "z", "f32[2,3]", D(3, 4, 5, 3, 4, 5));
+    REFUSED("tensor 1 has 3 in dim 0, those before it 2", "broadcast_tensors.default",
+            "tensors=[%x,%y]", "[a,z]", {"x:f32[2]", "y:f32[3]"}, {D(1, 2), D(3, 4, 5)}, "z", NULL,
+            NULL);
     CASE("repeat.default", "self=%x repeats=[2,2]", "z", {"x:f32[2]"}, {D(1, 2)}, "z", "f32[2,4]",
          D(1, 2, 1, 2, 1, 2, 1, 2));
     CASE("repeat_interleave.self_int", "self=%x repeats=2 dim=0", "z", {"x:f32[2]"}, {D(1, 2)}, "z",
@@ -399,13 +482,65 @@ static void test_losses(void **state) {
             {LOGITS, "y:i64[3]"}, {LOGIT_VALUES, D(0, 1, 1)}, "z", NULL, NULL);
 }
 
+#define PAIR \
+    { "x:f32[2]", "y:f32[2]" }
+static void test_distances(void **state) {
+    (void)state;
+    CASE("mse_loss.default", "self=%x target=%y reduction=0", "z", PAIR, {D(1, 2), D(2, 4)}, "z",
+         "f32[2]", D(1, 4));
+    CASE("l1_loss.default", "self=%x target=%y", "z", PAIR, {D(1, 2), D(2, 4)}, "z", "f32[]",
+         D(1.5));
+    CASE("l1_loss.default", "self=%x target=%y reduction=2", "z", PAIR, {D(1, 2), D(2, 4)}, "z",
+         "f32[]", D(3));
+    /* differences 1/2 and -3 */
+    CASE("smooth_l1_loss.default", "self=%x target=%y", "z", PAIR, {D(1, 1), D(0.5, 4)}, "z",
+         "f32[]", D((0.125 + 2.5) / 2));
+    CASE("smooth_l1_loss.default", "self=%x target=%y reduction=0 beta=2.0", "z", PAIR,
+         {D(1, 1), D(0.5, 4)}, "z", "f32[2]", D(0.0625, 2));
+    CASE("smooth_l1_loss.default", "self=%x target=%y reduction=0 beta=0.0", "z", PAIR,
+         {D(1, 1), D(0.5, 4)}, "z", "f32[2]", D(0.5, 3));
+    CASE("huber_loss.default", "self=%x target=%y", "z", PAIR, {D(1, 1), D(0.5, 4)}, "z", "f32[]",
+         D((0.125 + 2.5) / 2));
+    CASE("huber_loss.default", "self=%x target=%y reduction=0 delta=2.0", "z", PAIR,
+         {D(1, 1), D(0.5, 4)}, "z", "f32[2]", D(0.125, 4));
+    REFUSED("'reduction' is 3", "mse_loss.default", "self=%x target=%y reduction=3", "z", PAIR,
+            {D(1, 2), D(2, 4)}, "z", NULL, NULL);
+    REFUSED("'delta' is 0", "huber_loss.default", "self=%x target=%y delta=0.0", "z", PAIR,
+            {D(1, 2), D(2, 4)}, "z", NULL, NULL);
+    REFUSED("'beta' is -1", "smooth_l1_loss.default", "self=%x target=%y beta=-1.0", "z", PAIR,
+            {D(1, 2), D(2, 4)}, "z", NULL, NULL);
+}
+
+/* -log of the probability: of log 3, 3/4 for 1 and 1/4 for 0. */
+static void test_bce_with_logits(void **state) {
+    (void)state;
+    const char *target = "binary_cross_entropy_with_logits.default";
+    double l2 = log(2), l3 = log(3), l4 = log(4), l43 = log(4. / 3);
+    CASE(target, "self=%x target=%y weight=None pos_weight=None reduction=0", "z",
+         {"x:f32[6]", "y:f32[6]"}, {D(0, l3, l3, -100, 1000, l3), D(1, 1, 0, 1, 1, 0.5)}, "z",
+         "f32[6]", D(l2, l43, l4, 100, 0, (l43 + l4) / 2));
+    CASE(target, "self=%x target=%y", "z", PAIR, {D(l3, l3), D(1, 0)}, "z", "f32[]",
+         D((l43 + l4) / 2));
+    CASE(target, "self=%x target=%y weight=%w reduction=2", "z",
+         {"x:f32[2]", "y:f32[2]", "w:f32[2]"}, {D(0, l3), D(1, 0), D(2, 3)}, "z", "f32[]",
+         D(2 * l2 + 3 * l4));
+    CASE(target, "self=%x target=%y weight=None pos_weight=%p reduction=0", "z",
+         {"x:f32[3,2]", "y:f32[3,2]", "p:f32[2]"},
+         {D(l3, l3, l3, -100, l3, 0), D(1, 1, 0, 1, 0.5, 0), D(3, 5)}, "z", "f32[3,2]",
+         D(3 * l43, 5 * l43, l4, 500, l4 / 2 + 1.5 * l43, l2));
+    REFUSED("different shapes", target, "self=%x target=%y", "z", {"x:f32[2]", "y:f32[2,1]"},
+            {D(1, 2), D(1, 0)}, "z", NULL, NULL);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_promotion), cmocka_unit_test(test_arithmetic),
-        cmocka_unit_test(test_creation),  cmocka_unit_test(test_shapes),
-        cmocka_unit_test(test_indices),   cmocka_unit_test(test_reductions),
-        cmocka_unit_test(test_products),  cmocka_unit_test(test_windows),
-        cmocka_unit_test(test_norms),     cmocka_unit_test(test_losses),
+        cmocka_unit_test(test_promotion),   cmocka_unit_test(test_arithmetic),
+        cmocka_unit_test(test_activations), cmocka_unit_test(test_small_results),
+        cmocka_unit_test(test_creation),    cmocka_unit_test(test_shapes),
+        cmocka_unit_test(test_indices),     cmocka_unit_test(test_reductions),
+        cmocka_unit_test(test_products),    cmocka_unit_test(test_windows),
+        cmocka_unit_test(test_norms),       cmocka_unit_test(test_losses),
+        cmocka_unit_test(test_distances),   cmocka_unit_test(test_bce_with_logits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
