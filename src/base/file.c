@@ -5,11 +5,15 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/hash.h"
@@ -51,13 +55,34 @@ static st_status_t fail_errno(const char *verb, const char *path) {
                 strerror(error), advice);
 }
 
+static st_file_stamp_t stamp_of(const struct stat *info) {
+    return (st_file_stamp_t){.device = info->st_dev,
+                             .inode = info->st_ino,
+                             .bytes = info->st_size,
+                             .modified_s = info->st_mtim.tv_sec,
+                             .modified_ns = info->st_mtim.tv_nsec};
+}
+
+st_status_t st_file_check(const st_file_t *file) {
+    struct stat info;
+    if (stat(file->path, &info) == 0) {
+        st_file_stamp_t now = stamp_of(&info), then = file->stamp;
+        if (now.device == then.device && now.inode == then.inode && now.bytes == then.bytes &&
+            now.modified_s == then.modified_s && now.modified_ns == then.modified_ns)
+            return ST_OK;
+    } else if (errno != ENOENT) {
+        return fail_errno("examine", file->path);
+    }
+    return FAIL(ST_IO, "'%s' changed while it was being read; restore it and resume", file->path);
+}
+
 st_status_t st_file_map(int descriptor, const char *path, st_file_t *out_file) {
     *out_file = (st_file_t){0};
     struct stat info;
     if (fstat(descriptor, &info) != 0) return fail_errno("examine", path);
     if (!S_ISREG(info.st_mode))
         return FAIL(ST_IO, "cannot read '%s': it is not a regular file", path);
-    st_file_t file = {(const uint8_t *)"", (size_t)info.st_size, st_strdup(path)};
+    st_file_t file = {(const uint8_t *)"", (size_t)info.st_size, st_strdup(path), stamp_of(&info)};
     if (file.path == NULL) return st_no_memory(strlen(path) + 1, "a file's path");
     if (file.bytes > 0) {
         void *map = mmap(NULL, file.bytes, PROT_READ, MAP_PRIVATE, descriptor, 0);
@@ -103,6 +128,19 @@ static const char partial_mark[] = ".partial-";
 
 bool st_is_partial_name(const char *name) {
     return strstr(name, partial_mark) != NULL;
+}
+
+int64_t st_partial_process(const char *name) {
+    const char *mark = strstr(name, partial_mark);
+    if (mark == NULL) return 0;
+    mark += sizeof partial_mark - 1;
+    const char *digits = mark + strcspn(mark, "0123456789");
+    return *digits != '\0' ? strtoll(digits, NULL, 10) : 0;
+}
+
+bool st_process_runs(int64_t process) {
+    if (process <= 0 || process > INT32_MAX) return false;
+    return kill((pid_t)process, 0) == 0 || errno == EPERM;
 }
 
 /* A fresh name beside `path`, from the heap. */
@@ -358,4 +396,53 @@ st_status_t st_remove_folder(const char *path) {
     if (status != ST_OK) return status;
     if (spend(1) != 1 || rmdir(path) != 0) return fail_errno("remove folder", path);
     return ST_OK;
+}
+
+/* The holder writes its process id into the file, for the message alone. */
+static st_status_t fail_in_use(int descriptor, const char *what) {
+    char text[24] = "";
+    ssize_t bytes = pread(descriptor, text, sizeof text - 1, 0);
+    text[bytes > 0 ? bytes : 0] = '\0';
+    return FAIL(ST_IO, "'%s' is in use by another process (pid %lld); choose another folder", what,
+                strtoll(text, NULL, 10));
+}
+
+static void write_holder(int descriptor) {
+    char text[24];
+    int length = snprintf(text, sizeof text, "%ld\n", (long)getpid());
+    if (pwrite(descriptor, text, (size_t)length, 0) == length) {
+        /* A longer id of an earlier holder may stay behind ours, past the line's end. */
+        if (ftruncate(descriptor, length) != 0) errno = 0;
+    }
+}
+
+st_status_t st_lock_take(const char *path, const char *what, int64_t wait_ms, st_lock_t *out_lock) {
+    enum { TURN_MS = 20 };
+    out_lock->descriptor = -1;
+    int descriptor = -1;
+    if (spend(1) == 1) descriptor = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (descriptor < 0) return fail_errno("create", path);
+    for (int64_t waited = 0; flock(descriptor, LOCK_EX | LOCK_NB) != 0;) {
+        if (errno == EINTR) continue;
+        if (errno == ENOLCK || errno == ENOSYS || errno == EOPNOTSUPP) break;
+        if (errno != EWOULDBLOCK || waited >= wait_ms) {
+            st_status_t status =
+                errno == EWOULDBLOCK ? fail_in_use(descriptor, what) : fail_errno("lock", path);
+            close(descriptor);
+            return status;
+        }
+        nanosleep(&(struct timespec){.tv_nsec = TURN_MS * 1000000L}, NULL);
+        waited += TURN_MS;
+    }
+    write_holder(descriptor);
+    out_lock->descriptor = descriptor;
+    return ST_OK;
+}
+
+/* Unlocked by name, since a forked process may still have the descriptor. */
+void st_lock_release(st_lock_t *lock) {
+    if (lock->descriptor < 0) return;
+    flock(lock->descriptor, LOCK_UN);
+    close(lock->descriptor);
+    lock->descriptor = -1;
 }

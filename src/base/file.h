@@ -12,17 +12,27 @@
 
 #include "base/status.h"
 
-/* A regular file, mapped read-only. The file must not be truncated by others while it is open. */
+/* What tells that a file is still the one that was mapped. */
+typedef struct st_file_stamp {
+    uint64_t device, inode;
+    int64_t bytes, modified_s, modified_ns;
+} st_file_stamp_t;
+
+/* A regular file, mapped read-only. The file must not be truncated by others while it is open: a
+ * reader that keeps one for long asks st_file_check before it touches the data. */
 typedef struct st_file {
     const uint8_t *data; /* never NULL once open, also for an empty file */
     size_t bytes;
     char *path;
+    st_file_stamp_t stamp;
 } st_file_t;
 
 /* A missing file is ST_NOT_FOUND, anything else that goes wrong ST_IO. */
 st_status_t st_file_open(const char *path, st_file_t *out_file) ST_WARN_UNUSED;
 /* The same of an open file, which stays the caller's to close; `path` is for messages. */
 st_status_t st_file_map(int descriptor, const char *path, st_file_t *out_file) ST_WARN_UNUSED;
+/* ST_IO if the file at the path was written, cut, replaced or removed since it was mapped. */
+st_status_t st_file_check(const st_file_t *file) ST_WARN_UNUSED;
 /* A zeroed or closed file is fine. */
 void st_file_close(st_file_t *file);
 
@@ -60,6 +70,24 @@ st_status_t st_remove_file(const char *path) ST_WARN_UNUSED;
 char *st_path_join(const char *folder, const char *name);
 /* True for names that an interrupted atomic write leaves behind. */
 bool st_is_partial_name(const char *name);
+
+/* The process that a partial name of this module, or one that ends in ".partial-<word>-<pid>", was
+ * made by; 0 if the name does not say. */
+int64_t st_partial_process(const char *name);
+/* True if a process of that id runs on this machine. */
+bool st_process_runs(int64_t process);
+
+/* A lock on the file `path`, which is created and stays: it keeps out other processes and other
+ * threads that take it, until it is released or the process ends. */
+typedef struct st_lock {
+    int descriptor; /* -1: not held */
+} st_lock_t;
+/* Waits up to `wait_ms` for it; then ST_IO says "'<what>' is in use by another process (pid …)". A
+ * file system without locks is no error: there nothing is kept out. */
+st_status_t st_lock_take(const char *path, const char *what, int64_t wait_ms,
+                         st_lock_t *out_lock) ST_WARN_UNUSED;
+/* One that is not held is fine. */
+void st_lock_release(st_lock_t *lock);
 
 /* Test hook: after `budget` more units of change to the disk (a byte written, or one other change,
  * is a unit) every further change fails as on a full disk. What is on the disk then is what a crash

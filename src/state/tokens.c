@@ -199,6 +199,22 @@ static st_status_t fill_row(const tokens_t *tokens, int64_t window, int64_t samp
     return ST_OK;
 }
 
+/* Shards stay mapped for a whole run: a cut one would end the process by a signal, an overwritten
+ * one would be trained on. One look at each shard that has one of the samples. */
+static st_status_t check_shards(const tokens_t *tokens, int64_t window, const int64_t *samples,
+                                size_t n) {
+    int64_t first = 0;
+    for (size_t s = 0; s < tokens->n_shards; s++) {
+        int64_t count = shard_samples(&tokens->shards[s], window);
+        bool is_used = false;
+        for (size_t i = 0; i < n && !is_used; i++)
+            is_used = samples[i] >= first && samples[i] - first < count;
+        if (is_used) TRY(st_file_check(&tokens->shards[s].file));
+        first += count;
+    }
+    return ST_OK;
+}
+
 st_status_t tokens_fill(const tokens_t *tokens, int64_t window, const int64_t *samples, size_t n,
                         ir_dtype_t dtype, void *x, void *y) {
     if (dtype != IR_I32 && dtype != IR_I64) {
@@ -209,6 +225,7 @@ st_status_t tokens_fill(const tokens_t *tokens, int64_t window, const int64_t *s
         return FAIL(ST_INVALID, "a vocabulary of %u does not fit i32", tokens_vocab(tokens));
     }
     int64_t n_samples = tokens_samples(tokens, window);
+    TRY(check_shards(tokens, window, samples, n));
     for (size_t i = 0; i < n; i++) {
         if (samples[i] < 0 || samples[i] >= n_samples) {
             return FAIL(ST_INVALID, "sample %lld is outside the %lld of this data",

@@ -39,7 +39,8 @@ int64_t tokens_count(const tokens_t *tokens);
 uint32_t tokens_vocab(const tokens_t *tokens);
 /* Number of samples of `window` ≥ 1. */
 int64_t tokens_samples(const tokens_t *tokens, int64_t window);
-/* Writes x and y, each [n, window] of `dtype` (IR_I32 or IR_I64); y may be NULL. */
+/* Writes x and y, each [n, window] of `dtype` (IR_I32 or IR_I64); y may be NULL. ST_IO names a
+ * shard that changed since it was opened, before its tokens are touched. */
 st_status_t tokens_fill(const tokens_t *tokens, int64_t window, const int64_t *samples, size_t n,
                         ir_dtype_t dtype, void *x, void *y) ST_WARN_UNUSED;
 

@@ -1,6 +1,10 @@
 /* Token shards: round trips, windows over several shards, damage. */
 #include "state/tokens.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include "base/hash.h"
 #include "support/scratch.h"
 
@@ -95,11 +99,37 @@ static void damage_is_refused(void **state) {
     free(data);
 }
 
+/* Cut, overwritten in place, replaced and removed shards; another shard of the set still reads. */
+static void changed_shards_are_refused(void **state) {
+    (void)state;
+    const char *paths[] = {scratch("steady"), scratch("moving")};
+    write_range(paths[0], 0, 6, 100);
+    const struct timespec later[2] = {{.tv_sec = 1000, .tv_nsec = 1},
+                                      {.tv_sec = 1000, .tv_nsec = 1}};
+    for (int change = 0; change < 4; change++) {
+        write_range(paths[1], 10, 6, 100);
+        tokens_t *tokens;
+        assert_ok(tokens_open(paths, 2, &tokens));
+        const int64_t samples[] = {0, 1};
+        int64_t x[10];
+        assert_ok(tokens_fill(tokens, 5, samples, 2, IR_I64, x, NULL));
+        if (change == 0) assert_int_equal(truncate(paths[1], 0), 0);
+        if (change == 1) assert_int_equal(utimensat(AT_FDCWD, paths[1], later, 0), 0);
+        if (change == 2) write_range(paths[1], 20, 6, 100);
+        if (change == 3) assert_int_equal(unlink(paths[1]), 0);
+        assert_ok(tokens_fill(tokens, 5, samples, 1, IR_I64, x, NULL));
+        assert_fails(tokens_fill(tokens, 5, samples, 2, IR_I64, x, NULL), ST_IO,
+                     "moving' changed while it was being read");
+        tokens_close(tokens);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(windows_do_not_cross_shards),
         cmocka_unit_test(large_vocabularies_take_four_bytes),
         cmocka_unit_test(damage_is_refused),
+        cmocka_unit_test(changed_shards_are_refused),
     };
     return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
 }
