@@ -6,13 +6,19 @@
  *                           manifest.json           names, sizes and checksums; written last
  *   DIR/model.safetensors   another name (hard link) of the newest set's model
  *   DIR/best                symbolic link to the best set
+ *   DIR/.lock               held during a save; the process id of the last holder
  *
  * A set is written under a partial name, flushed, and appears by one rename of its folder; the two
  * links change by rename too. So a save that is cut short at any point leaves the previous sets and
  * a whole DIR/model.safetensors (the previous one, or the new one). The serial number orders sets
  * by age, whatever their steps. Old sets are removed after the new one is in place.
  *
- * One process saves into a folder at a time. */
+ * One process saves into a folder at a time: a save takes DIR/.lock, waits up to 10 s for another's,
+ * and then fails with its process id. Partial names carry the process id, and a save removes only
+ * its own process's and those of processes that no longer run. The lock is not kept between saves:
+ * two runs with one folder lose no set to each other's writing, but they share the numbering and
+ * the limit on old sets. Where the file system has no locks (some network ones), keeping to one
+ * process is left to the user. */
 #ifndef STATOR_STATE_CHECKPOINT_H
 #define STATOR_STATE_CHECKPOINT_H
 
@@ -49,7 +55,7 @@ typedef struct checkpoint_policy {
 } checkpoint_policy_t;
 
 /* Creates `dir` if needed and writes a set. Data is read during the call only. On failure the
- * checkpoints that were there are still there. */
+ * checkpoints that were there are still there. ST_IO when another process holds the folder. */
 st_status_t checkpoint_save(const char *dir, const checkpoint_contents_t *contents,
                             const checkpoint_policy_t *policy) ST_WARN_UNUSED;
 

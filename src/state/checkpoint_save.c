@@ -150,8 +150,8 @@ static st_status_t check_contents(const checkpoint_contents_t *contents,
 /* Writes the set under a partial name and puts it in place. */
 static st_status_t place_set(const char *dir, const char *name,
                              const checkpoint_contents_t *contents) {
-    char partial_name[CHECKPOINT_SET_NAME_BYTES + 16];
-    snprintf(partial_name, sizeof partial_name, "%s.partial-new", name);
+    char partial_name[CHECKPOINT_PARTIAL_NAME_BYTES];
+    checkpoint_partial_name(name, "new", partial_name);
     char *final = st_path_join(dir, name);
     char *partial = st_path_join(dir, partial_name);
     st_status_t status = ST_OK;
@@ -198,10 +198,9 @@ fail:
     return status;
 }
 
-st_status_t checkpoint_save(const char *dir, const checkpoint_contents_t *contents,
-                            const checkpoint_policy_t *policy) {
-    TRY(check_contents(contents, policy));
-    TRY(st_make_folder(dir));
+/* The part of a save that one process at a time does: the serial number is chosen in it. */
+static st_status_t save_locked(const char *dir, const checkpoint_contents_t *contents,
+                               const checkpoint_policy_t *policy) {
     checkpoint_sets_t sets;
     TRY(checkpoint_list(dir, &sets));
     int64_t serial = sets.n > 0 ? sets.data[0].serial : 0;
@@ -212,4 +211,20 @@ st_status_t checkpoint_save(const char *dir, const checkpoint_contents_t *conten
     TRY(place_set(dir, name, contents));
     TRY(point_at_set(dir, name, policy->is_best));
     return checkpoint_prune(dir, policy->keep);
+}
+
+st_status_t checkpoint_save(const char *dir, const checkpoint_contents_t *contents,
+                            const checkpoint_policy_t *policy) {
+    enum { WAIT_MS = 10000 };
+    TRY(check_contents(contents, policy));
+    TRY(st_make_folder(dir));
+    char *path = st_path_join(dir, ".lock");
+    if (path == NULL) return st_no_memory(strlen(dir), "a file's path");
+    st_lock_t lock;
+    st_status_t status = st_lock_take(path, dir, WAIT_MS, &lock);
+    st_free(path);
+    TRY(status);
+    status = save_locked(dir, contents, policy);
+    st_lock_release(&lock);
+    return status;
 }

@@ -19,6 +19,11 @@ void checkpoint_set_name(int64_t serial, int64_t step, char out[CHECKPOINT_SET_N
     snprintf(out, CHECKPOINT_SET_NAME_BYTES, "set-%06" PRId64 "-step-%" PRId64, serial, step);
 }
 
+void checkpoint_partial_name(const char *set, const char *word,
+                             char out[CHECKPOINT_PARTIAL_NAME_BYTES]) {
+    snprintf(out, CHECKPOINT_PARTIAL_NAME_BYTES, "%s.partial-%s-%ld", set, word, (long)getpid());
+}
+
 /* Only names that checkpoint_set_name gives: a number read from the name gives the name again. */
 static bool parse_name(const char *name, checkpoint_set_t *out) {
     if (strncmp(name, "set-", 4) != 0 || strlen(name) >= CHECKPOINT_SET_NAME_BYTES) return false;
@@ -65,8 +70,8 @@ static st_status_t in_folder(const char *dir, const char *name, char **out_path)
 
 /* Renamed first, so that a removal that is cut short leaves no half set. */
 static st_status_t remove_set(const char *dir, const char *name) {
-    char partial_name[CHECKPOINT_SET_NAME_BYTES + 16];
-    snprintf(partial_name, sizeof partial_name, "%s.partial-old", name);
+    char partial_name[CHECKPOINT_PARTIAL_NAME_BYTES];
+    checkpoint_partial_name(name, "old", partial_name);
     char *path = NULL, *partial = NULL;
     st_status_t status;
     TRY_GOTO(in_folder(dir, name, &path), fail);
@@ -79,6 +84,16 @@ fail:
     return status;
 }
 
+/* A partial file or folder of a save that is over: of this process (its saves take turns) or of one
+ * that no longer runs. */
+static bool is_abandoned(const char *name) {
+    bool is_of_save = strncmp(name, "set-", 4) == 0 ||
+                      strncmp(name, "model.safetensors", 17) == 0 || strncmp(name, "best", 4) == 0;
+    if (!is_of_save || !st_is_partial_name(name)) return false;
+    int64_t process = st_partial_process(name);
+    return process == getpid() || !st_process_runs(process);
+}
+
 /* What an interrupted save or removal left: partial folders and partial files. */
 static st_status_t remove_partials(const char *dir) {
     DIR *folder = opendir(dir);
@@ -87,9 +102,7 @@ static st_status_t remove_partials(const char *dir) {
     for (struct dirent *entry = readdir(folder); entry != NULL && status == ST_OK;
          entry = readdir(folder)) {
         const char *name = entry->d_name;
-        bool is_ours = strncmp(name, "set-", 4) == 0 ||
-                       strncmp(name, "model.safetensors", 17) == 0 || strncmp(name, "best", 4) == 0;
-        if (!is_ours || !st_is_partial_name(name)) continue;
+        if (!is_abandoned(name)) continue;
         char *path;
         status = in_folder(dir, name, &path);
         if (status != ST_OK) break;

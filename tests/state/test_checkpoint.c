@@ -1,9 +1,14 @@
 /* Checkpoints: what is saved comes back, damage falls back to the older set, and a save that is cut
  * short at any byte loses nothing. */
+#include <signal.h>
+#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/vec.h"
 #include "state/checkpoint.h"
+#include "state/checkpoint_sets.h"
 #include "support/scratch.h"
 
 typedef struct model {
@@ -248,6 +253,101 @@ static void refuses_senseless_contents(void **state) {
     checkpoint_close(checkpoint);
 }
 
+/* Waits for a child; true if it ended with 0. */
+static bool ended_well(pid_t child) {
+    int status = 1;
+    return waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+static void processes_take_turns(void **state) {
+    (void)state;
+    enum { N_PROCESSES = 3, N_SAVES = 20 };
+    const char *dir = scratch("turns");
+    pid_t children[N_PROCESSES];
+    for (int c = 0; c < N_PROCESSES; c++) {
+        children[c] = fork();
+        assert_true(children[c] >= 0);
+        if (children[c] > 0) continue;
+        st_status_t status = ST_OK;
+        for (int i = 0; i < N_SAVES && status == ST_OK; i++) {
+            model_t model;
+            make_model(&model, 100 * c + i);
+            status = checkpoint_save(dir, &model.contents, &(checkpoint_policy_t){1000, false});
+        }
+        _exit(status == ST_OK ? 0 : 1);
+    }
+    for (int c = 0; c < N_PROCESSES; c++) assert_true(ended_well(children[c]));
+    checkpoint_sets_t sets;
+    assert_ok(checkpoint_list(dir, &sets));
+    assert_int_equal(sets.n, N_PROCESSES * N_SAVES);
+    assert_int_equal(sets.data[0].serial, N_PROCESSES * N_SAVES);
+    for (size_t i = 0; i < sets.n; i++) {
+        char set[128];
+        snprintf(set, sizeof set, "turns/%s", sets.data[i].name);
+        checkpoint_t *checkpoint;
+        assert_ok(checkpoint_open(scratch(set), &checkpoint));
+        checkpoint_close(checkpoint);
+    }
+    ST_VEC_FREE(&sets);
+}
+
+static void a_held_folder_names_its_holder(void **state) {
+    (void)state;
+    const char *dir = scratch("held"), *path = scratch("held/.lock");
+    save(dir, 1, 2, false);
+    st_lock_t lock, second;
+    assert_ok(st_lock_take(path, dir, 0, &lock));
+    char holder[64];
+    snprintf(holder, sizeof holder, "held' is in use by another process (pid %ld)", (long)getpid());
+    assert_fails(st_lock_take(path, dir, 50, &second), ST_IO, holder);
+    st_lock_release(&second);
+    /* A save that finds the folder held waits for it. */
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        model_t model;
+        make_model(&model, 2);
+        st_status_t status =
+            checkpoint_save(dir, &model.contents, &(checkpoint_policy_t){2, false});
+        _exit(status == ST_OK ? 0 : 1);
+    }
+    nanosleep(&(struct timespec){.tv_nsec = 200000000}, NULL);
+    assert_int_equal(newest_step(dir), 1);
+    st_lock_release(&lock);
+    assert_true(ended_well(child));
+    assert_int_equal(newest_step(dir), 2);
+}
+
+static void partials_of_running_processes_stay(void **state) {
+    (void)state;
+    const char *dir = scratch("partials");
+    save(dir, 1, 2, false);
+    pid_t gone = fork();
+    if (gone == 0) _exit(0);
+    assert_true(ended_well(gone));
+    pid_t running = fork();
+    if (running == 0) {
+        pause();
+        _exit(0);
+    }
+    assert_true(running > 0);
+    const long processes[] = {running, gone, getpid()};
+    for (int i = 0; i < 3; i++) {
+        char name[96];
+        snprintf(name, sizeof name, "partials/set-000009-step-1.partial-new-%ld", processes[i]);
+        const char *folder = scratch(name);
+        assert_ok(st_make_folder(folder));
+        snprintf(name, sizeof name, "partials/model.safetensors.partial-%ld-3", processes[i]);
+        const char *file = scratch(name);
+        spill(file, "x", 1);
+        save(dir, 2 + i, 2, false);
+        assert_int_equal(exists(folder), i == 0);
+        assert_int_equal(exists(file), i == 0);
+    }
+    kill(running, SIGKILL);
+    waitpid(running, NULL, 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(round_trip),
@@ -257,6 +357,9 @@ int main(void) {
         cmocka_unit_test(interrupted_saves_lose_nothing),
         cmocka_unit_test(allocation_failures_lose_nothing),
         cmocka_unit_test(refuses_senseless_contents),
+        cmocka_unit_test(processes_take_turns),
+        cmocka_unit_test(a_held_folder_names_its_holder),
+        cmocka_unit_test(partials_of_running_processes_stay),
     };
     return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
 }
