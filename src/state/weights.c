@@ -85,7 +85,8 @@ static size_t count_unmatched(matcher_t *matcher, prefix_t prefix) {
     return unmatched;
 }
 
-/* Tries the prefix by which a stored and a wanted name differ, if they do. */
+/* Tries the prefix by which a stored and a wanted name differ, if they do. It is whole parts of the
+ * name, up to a '.': "xw.weight" is no "w.weight" under a prefix. */
 static void try_pair(matcher_t *matcher, const char *stored, const char *wanted, prefix_t *best,
                      size_t *best_unmatched) {
     size_t stored_length = strlen(stored), wanted_length = strlen(wanted);
@@ -99,6 +100,7 @@ static void try_pair(matcher_t *matcher, const char *stored, const char *wanted,
     } else {
         return;
     }
+    if (prefix.text[prefix.length - 1] != '.') return;
     size_t unmatched = count_unmatched(matcher, prefix);
     if (unmatched < *best_unmatched) {
         *best_unmatched = unmatched;

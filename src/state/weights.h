@@ -1,10 +1,11 @@
 /* Matching a model's parameters and buffers with a weights file.
  *
- * Names agree when they are equal or differ by one constant prefix, the same for all, on either
- * side; aliases of the file and of the model count as names. Everything required must be found and
- * every stored tensor must be wanted, or the error lists what is missing and left over (ten names
- * and the count). What is optional (buffers, say) and missing is reported apart. Stored tensors
- * that are no floats (batch norm's counters, say) and are not wanted are ignored and reported.
+ * Names agree when they are equal or differ by one constant prefix that ends at a '.', the same for
+ * all, on either side; aliases of the file and of the model count as names. Everything required
+ * must be found and every stored tensor must be wanted, or the error lists what is missing and left
+ * over (ten names and the count). What is optional (buffers, say) and missing is reported apart.
+ * Stored tensors that are no floats (batch norm's counters, say) and are not wanted are ignored and
+ * reported.
  * Shapes must be equal; dtypes too, except that f64, f32, f16 and bf16 are converted into each
  * other (rounding to nearest even).
  *

@@ -64,6 +64,20 @@ static void prefixes_on_either_side(void **state) {
     }
 }
 
+static void prefixes_are_whole_parts(void **state) {
+    (void)state;
+    weights_match_t match;
+    safetensors_t *file = make_file("x", NULL); /* "xfc.weight" */
+    weights_wanted_t wanted[] = {want("fc.weight", 2, dims23), want("fc.bias", 1, dims3)};
+    assert_fails(weights_match(file, wanted, 2, &match), ST_INVALID,
+                 "left over: xfc.bias, xfc.weight");
+    safetensors_close(file);
+    file = make_file("", NULL);
+    weights_wanted_t reverse[] = {want("yfc.weight", 2, dims23), want("yfc.bias", 1, dims3)};
+    assert_fails(weights_match(file, reverse, 2, &match), ST_INVALID, "missing: yfc.weight");
+    safetensors_close(file);
+}
+
 static void differences_are_listed(void **state) {
     (void)state;
     safetensors_t *file = make_file("", NULL);
@@ -183,6 +197,7 @@ static void the_tied_case_matches_untied_names(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(prefixes_on_either_side),
+        cmocka_unit_test(prefixes_are_whole_parts),
         cmocka_unit_test(differences_are_listed),
         cmocka_unit_test(ties_match_by_any_name),
         cmocka_unit_test(allocation_failures_are_reported),
