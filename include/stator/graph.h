@@ -91,8 +91,8 @@ STATOR_API stator_status_t stator_graph_add(stator_graph_t *graph, const char *o
                                             size_t n_inputs, const stator_value_t *inputs,
                                             const char *attributes,
                                             stator_value_t *out_first) STATOR_WARN_UNUSED;
-/* Inputs, parameters and buffers; `tensor->name` is required, data ignored. An input's first dim is
- * the batch that ranks share. */
+/* Inputs, parameters and buffers (INVALID: another kind); `tensor->name` is required, data ignored.
+ * An input's first dim is the batch that ranks share. */
 STATOR_API stator_status_t stator_graph_add_port(stator_graph_t *graph, stator_port_kind_t kind,
                                                  const stator_tensor_t *tensor,
                                                  stator_value_t *out_value) STATOR_WARN_UNUSED;

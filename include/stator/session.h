@@ -15,12 +15,18 @@ extern "C" {
 
 typedef struct stator_session stator_session_t;
 
-/* State is zero until initialized. `share` is NULL, or a session whose state this one uses (its
- * plan must have been compiled with state_of = that session's plan); it must outlive this one, and
- * so must the plan. */
+/* State is zero until initialized. `share` is NULL, or a session whose state this one uses; it must
+ * outlive this one, and so must the plan. Both plans need the same device and ranks, and every
+ * tensor of this plan's state has to be in the other's with the same type and place: so it is for
+ * the same plan and for one compiled with state_of = that session's plan. INVALID names the first
+ * tensor that lies elsewhere. Sessions that share state take turns. */
 STATOR_API stator_status_t stator_session_create(const stator_plan_t *plan, stator_session_t *share,
                                                  stator_session_t **out_session) STATOR_WARN_UNUSED;
 STATOR_API void stator_session_destroy(stator_session_t *session); /* NULL is fine */
+/* What a caller may want to know though it is no error, as one line without its end; "" if nothing:
+ * that the plan was made for another processor or other libraries than run here, so that last bits
+ * may differ. Lives as long as the session. */
+STATOR_API const char *stator_session_notes(const stator_session_t *session);
 
 /* Where an output goes: `bytes` must be the output's size. */
 typedef struct stator_fetch {

@@ -3,7 +3,8 @@
  * Every function that can fail returns a stator_status_t: 0 is success, negative an error. The text
  * of the last failure on the calling thread says what, where and what to do next:
  * stator_last_error(). (Nearest equivalents: ncclResult_t with ncclGetLastError, MPI error
- * classes.)
+ * classes.) A pointer that is NULL where that is not allowed gives STATOR_INVALID with a text that
+ * names function and argument; arrays may be NULL where they have no elements.
  *
  * Versions: functions are added, never changed, within one major version of the library;
  * enumerators keep their values for ever. Files written by one major version are read by all later

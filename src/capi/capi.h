@@ -34,6 +34,25 @@ struct stator_session {
 static inline stator_status_t capi_status(st_status_t status) {
     return (stator_status_t)status;
 }
+
+/* What public functions begin with: out-pointers are there and hold NULL, then the other pointers
+ * are there; an array only needs to be where it has elements. */
+#define CAPI_REQUIRE(pointer)                                    \
+    do {                                                         \
+        if (!(pointer)) return capi_missing(__func__, #pointer); \
+    } while (0)
+#define CAPI_REQUIRE_N(pointer, n)                                          \
+    do {                                                                    \
+        if (!(pointer) && (n) > 0) return capi_missing(__func__, #pointer); \
+    } while (0)
+#define CAPI_OUT(out)      \
+    do {                   \
+        CAPI_REQUIRE(out); \
+        *(out) = NULL;     \
+    } while (0)
+/* INVALID "<function>: <argument> is NULL". */
+stator_status_t capi_missing(const char *function, const char *argument) ST_WARN_UNUSED;
+
 /* Takes the graph over, also on failure. */
 st_status_t capi_graph_wrap(ir_graph_t *ir, stator_graph_t **out_graph) ST_WARN_UNUSED;
 /* Adds one line to the notes. */

@@ -160,8 +160,7 @@ static st_status_t open_tokens(stator_data_t *data, const char *paths) {
     return tokens_open(list, n, &data->tokens);
 }
 
-static st_status_t tokens_source(const stator_plan_t *plan, const char *paths, uint64_t seed,
-                                 int shuffle, stator_data_t *data) {
+static st_status_t token_ports(const stator_plan_t *plan, stator_data_t *data) {
     int64_t y_batch = 0;
     TRY(sampled_input(plan, "x", 2, &data->x_type, &data->batch));
     TRY(sampled_input(plan, "y", 2, &data->y_type, &y_batch));
@@ -169,19 +168,30 @@ static st_status_t tokens_source(const stator_plan_t *plan, const char *paths, u
     if (data->x_type.dtype != data->y_type.dtype || !ir_dims_equal(&data->x_type, &data->y_type))
         return FAIL(ST_INVALID, "inputs 'x' and 'y' must have one type and shape for token data");
     data->window = data->x_type.dims[data->x_type.rank - 1];
+    return ST_OK;
+}
+
+/* What reading reports names its file, what does not fit gets the name here. */
+static st_status_t tokens_source(const stator_plan_t *plan, const char *paths, uint64_t seed,
+                                 int shuffle, stator_data_t *data) {
+    st_status_t status = token_ports(plan, data);
+    if (status != ST_OK) return st_error_context(status, "%s", paths);
     TRY(open_tokens(data, paths));
-    return sampled_prepare(data, tokens_samples(data->tokens, data->window), seed, shuffle);
+    status = sampled_prepare(data, tokens_samples(data->tokens, data->window), seed, shuffle);
+    return status == ST_OK ? ST_OK : st_error_context(status, "%s", paths);
 }
 
 stator_status_t stator_data_tokens(const stator_plan_t *plan, const char *paths, uint64_t seed,
                                    int shuffle, stator_data_t **out_data) {
-    *out_data = NULL;
+    CAPI_OUT(out_data);
+    CAPI_REQUIRE(plan);
+    CAPI_REQUIRE(paths);
     stator_data_t *data = NULL;
     st_status_t status = create(2, &data);
     if (status == ST_OK) status = tokens_source(plan, paths, seed, shuffle, data);
     if (status != ST_OK) {
         stator_data_destroy(data);
-        return capi_status(st_error_context(status, "%s", paths));
+        return capi_status(status);
     }
     data->fill = fill_tokens;
     *out_data = data;
@@ -200,12 +210,17 @@ static stator_status_t fill_images(stator_data_t *data) {
     return STATOR_OK;
 }
 
+static st_status_t image_ports(const stator_plan_t *plan, stator_data_t *data, int64_t *y_batch) {
+    TRY(sampled_input(plan, "x", 4, &data->x_type, &data->batch));
+    TRY(sampled_input(plan, "y", 1, &data->y_type, y_batch));
+    return check_label_type(data);
+}
+
 static st_status_t images_source(const stator_plan_t *plan, const char *images, const char *labels,
                                  uint64_t seed, int shuffle, stator_data_t *data) {
     int64_t y_batch = 0;
-    TRY(sampled_input(plan, "x", 4, &data->x_type, &data->batch));
-    TRY(sampled_input(plan, "y", 1, &data->y_type, &y_batch));
-    TRY(check_label_type(data));
+    st_status_t status = image_ports(plan, data, &y_batch);
+    if (status != ST_OK) return st_error_context(status, "%s", images);
     TRY(images_open(images, labels, MAX_CLASSES, &data->images));
     const int64_t *dims = data->x_type.dims + data->x_type.rank - 3;
     char text[IR_TYPE_TEXT_BYTES];
@@ -213,10 +228,12 @@ static st_status_t images_source(const stator_plan_t *plan, const char *images, 
     if ((dtype != IR_F32 && dtype != IR_F64) || dims[0] != 1 || dims[1] != data->images.height ||
         dims[2] != data->images.width || y_batch != data->batch)
         return FAIL(ST_INVALID,
-                    "input 'x' is %s; these images need f32[batch,1,%lld,%lld] and as many labels",
-                    ir_type_text(&data->x_type, text, sizeof text), (long long)data->images.height,
+                    "%s: input 'x' is %s; these images need f32[batch,1,%lld,%lld] and as many "
+                    "labels",
+                    images, ir_type_text(&data->x_type, text, sizeof text), (long long)data->images.height,
                     (long long)data->images.width);
-    TRY(sampled_prepare(data, data->images.n, seed, shuffle));
+    status = sampled_prepare(data, data->images.n, seed, shuffle);
+    if (status != ST_OK) return st_error_context(status, "%s", images);
     size_t n = (size_t)ir_type_elements(&data->x_type);
     data->pixels = dtype == IR_F32 ? data->x : st_arena_array(&data->arena, n, sizeof(float));
     return data->pixels ? ST_OK : st_no_memory(n * sizeof(float), "images");
@@ -225,14 +242,17 @@ static st_status_t images_source(const stator_plan_t *plan, const char *images, 
 stator_status_t stator_data_images(const stator_plan_t *plan, const char *images,
                                    const char *labels, double mean, double std, uint64_t seed,
                                    int shuffle, stator_data_t **out_data) {
-    *out_data = NULL;
+    CAPI_OUT(out_data);
+    CAPI_REQUIRE(plan);
+    CAPI_REQUIRE(images);
+    CAPI_REQUIRE(labels);
     stator_data_t *data = NULL;
     if (!(std > 0)) return capi_status(FAIL(ST_INVALID, "the images' deviation must be above 0"));
     st_status_t status = create(2, &data);
     if (status == ST_OK) status = images_source(plan, images, labels, seed, shuffle, data);
     if (status != ST_OK) {
         stator_data_destroy(data);
-        return capi_status(st_error_context(status, "%s", images));
+        return capi_status(status);
     }
     data->mean = mean;
     data->std = std;
@@ -418,7 +438,9 @@ static int64_t batch_extent(const stator_plan_t *plan) {
 
 stator_status_t stator_data_tensors(const stator_plan_t *plan, const stator_tensors_t *tensors,
                                     const char *map, stator_data_t **out_data) {
-    *out_data = NULL;
+    CAPI_OUT(out_data);
+    CAPI_REQUIRE(plan);
+    CAPI_REQUIRE(tensors);
     stator_data_t *data = NULL;
     st_status_t status = create(plan->plan->n_inputs, &data);
     if (status == ST_OK) status = tensors_source(plan, tensors, map ? map : "", data);
@@ -438,6 +460,10 @@ stator_status_t stator_data_tensors(const stator_plan_t *plan, const stator_tens
 
 stator_status_t stator_data_next(stator_data_t *data, size_t *out_n,
                                  const stator_tensor_t **out_feeds) {
+    CAPI_REQUIRE(out_n);
+    *out_n = 0;
+    CAPI_OUT(out_feeds);
+    CAPI_REQUIRE(data);
     stator_status_t status = data->fill(data);
     *out_n = data->n_feeds;
     *out_feeds = data->feeds;
@@ -460,6 +486,7 @@ void stator_data_position(const stator_data_t *data, int64_t *out_epoch, int64_t
 }
 
 stator_status_t stator_data_seek(stator_data_t *data, int64_t epoch, int64_t sample) {
+    CAPI_REQUIRE(data);
     if (epoch < 0 || sample < 0)
         return capi_status(FAIL(ST_INVALID, "position (%lld, %lld) is negative", (long long)epoch,
                                 (long long)sample));

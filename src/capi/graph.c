@@ -39,7 +39,7 @@ st_status_t capi_graph_note(stator_graph_t *graph, const char *note) {
 }
 
 stator_status_t stator_graph_create(const char *name, stator_graph_t **out_graph) {
-    *out_graph = NULL;
+    CAPI_OUT(out_graph);
     ir_graph_t *ir = NULL;
     st_status_t status = ir_graph_create(name, &ir);
     return capi_status(status == ST_OK ? capi_graph_wrap(ir, out_graph) : status);
@@ -62,7 +62,8 @@ const char *stator_graph_notes(const stator_graph_t *graph) {
 /* ---- files ---- */
 
 stator_status_t stator_graph_load(const char *path, stator_graph_t **out_graph) {
-    *out_graph = NULL;
+    CAPI_OUT(out_graph);
+    CAPI_REQUIRE(path);
     st_file_t file = {0};
     ir_graph_t *ir = NULL;
     st_status_t status = st_file_open(path, &file);
@@ -77,11 +78,14 @@ stator_status_t stator_graph_load(const char *path, stator_graph_t **out_graph) 
 }
 
 stator_status_t stator_graph_save(const stator_graph_t *graph, const char *path) {
+    CAPI_REQUIRE(graph);
+    CAPI_REQUIRE(path);
     return capi_status(ir_graph_save(graph->ir, path));
 }
 
 stator_status_t stator_graph_print(const stator_graph_t *graph, char **out_text) {
-    *out_text = NULL;
+    CAPI_OUT(out_text);
+    CAPI_REQUIRE(graph);
     return capi_status(ir_graph_print(graph->ir, out_text));
 }
 
@@ -131,7 +135,10 @@ static st_status_t import_model(const char *path, const import_options_t *option
 
 stator_status_t stator_graph_import(const char *path, const stator_options_t *options,
                                     stator_graph_t **out_graph, stator_tensors_t **out_tensors) {
-    *out_graph = NULL;
+    CAPI_OUT(out_graph);
+    CAPI_OUT(out_tensors);
+    CAPI_REQUIRE(path);
+    CAPI_REQUIRE(options);
     stator_status_t created = stator_tensors_create(out_tensors);
     if (created != STATOR_OK) return created;
     st_arena_t arena = {0};
@@ -155,7 +162,8 @@ stator_status_t stator_graph_import(const char *path, const stator_options_t *op
 
 stator_status_t stator_graph_llama(const stator_options_t *options, int with_loss,
                                    stator_graph_t **out_graph) {
-    *out_graph = NULL;
+    CAPI_OUT(out_graph);
+    CAPI_REQUIRE(options);
     const char *config_path = st_options_string(options->table, "config");
     model_llama_config_t config;
     ir_graph_t *ir = NULL;
@@ -170,7 +178,8 @@ stator_status_t stator_graph_llama(const stator_options_t *options, int with_los
 
 stator_status_t stator_graph_resnet(const stator_options_t *options, int with_loss,
                                     stator_graph_t **out_graph) {
-    *out_graph = NULL;
+    CAPI_OUT(out_graph);
+    CAPI_REQUIRE(options);
     const st_options_t *table = options->table;
     model_resnet_config_t config = {.depth = st_options_int(table, "depth"),
                                     .classes = st_options_int(table, "classes"),

@@ -5,7 +5,7 @@
 #include "capi/capi.h"
 
 stator_status_t stator_options_create(stator_options_t **out_options) {
-    *out_options = NULL;
+    CAPI_OUT(out_options);
     stator_options_t *options = st_calloc(1, sizeof *options);
     if (!options) return capi_status(st_no_memory(sizeof *options, "options"));
     st_status_t status = st_options_create(&options->table);
@@ -30,6 +30,9 @@ static const st_option_row_t *find_row(const char *key) {
 }
 
 stator_status_t stator_options_set(stator_options_t *options, const char *key, const char *value) {
+    CAPI_REQUIRE(options);
+    CAPI_REQUIRE(key);
+    CAPI_REQUIRE(value);
     return capi_status(st_options_set(options->table, key, value));
 }
 const char *stator_options_get(const stator_options_t *options, const char *key) {

@@ -54,7 +54,9 @@ static st_status_t wrap(plan_t *plan, double compile_us, stator_plan_t **out_pla
 
 stator_status_t stator_plan_compile(const stator_graph_t *graph, const stator_options_t *options,
                                     const stator_plan_t *state_of, stator_plan_t **out_plan) {
-    *out_plan = NULL;
+    CAPI_OUT(out_plan);
+    CAPI_REQUIRE(graph);
+    CAPI_REQUIRE(options);
     compile_options_t compile;
     plan_t *plan = NULL;
     st_status_t status = read_options(options, state_of, &compile);
@@ -73,6 +75,8 @@ void stator_plan_destroy(stator_plan_t *plan) {
 }
 
 stator_status_t stator_plan_save(const stator_plan_t *plan, const char *path) {
+    CAPI_REQUIRE(plan);
+    CAPI_REQUIRE(path);
     uint8_t *data = NULL;
     size_t bytes = 0;
     st_status_t status = plan_encode(plan->plan, &data, &bytes);
@@ -82,7 +86,8 @@ stator_status_t stator_plan_save(const stator_plan_t *plan, const char *path) {
 }
 
 stator_status_t stator_plan_load(const char *path, stator_plan_t **out_plan) {
-    *out_plan = NULL;
+    CAPI_OUT(out_plan);
+    CAPI_REQUIRE(path);
     st_file_t file = {0};
     plan_t *plan = NULL;
     st_status_t status = st_file_open(path, &file);
@@ -96,7 +101,8 @@ stator_status_t stator_plan_load(const char *path, stator_plan_t **out_plan) {
 }
 
 stator_status_t stator_plan_print(const stator_plan_t *plan, char **out_text) {
-    *out_text = NULL;
+    CAPI_OUT(out_text);
+    CAPI_REQUIRE(plan);
     return capi_status(plan_print(plan->plan, out_text));
 }
 

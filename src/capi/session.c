@@ -13,7 +13,8 @@
 
 stator_status_t stator_session_create(const stator_plan_t *plan, stator_session_t *share,
                                       stator_session_t **out_session) {
-    *out_session = NULL;
+    CAPI_OUT(out_session);
+    CAPI_REQUIRE(plan);
     stator_session_t *session = st_calloc(1, sizeof *session);
     if (!session) return capi_status(st_no_memory(sizeof *session, "a session"));
     session->plan = plan;
@@ -39,6 +40,10 @@ void stator_session_destroy(stator_session_t *session) {
     st_free(session->feeds);
     st_free(session->fetches);
     st_free(session);
+}
+
+const char *stator_session_notes(const stator_session_t *session) {
+    return exec_session_note(session->exec);
 }
 
 /* ---- steps ---- */
@@ -74,6 +79,9 @@ static st_status_t take_ports(stator_session_t *session, size_t n_feeds,
 stator_status_t stator_session_step(stator_session_t *session, size_t n_feeds,
                                     const stator_tensor_t *feeds, size_t n_fetches,
                                     const stator_fetch_t *fetches) {
+    CAPI_REQUIRE(session);
+    CAPI_REQUIRE_N(feeds, n_feeds);
+    CAPI_REQUIRE_N(fetches, n_fetches);
     /* one more than there can be is enough: the runtime names the one that is unknown or doubled */
     const plan_t *plan = session->plan->plan;
     if (n_feeds > plan->n_inputs) n_feeds = (size_t)plan->n_inputs + 1;
@@ -114,6 +122,8 @@ static bool is_model_state(const ir_node_info_t *node) {
 }
 
 stator_status_t stator_session_write(stator_session_t *session, const stator_tensor_t *tensor) {
+    CAPI_REQUIRE(session);
+    CAPI_REQUIRE(tensor);
     ir_type_t type;
     st_status_t status = check_given(tensor, &type);
     if (status == ST_OK)
@@ -123,6 +133,9 @@ stator_status_t stator_session_write(stator_session_t *session, const stator_ten
 
 stator_status_t stator_session_read(stator_session_t *session, const char *name, void *data,
                                     size_t bytes) {
+    CAPI_REQUIRE(session);
+    CAPI_REQUIRE(name);
+    CAPI_REQUIRE_N(data, bytes);
     const ir_graph_t *graph = program_graph(session);
     ir_node_t node = ir_graph_find(graph, name);
     if (node == IR_NONE || !is_state(ir_node(graph, node)))
@@ -146,6 +159,8 @@ static st_status_t write_seed(stator_session_t *session, int64_t seed) {
 
 stator_status_t stator_session_initialize(stator_session_t *session,
                                           const stator_options_t *options) {
+    CAPI_REQUIRE(session);
+    CAPI_REQUIRE(options);
     const ir_graph_t *graph = program_graph(session);
     init_rules_t *rules = NULL;
     void *data = NULL;
@@ -225,6 +240,8 @@ static st_status_t write_weights(stator_session_t *session, const weights_wanted
 }
 
 stator_status_t stator_session_load(stator_session_t *session, const stator_tensors_t *tensors) {
+    CAPI_REQUIRE(session);
+    CAPI_REQUIRE(tensors);
     st_arena_t arena = {0};
     size_t n = 0;
     weights_wanted_t *wanted = NULL;
@@ -261,6 +278,8 @@ static st_status_t restore_one(stator_session_t *session, const ir_node_info_t *
 
 stator_status_t stator_session_restore(stator_session_t *session, const stator_tensors_t *tensors,
                                        int parameters) {
+    CAPI_REQUIRE(session);
+    CAPI_REQUIRE(tensors);
     const ir_graph_t *graph = program_graph(session);
     capi_file_t file = {0};
     st_status_t status = capi_tensors_file(tensors, &file);
@@ -327,6 +346,8 @@ static st_status_t snapshot_read(stator_session_t *session, snapshot_t *snapshot
 }
 
 stator_status_t stator_session_export(stator_session_t *session, stator_tensors_t **out_tensors) {
+    CAPI_OUT(out_tensors);
+    CAPI_REQUIRE(session);
     snapshot_t snapshot = {0};
     stator_status_t created = stator_tensors_create(out_tensors);
     if (created != STATOR_OK) return created;
@@ -347,6 +368,9 @@ stator_status_t stator_session_export(stator_session_t *session, stator_tensors_
 
 stator_status_t stator_session_save(stator_session_t *session, const char *dir,
                                     const stator_progress_t *progress, int32_t keep, int is_best) {
+    CAPI_REQUIRE(session);
+    CAPI_REQUIRE(dir);
+    CAPI_REQUIRE(progress);
     snapshot_t s = {0};
     st_status_t status = snapshot_read(session, &s);
     if (status == ST_OK) {
@@ -373,8 +397,10 @@ static stator_progress_t progress_of(const checkpoint_t *checkpoint) {
 
 stator_status_t stator_checkpoint_read(const char *dir, stator_progress_t *out_progress,
                                        char **out_note) {
+    CAPI_OUT(out_note);
+    CAPI_REQUIRE(out_progress);
+    CAPI_REQUIRE(dir);
     checkpoint_t *checkpoint = NULL;
-    *out_note = NULL;
     st_status_t status = checkpoint_open(dir, &checkpoint);
     if (status == ST_OK) {
         *out_progress = progress_of(checkpoint);
@@ -387,6 +413,9 @@ stator_status_t stator_checkpoint_read(const char *dir, stator_progress_t *out_p
 
 stator_status_t stator_session_resume(stator_session_t *session, const char *dir,
                                       stator_progress_t *out_progress) {
+    CAPI_REQUIRE(session);
+    CAPI_REQUIRE(dir);
+    CAPI_REQUIRE(out_progress);
     checkpoint_t *checkpoint = NULL;
     snapshot_t s = {0};
     st_status_t status = checkpoint_open(dir, &checkpoint);

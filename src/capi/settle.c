@@ -150,6 +150,8 @@ static st_status_t settle(settling_t *s) {
 
 stator_status_t stator_graph_settle(stator_graph_t *graph, const stator_tensors_t *weights,
                                     stator_tensors_t *values) {
+    CAPI_REQUIRE(graph);
+    CAPI_REQUIRE(weights);
     settling_t s = {.graph = graph, .values = values};
     st_status_t status = capi_tensors_file(weights, &s.file);
     if (status == ST_OK) status = settle(&s);

@@ -18,6 +18,10 @@ _Static_assert((int)STATOR_MAX_RANK == (int)IR_MAX_RANK, "rank limits differ");
 #define TEXT_(x) #x
 #define TEXT(x) TEXT_(x)
 
+stator_status_t capi_missing(const char *function, const char *argument) {
+    return capi_status(FAIL(ST_INVALID, "%s: %s is NULL", function, argument));
+}
+
 const char *stator_status_text(stator_status_t status) {
     return st_status_text((st_status_t)status);
 }

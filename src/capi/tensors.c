@@ -46,6 +46,7 @@ stator_tensor_t capi_tensor(const char *name, const ir_type_t *type, const void 
 }
 
 stator_status_t stator_tensors_create(stator_tensors_t **out_tensors) {
+    CAPI_OUT(out_tensors);
     *out_tensors = st_calloc(1, sizeof **out_tensors);
     return *out_tensors ? STATOR_OK : capi_status(st_no_memory(sizeof **out_tensors, "tensors"));
 }
@@ -122,6 +123,9 @@ st_status_t capi_tensors_alias(stator_tensors_t *tensors, const char *other, con
 }
 
 stator_status_t stator_tensors_add(stator_tensors_t *tensors, const stator_tensor_t *tensor) {
+    CAPI_REQUIRE(tensors);
+    CAPI_REQUIRE(tensor);
+    CAPI_REQUIRE_N(tensor->data, tensor->bytes);
     ir_type_t type;
     if (!tensor->name || !tensor->name[0])
         return capi_status(FAIL(ST_INVALID, "a tensor needs a name"));
@@ -152,9 +156,10 @@ static st_status_t fill_from_file(stator_tensors_t *tensors) {
 }
 
 stator_status_t stator_tensors_load(const char *path, stator_tensors_t **out_tensors) {
+    CAPI_OUT(out_tensors);
+    CAPI_REQUIRE(path);
     stator_tensors_t *tensors = NULL;
     stator_status_t created = stator_tensors_create(&tensors);
-    *out_tensors = NULL;
     if (created != STATOR_OK) return created;
     st_status_t status = safetensors_open(path, &tensors->file);
     if (status == ST_OK) status = fill_from_file(tensors);
@@ -180,6 +185,8 @@ static st_status_t fill_writer(const stator_tensors_t *tensors, safetensors_writ
 }
 
 stator_status_t stator_tensors_save(const stator_tensors_t *tensors, const char *path) {
+    CAPI_REQUIRE(tensors);
+    CAPI_REQUIRE(path);
     safetensors_writer_t *writer = NULL;
     st_status_t status = safetensors_writer_create(&writer);
     if (status == ST_OK) status = fill_writer(tensors, writer);
@@ -230,6 +237,9 @@ static st_status_t not_found(const stator_tensors_t *tensors, const char *name) 
 
 stator_status_t stator_tensors_find(const stator_tensors_t *tensors, const char *name,
                                     stator_tensor_t *out_tensor) {
+    CAPI_REQUIRE(out_tensor);
+    CAPI_REQUIRE(tensors);
+    CAPI_REQUIRE(name);
     const char *wanted = name;
     for (size_t i = 0; i < tensors->aliases.n; i++)
         if (strcmp(tensors->aliases.data[i].other, name) == 0)

@@ -22,16 +22,22 @@ static stator_status_t wrap(st_status_t status, tokenizer_t *inner, stator_token
 }
 
 stator_status_t stator_tokenizer_load(const char *path, stator_tokenizer_t **out) {
+    CAPI_OUT(out);
+    CAPI_REQUIRE(path);
     tokenizer_t *inner = NULL;
     st_status_t status = tokenizer_open(path, &inner);
     return wrap(status, inner, out);
 }
 stator_status_t stator_tokenizer_chars(const char *text, size_t bytes, stator_tokenizer_t **out) {
+    CAPI_OUT(out);
+    CAPI_REQUIRE_N(text, bytes);
     tokenizer_t *inner = NULL;
     st_status_t status = tokenizer_from_text(text, bytes, &inner);
     return wrap(status, inner, out);
 }
 stator_status_t stator_tokenizer_save(const stator_tokenizer_t *tokenizer, const char *path) {
+    CAPI_REQUIRE(tokenizer);
+    CAPI_REQUIRE(path);
     return capi_status(tokenizer_save(tokenizer->inner, path));
 }
 void stator_tokenizer_destroy(stator_tokenizer_t *tokenizer) {
@@ -48,9 +54,13 @@ int64_t stator_tokenizer_begin(const stator_tokenizer_t *tokenizer) {
 
 stator_status_t stator_tokenizer_encode(const stator_tokenizer_t *tokenizer, const char *text,
                                         size_t bytes, int64_t **out_tokens, size_t *out_n) {
+    CAPI_OUT(out_tokens);
+    CAPI_REQUIRE(out_n);
+    *out_n = 0;
+    CAPI_REQUIRE(tokenizer);
+    CAPI_REQUIRE_N(text, bytes);
     uint32_t *ids = NULL;
     size_t n = 0;
-    *out_tokens = NULL;
     st_status_t status = tokenizer_encode(tokenizer->inner, text, bytes, &ids, &n);
     if (status != ST_OK) return capi_status(status);
     size_t wide = 0;
@@ -82,8 +92,12 @@ static st_status_t narrow(const int64_t *tokens, size_t n, int64_t limit, uint32
 
 stator_status_t stator_tokenizer_decode(const stator_tokenizer_t *tokenizer, const int64_t *tokens,
                                         size_t n, char **out_text, size_t *out_bytes) {
+    CAPI_OUT(out_text);
+    CAPI_REQUIRE(out_bytes);
+    *out_bytes = 0;
+    CAPI_REQUIRE(tokenizer);
+    CAPI_REQUIRE_N(tokens, n);
     uint32_t *ids = NULL;
-    *out_text = NULL;
     st_status_t status = narrow(tokens, n, stator_tokenizer_vocabulary(tokenizer), &ids);
     if (status == ST_OK) status = tokenizer_decode(tokenizer->inner, ids, n, out_text, out_bytes);
     st_free(ids);
@@ -92,6 +106,8 @@ stator_status_t stator_tokenizer_decode(const stator_tokenizer_t *tokenizer, con
 
 stator_status_t stator_tokens_save(const char *path, const int64_t *tokens, size_t n,
                                    int64_t vocabulary) {
+    CAPI_REQUIRE(path);
+    CAPI_REQUIRE_N(tokens, n);
     if (vocabulary < 1 || vocabulary > UINT32_MAX)
         return capi_status(FAIL(ST_INVALID, "a vocabulary of %lld tokens; 1 to %u are possible",
                                 (long long)vocabulary, UINT32_MAX));

@@ -79,6 +79,11 @@ static st_status_t session_status(const exec_session_t *session) {
 
 /* ---- life ---- */
 
+/* Type of the state `name`, which the graph has. */
+static const ir_type_t *state_type(const ir_graph_t *graph, const char *name) {
+    return ir_value_type(graph, ir_node(graph, ir_graph_find(graph, name))->first_output);
+}
+
 /* The state regions of both plans are laid out alike. */
 static st_status_t check_share(const plan_t *plan, const exec_session_t *share) {
     const plan_t *other = share->plan;
@@ -94,11 +99,12 @@ static st_status_t check_share(const plan_t *plan, const exec_session_t *share) 
             if (!(ir_op_def(node->op)->flags & IR_STATE)) continue;
             const plan_place_t *a = &mine->places[node->first_output];
             const plan_place_t *b = plan_state_place(theirs, node->name);
-            if (!b || a->bytes != b->bytes || (a->bytes && a->offset != b->offset))
+            if (!b || a->bytes != b->bytes || (a->bytes && a->offset != b->offset) ||
+                !ir_type_equal(ir_value_type(mine->graph, node->first_output),
+                               state_type(theirs->graph, node->name)))
                 return FAIL(ST_INVALID,
-                            "'%s' does not lie where the shared session has it: compile with "
-                            "state_of = its "
-                            "plan",
+                            "'%s' is not of the type or at the place that it has in the shared "
+                            "session: compile with state_of = its plan",
                             node->name);
         }
     }

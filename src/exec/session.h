@@ -11,7 +11,8 @@
 
 typedef struct exec_session exec_session_t;
 
-/* `share`: NULL, or a session whose plan has the same state layout, ranks and device (made with
+/* `share`: NULL, or a session whose plan has the same ranks and device and holds all of this plan's
+ * state with the same types at the same places (the same plan, or one this was made for with
  * compile_options_t.state_of): its state region is used and must outlive this session. The plan
  * must outlive the session. */
 st_status_t exec_session_create(const plan_t *plan, exec_session_t *share,

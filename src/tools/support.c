@@ -139,6 +139,11 @@ static bool holds_parameters(const stator_session_t *session, const stator_tenso
     return true;
 }
 
+void tool_session_notes(const stator_session_t *session) {
+    const char *notes = stator_session_notes(session);
+    if (notes[0]) fprintf(stderr, "note: %s\n", notes);
+}
+
 stator_status_t tool_fill_state(const tool_t *tool, stator_session_t *session,
                                 const stator_tensors_t *companion, bool companion_parameters,
                                 const stator_tensors_t *weights) {

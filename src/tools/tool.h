@@ -76,6 +76,8 @@ stator_status_t tool_load_graph(const tool_t *tool, const char *path, stator_gra
 stator_status_t tool_fill_state(const tool_t *tool, stator_session_t *session,
                                 const stator_tensors_t *companion, bool companion_parameters,
                                 const stator_tensors_t *weights);
+/* Prints what the session has to say to standard error, nothing if that is nothing. */
+void tool_session_notes(const stator_session_t *session);
 /* Source of batches from --input, --tokens-file or --images (or their eval- forms). *out_data is
  * NULL if none is given. */
 stator_status_t tool_open_data(const tool_t *tool, const stator_plan_t *plan, bool evaluation,
