@@ -27,11 +27,18 @@ ir_value_t aten_log_one_plus_exp(aten_t *a, ir_value_t x) {
     return aten_log_one_plus(a, ir_b_unary(&a->b, IR_OP_EXP, ir_b_unary(&a->b, IR_OP_NEG, size)));
 }
 
-/* tanh(x/2) (exp(x) + 1): tanh keeps a small x, and both factors their limits. */
+/* tanh(x/2) (exp(x) + 1) where |x| < 1, as tanh keeps a small x; exp(x) - 1 elsewhere, as there the
+ * difference is exact enough and the gradient must be exp(x) also where tanh is flat. Each part sees
+ * a 0, and gives 0, where the other has the value. */
 static ir_value_t exp_minus_one(aten_t *a, ir_value_t x) {
     ir_build_t *b = &a->b;
-    ir_value_t half = ir_b_unary(b, IR_OP_TANH, ir_b_scale(b, x, 0.5));
-    return ir_b_binary(b, IR_OP_MUL, half, ir_b_add_scalar(b, ir_b_unary(b, IR_OP_EXP, x), 1));
+    ir_value_t zero = scalar_like(a, x, 0);
+    ir_value_t inside = ir_b_binary(b, IR_OP_LT, ir_b_unary(b, IR_OP_ABS, x), scalar_like(a, x, 1));
+    ir_value_t near = ir_b_select(b, inside, x, zero), far = ir_b_select(b, inside, zero, x);
+    ir_value_t half = ir_b_unary(b, IR_OP_TANH, ir_b_scale(b, near, 0.5));
+    near = ir_b_binary(b, IR_OP_MUL, half, ir_b_add_scalar(b, ir_b_unary(b, IR_OP_EXP, near), 1));
+    far = ir_b_add_scalar(b, ir_b_unary(b, IR_OP_EXP, far), -1);
+    return ir_b_binary(b, IR_OP_ADD, near, far);
 }
 
 /* At -1, at infinity and outside the domain log alone has the value; the correction would be 0/0

@@ -181,6 +181,7 @@ static void test_activations(void **state) {
     UNARY("log1p.default", "", D(0, 1, -0.5, -1, INFINITY, NAN), 6,
           D(0, l2, -l2, -INFINITY, INFINITY, NAN));
     UNARY("log1p.default", "", D(-2, 1e30), 2, D(NAN, 30 * log(10)));
+    UNARY("expm1.default", "", D(-1, -l2, 10), 3, D(1 / e - 1, -0.5, exp(10) - 1));
     UNARY("expm1.default", "", D(0, l2, 1, -INFINITY, INFINITY, NAN), 6,
           D(0, 1, e - 1, -1, INFINITY, NAN));
     CASE("expm1.default", "self=%x", "z", {"x:i64[2]"}, {D(0, 1)}, "z", "f32[2]", D(0, e - 1));
