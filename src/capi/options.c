@@ -24,6 +24,7 @@ void stator_options_destroy(stator_options_t *options) {
 }
 
 static const st_option_row_t *find_row(const char *key) {
+    if (!key) return NULL;
     for (const st_option_row_t *row = st_option_rows(); row->key; row++)
         if (strcmp(row->key, key) == 0) return row;
     return NULL;

@@ -22,8 +22,15 @@ static int by_name(const void *a, const void *b) {
     return strcmp(((const state_row_t *)a)->name, ((const state_row_t *)b)->name);
 }
 
-static st_status_t place_like(const plan_t *model, const sched_storage_t *storage, const char *name,
-                              plan_place_t *out) {
+/* Type of the state `name`, which the graph has. */
+static const ir_type_t *state_type(const ir_graph_t *graph, const char *name) {
+    return ir_value_type(graph, ir_node(graph, ir_graph_find(graph, name))->first_output);
+}
+
+/* State `name` of the graph lies where the model has it. */
+static st_status_t place_like(const plan_t *model, const ir_graph_t *graph, const char *name,
+                              const sched_storage_t *storage, plan_place_t *out) {
+    const ir_graph_t *theirs = model->programs[0].graph;
     const plan_place_t *place = plan_state_place(&model->programs[0], name);
     if (!place)
         return FAIL(ST_NOT_FOUND,
@@ -31,6 +38,12 @@ static st_status_t place_like(const plan_t *model, const sched_storage_t *storag
     if (place->bytes != storage->bytes)
         return FAIL(ST_INVALID, "'%s' has %llu bytes, in the plan whose state is to be shared %llu",
                     name, (unsigned long long)storage->bytes, (unsigned long long)place->bytes);
+    const ir_type_t *type = state_type(graph, name), *other = state_type(theirs, name);
+    char text[IR_TYPE_TEXT_BYTES], other_text[IR_TYPE_TEXT_BYTES];
+    if (!ir_type_equal(type, other))
+        return FAIL(ST_INVALID, "'%s' is %s, in the plan whose state is to be shared %s", name,
+                    ir_type_text(type, text, sizeof text),
+                    ir_type_text(other, other_text, sizeof other_text));
     out->offset = place->offset;
     return ST_OK;
 }
@@ -53,7 +66,7 @@ static st_status_t place_state(const compile_context_t *context, plan_program_t 
         const sched_storage_t *storage = &memory->storages[rows[i].storage];
         plan_place_t *place = &of_storage[rows[i].storage];
         if (model) {
-            TRY_GOTO(place_like(model, storage, rows[i].name, place), done);
+            TRY_GOTO(place_like(model, graph, rows[i].name, storage, place), done);
         } else {
             place->offset = end;
             end = st_size_add(end, st_size_align(storage->bytes, PLAN_ALIGNMENT));
