@@ -124,7 +124,9 @@ static st_status_t read_train_options(const st_options_t *table, const ir_graph_
 stator_status_t stator_graph_make_training(const stator_graph_t *graph,
                                            const stator_options_t *options,
                                            stator_graph_t **out_graph) {
-    *out_graph = NULL;
+    CAPI_OUT(out_graph);
+    CAPI_REQUIRE(graph);
+    CAPI_REQUIRE(options);
     st_arena_t arena = {0};
     groups_t groups = {0};
     ad_train_options_t train;
@@ -140,7 +142,9 @@ stator_status_t stator_graph_make_training(const stator_graph_t *graph,
 stator_status_t stator_graph_add_gradients(const stator_graph_t *graph,
                                            const stator_options_t *options,
                                            stator_graph_t **out_graph) {
-    *out_graph = NULL;
+    CAPI_OUT(out_graph);
+    CAPI_REQUIRE(graph);
+    CAPI_REQUIRE(options);
     ir_graph_t *ir = NULL;
     st_status_t status = ad_gradient_graph(graph->ir, loss_name(options->table), &ir);
     return capi_status(status == ST_OK ? capi_graph_wrap(ir, out_graph) : status);

@@ -164,6 +164,7 @@ static stator_status_t open_run(train_run_t *run) {
                          "'train' needs data: --input, --tokens-file, or --images with --labels");
     TOOL_TRY(settle_steps(run));
     TOOL_TRY(stator_session_create(run->plan, NULL, &run->session));
+    tool_session_notes(run->session);
     TOOL_TRY(tool_fill_state(tool, run->session, run->companion, false, run->weights));
     TOOL_TRY(open_evaluation(run));
     run->progress.seed = (uint64_t)tool_int(tool, "seed");
