@@ -21,42 +21,64 @@ static st_status_t group_add(groups_t *groups, st_arena_t *arena, const char *pa
 /* "norms" and name patterns, separated by commas: groups without decay. */
 static st_status_t read_no_decay(const char *text, const ir_graph_t *graph, st_arena_t *arena,
                                  groups_t *groups) {
-    for (const char *at = text; *at;) {
+    for (const char *at = text; *text;) {
         size_t length = strcspn(at, ",");
+        if (length == 0)
+            return FAIL(ST_INVALID, "option 'no-decay': a pattern in '%s' is empty", text);
         if (length == 5 && strncmp(at, "norms", 5) == 0) {
             size_t n = 0;
             const ad_group_t *small = NULL;
             TRY(ad_no_decay_groups(graph, arena, &n, &small));
             for (size_t i = 0; i < n; i++) TRY(ST_VEC_PUSH(groups, small[i]));
-        } else if (length > 0) {
+        } else {
             TRY(group_add(groups, arena, at, length,
                           (ad_group_t){.lr_scale = NAN, .weight_decay = 0}));
         }
-        at += length + (at[length] == ',');
+        if (!at[length]) break;
+        at += length + 1;
     }
     return ST_OK;
 }
 
-/* Settings of one group: "lr:0.1,decay:0" or "frozen". */
-static st_status_t read_settings(const char *text, size_t length, ad_group_t *out) {
+/* The number of a setting "key:NUMBER", finite and ≥ 0. */
+static bool read_setting(const char *text, size_t length, const char *key, double *out) {
+    size_t head = strlen(key);
+    return length > head && strncmp(text, key, head) == 0 &&
+           st_double_parse(text + head, length - head, out) && isfinite(*out) && *out >= 0;
+}
+
+/* Settings of one group: "lr:0.1,decay:0" or "frozen". What is not set stays NaN. */
+static st_status_t read_settings(const char *text, ad_group_t *out) {
     *out = (ad_group_t){.lr_scale = NAN, .weight_decay = NAN};
-    const char *end = text + length;
-    while (text < end) {
+    for (;; text++) {
         size_t one = strcspn(text, ",;");
-        bool known = false;
-        if (one == 6 && strncmp(text, "frozen", 6) == 0)
-            out->frozen = known = true;
-        else if (one > 3 && strncmp(text, "lr:", 3) == 0)
-            known = st_double_parse(text + 3, one - 3, &out->lr_scale);
-        else if (one > 6 && strncmp(text, "decay:", 6) == 0)
-            known = st_double_parse(text + 6, one - 6, &out->weight_decay);
-        if (!known || out->lr_scale < 0 || out->weight_decay < 0)
+        double value;
+        bool twice = false;
+        if (one == 0)
             return FAIL(ST_INVALID,
-                        "option 'groups': '%.*s' is neither 'lr:FACTOR', 'decay:RATE' nor 'frozen'",
+                        "option 'groups': a setting is empty: 'lr:FACTOR', 'decay:RATE' or "
+                        "'frozen' is needed");
+        if (one == 6 && strncmp(text, "frozen", 6) == 0) {
+            twice = out->frozen;
+            out->frozen = true;
+        } else if (read_setting(text, one, "lr:", &value)) {
+            twice = !isnan(out->lr_scale);
+            out->lr_scale = value;
+        } else if (read_setting(text, one, "decay:", &value)) {
+            twice = !isnan(out->weight_decay);
+            out->weight_decay = value;
+        } else {
+            return FAIL(ST_INVALID,
+                        "option 'groups': '%.*s' is neither 'lr:FACTOR', 'decay:RATE' (finite "
+                        "numbers ≥ 0) nor 'frozen'",
                         (int)one, text);
-        text += one + (text + one < end);
+        }
+        if (twice)
+            return FAIL(ST_INVALID, "option 'groups': '%.*s' sets again what its group has set",
+                        (int)one, text);
+        text += one;
+        if (*text != ',') return ST_OK;
     }
-    return ST_OK;
 }
 
 /* "PATTERN=settings;…". The first that matches counts, while the builder lets later groups win: so
@@ -69,7 +91,7 @@ static st_status_t read_groups(const char *text, st_arena_t *arena, groups_t *gr
         if (!equals || equals == at)
             return FAIL(ST_INVALID, "option 'groups': '%.*s' has no PATTERN=", (int)length, at);
         ad_group_t group;
-        TRY(read_settings(equals + 1, length - (size_t)(equals + 1 - at), &group));
+        TRY(read_settings(equals + 1, &group));
         TRY(group_add(groups, arena, at, (size_t)(equals - at), group));
         at += length + (at[length] == ';');
     }
@@ -87,6 +109,44 @@ static const double OWN_DECAY = -1;
 static const char *loss_name(const st_options_t *table) {
     const char *name = st_options_string(table, "loss");
     return name[0] ? name : NULL;
+}
+
+/* What one number must be; `below` NAN: no upper bound. Nothing has been built yet. */
+static st_status_t check_number(const char *key, double value, bool zero, double below) {
+    bool high = isnan(below) ? !isfinite(value) : !(value < below);
+    if (!high && (zero ? value >= 0 : value > 0)) return ST_OK;
+    if (isnan(below))
+        return FAIL(ST_INVALID, "option '%s' is %g; a finite number %s 0 is needed", key, value,
+                    zero ? "≥" : ">");
+    return FAIL(ST_INVALID, "option '%s' is %g; it must be %s 0 and below %g", key, value,
+                zero ? "≥" : ">", below);
+}
+
+/* The options' own names are known here and not to the builder. */
+static st_status_t check_options(const ad_train_options_t *o) {
+    TRY(check_number("lr", o->lr, true, NAN));
+    TRY(check_number("min-lr", o->min_lr, true, NAN));
+    TRY(check_number("betas", o->beta1, true, 1));
+    TRY(check_number("betas", o->beta2, true, 1));
+    TRY(check_number("eps", o->eps, false, NAN));
+    TRY(check_number("momentum", o->momentum, true, NAN));
+    TRY(check_number("weight-decay", o->weight_decay, true, NAN));
+    TRY(check_number("clip", o->clip_norm, true, NAN));
+    TRY(check_number("ema", o->ema_decay, true, 1));
+    if (o->nesterov && o->momentum == 0)
+        return FAIL(ST_INVALID, "option 'nesterov' needs a 'momentum' above 0");
+    if (o->min_lr > o->lr)
+        return FAIL(ST_INVALID, "option 'min-lr' is %g, above option 'lr', which is %g", o->min_lr,
+                    o->lr);
+    if (o->total > 0 && o->warmup >= o->total)
+        return FAIL(ST_INVALID,
+                    "option 'warmup' is %lld with %lld 'steps' in total: fewer steps of warm-up "
+                    "than steps are needed",
+                    (long long)o->warmup, (long long)o->total);
+    if (o->total == 0 && strcmp(o->schedule, "constant") != 0)
+        return FAIL(ST_INVALID, "option 'schedule' is %s, which needs the number of 'steps'",
+                    o->schedule);
+    return ST_OK;
 }
 
 static st_status_t read_train_options(const st_options_t *table, const ir_graph_t *graph,
@@ -118,7 +178,7 @@ static st_status_t read_train_options(const st_options_t *table, const ir_graph_
     out->n_groups = groups->n;
     out->groups = groups->data;
     out->loss = loss_name(table);
-    return ST_OK;
+    return check_options(out);
 }
 
 stator_status_t stator_graph_make_training(const stator_graph_t *graph,
