@@ -192,9 +192,13 @@ static st_status_t apply_groups(const ir_graph_t *forward, const ad_train_option
         if (!used)
             return FAIL(ST_INVALID, "parameter group '%s' matches none of the %zu parameters",
                         group->pattern, n);
-        if (isinf(group->lr_scale) || group->lr_scale < 0 || isinf(group->weight_decay))
-            return FAIL(ST_INVALID, "parameter group '%s': rate factor %g and weight decay %g",
-                        group->pattern, group->lr_scale, group->weight_decay);
+        /* NaN: not set */
+        if (isinf(group->lr_scale) || group->lr_scale < 0)
+            return FAIL(ST_INVALID, "parameter group '%s': the rate's factor is %g, %s",
+                        group->pattern, group->lr_scale, "a finite number ≥ 0 is needed");
+        if (isinf(group->weight_decay) || group->weight_decay < 0)
+            return FAIL(ST_INVALID, "parameter group '%s': weight decay is %g, %s", group->pattern,
+                        group->weight_decay, "a finite number ≥ 0 is needed");
     }
     return ST_OK;
 }
@@ -230,6 +234,8 @@ static st_status_t find_loss(const ir_graph_t *graph, const char *name, size_t *
     char list[600] = "";
     size_t used = 0, n_scalars = 0, only = 0;
     *out_output = 0;
+    if (graph->outputs.n == 0)
+        return FAIL(ST_NOT_FOUND, "the graph has no outputs: one is needed, the loss");
     for (size_t i = 0; i < graph->outputs.n; i++) {
         const ir_output_t *output = &graph->outputs.data[i];
         char text[IR_TYPE_TEXT_BYTES];
