@@ -12,7 +12,8 @@
 
 /* ---- configuration ---- */
 
-enum { MAX_CONFIG_BYTES = 1 << 20 };
+/* Every layer is nodes of its own; the other sizes are bounded by what one tensor may hold. */
+enum { MAX_CONFIG_BYTES = 1 << 20, MAX_LAYERS = 100000 };
 
 typedef struct reader {
     json_object *root;
@@ -23,7 +24,8 @@ static json_object *entry(const reader_t *r, const char *key) {
     return import_json_get(r->root, key);
 }
 
-static int64_t read_int(reader_t *r, const char *key, bool required, int64_t fallback) {
+static int64_t read_int_to(reader_t *r, const char *key, bool required, int64_t fallback,
+                           int32_t most) {
     json_object *value = entry(r, key);
     if (r->status != ST_OK) return fallback;
     if (!value) {
@@ -31,11 +33,15 @@ static int64_t read_int(reader_t *r, const char *key, bool required, int64_t fal
         return fallback;
     }
     if (json_object_get_type(value) != json_type_int || json_object_get_int64(value) <= 0 ||
-        json_object_get_int64(value) > INT32_MAX) {
-        r->status = FAIL(ST_INVALID, "'%s' must be a whole number from 1 to %d", key, INT32_MAX);
+        json_object_get_int64(value) > most) {
+        r->status = FAIL(ST_INVALID, "'%s' must be a whole number from 1 to %d", key, most);
         return fallback;
     }
     return json_object_get_int64(value);
+}
+
+static int64_t read_int(reader_t *r, const char *key, bool required, int64_t fallback) {
+    return read_int_to(r, key, required, fallback, INT32_MAX);
 }
 
 static double read_float(reader_t *r, json_object *from, const char *key, double fallback) {
@@ -49,6 +55,13 @@ static double read_float(reader_t *r, json_object *from, const char *key, double
         return fallback;
     }
     return json_object_get_double(value);
+}
+
+/* A guessed number would give other angles than the model was trained with. */
+static double require_float(reader_t *r, json_object *scaling, const char *key) {
+    if (r->status == ST_OK && !import_json_get(scaling, key))
+        r->status = FAIL(ST_INVALID, "'%s' is missing in the rope scaling of type 'llama3'", key);
+    return read_float(r, scaling, key, 0);
 }
 
 static bool read_bool(reader_t *r, const char *key) {
@@ -83,10 +96,10 @@ static void read_rope_scaling(reader_t *r, model_llama_config_t *out) {
             FAIL(ST_UNSUPPORTED, "'rope_scaling' of type '%s'; only 'llama3' is known", text);
         return;
     }
-    out->rope_factor = read_float(r, scaling, "factor", 8);
-    out->rope_low_freq = read_float(r, scaling, "low_freq_factor", 1);
-    out->rope_high_freq = read_float(r, scaling, "high_freq_factor", 4);
-    out->rope_original_positions = read_float(r, scaling, "original_max_position_embeddings", 8192);
+    out->rope_factor = require_float(r, scaling, "factor");
+    out->rope_low_freq = require_float(r, scaling, "low_freq_factor");
+    out->rope_high_freq = require_float(r, scaling, "high_freq_factor");
+    out->rope_original_positions = require_float(r, scaling, "original_max_position_embeddings");
 }
 
 static void read_sliding_window(reader_t *r, model_llama_config_t *out) {
@@ -116,7 +129,7 @@ st_status_t model_llama_read_config(const char *path, model_llama_config_t *out)
     out->vocab = read_int(&r, "vocab_size", true, 0);
     out->hidden = read_int(&r, "hidden_size", true, 0);
     out->intermediate = read_int(&r, "intermediate_size", true, 0);
-    out->layers = read_int(&r, "num_hidden_layers", true, 0);
+    out->layers = read_int_to(&r, "num_hidden_layers", true, 0, MAX_LAYERS);
     out->heads = read_int(&r, "num_attention_heads", true, 0);
     out->kv_heads = read_int(&r, "num_key_value_heads", false, out->heads);
     out->head_dim = read_int(&r, "head_dim", false, out->heads ? out->hidden / out->heads : 0);
@@ -258,7 +271,9 @@ st_status_t model_llama(const model_llama_config_t *config, int64_t batch, int64
         return FAIL(ST_INVALID, "options 'batch' (%lld) and 'seq' (%lld) are needed, 1 or more",
                     (long long)batch, (long long)seq);
     if (seq > config->max_positions)
-        return FAIL(ST_INVALID, "sequence length %lld exceeds max_position_embeddings %lld",
+        return FAIL(ST_INVALID,
+                    "sequence length %lld exceeds max_position_embeddings %lld (generating: the "
+                    "prompt and --tokens together)",
                     (long long)seq, (long long)config->max_positions);
     ir_graph_t *graph = NULL;
     TRY(ir_graph_create("llama", &graph));
