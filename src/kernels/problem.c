@@ -172,31 +172,19 @@ void kern_attention_keys(const kern_attention_t *a, int64_t m, int64_t *first, i
 
 /* ---- errors ---- */
 
-const char *kern_label(const kern_problem_t *problem, char *buffer, size_t capacity) {
-    snprintf(buffer, capacity, "%s '%s'", ir_op_def(problem->op)->name,
-             problem->name ? problem->name : "");
-    return buffer;
-}
-
-st_status_t kern_bad_index(const kern_problem_t *problem, int64_t index, int64_t position,
-                           int32_t dim, int64_t size) {
-    char label[160];
+st_status_t kern_bad_index(int64_t index, int64_t position, int32_t dim, int64_t size) {
     return FAIL(ST_INVALID,
-                "%s: index %lld at position %lld is out of range: dim %d has size %lld, so indices "
+                "index %lld at position %lld is out of range: dim %d has size %lld, so indices "
                 "from %lld to %lld are valid",
-                kern_label(problem, label, sizeof label), (long long)index, (long long)position,
-                (int)dim, (long long)size, -(long long)size, (long long)size - 1);
+                (long long)index, (long long)position, (int)dim, (long long)size, -(long long)size,
+                (long long)size - 1);
 }
 
-st_status_t kern_bad_label(const kern_problem_t *problem, int64_t label, int64_t row,
-                           int64_t n_classes, int64_t ignore_index) {
-    char text[160];
-    return FAIL(
-        ST_INVALID,
-        "%s: label %lld of row %lld is neither one of the %lld classes nor the ignored label "
-        "%lld",
-        kern_label(problem, text, sizeof text), (long long)label, (long long)row,
-        (long long)n_classes, (long long)ignore_index);
+st_status_t kern_bad_label(int64_t label, int64_t row, int64_t n_classes, int64_t ignore_index) {
+    return FAIL(ST_INVALID,
+                "label %lld of row %lld is neither one of the %lld classes nor the ignored label "
+                "%lld",
+                (long long)label, (long long)row, (long long)n_classes, (long long)ignore_index);
 }
 
 st_status_t kern_check_indices(const kern_problem_t *problem, uint32_t input, const void *data,
@@ -205,7 +193,7 @@ st_status_t kern_check_indices(const kern_problem_t *problem, uint32_t input, co
     int64_t n = ir_type_elements(type);
     for (int64_t i = 0; i < n; i++) {
         int64_t index = kern_index_at(type->dtype, data, i);
-        if (index < -size || index >= size) return kern_bad_index(problem, index, i, dim, size);
+        if (index < -size || index >= size) return kern_bad_index(index, i, dim, size);
     }
     return ST_OK;
 }
@@ -217,7 +205,7 @@ st_status_t kern_check_labels(const kern_problem_t *problem, uint32_t input, con
     for (int64_t i = 0; i < n; i++) {
         int64_t label = kern_index_at(type->dtype, data, i);
         if (label != ignore && (label < 0 || label >= n_classes))
-            return kern_bad_label(problem, label, i, n_classes, ignore);
+            return kern_bad_label(label, i, n_classes, ignore);
     }
     return ST_OK;
 }

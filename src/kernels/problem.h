@@ -67,12 +67,9 @@ typedef struct kern_attention {
 kern_attention_t kern_attention_of(const kern_problem_t *problem, uint32_t first, uint32_t n_fixed);
 void kern_attention_keys(const kern_attention_t *a, int64_t m, int64_t *first, int64_t *last);
 
-/* "gather 'embed'": for messages; into `buffer`. */
-const char *kern_label(const kern_problem_t *problem, char *buffer, size_t capacity);
-st_status_t kern_bad_index(const kern_problem_t *problem, int64_t index, int64_t position,
-                           int32_t dim, int64_t size);
-st_status_t kern_bad_label(const kern_problem_t *problem, int64_t label, int64_t row,
-                           int64_t n_classes, int64_t ignore_index);
+/* Kernels' messages do not name their node: who runs them adds its label. */
+st_status_t kern_bad_index(int64_t index, int64_t position, int32_t dim, int64_t size);
+st_status_t kern_bad_label(int64_t label, int64_t row, int64_t n_classes, int64_t ignore_index);
 /* Reads i32 or i64 element i. */
 static inline int64_t kern_index_at(ir_dtype_t dtype, const void *data, int64_t i) {
     return dtype == IR_I32 ? (int64_t)((const int32_t *)data)[i] : ((const int64_t *)data)[i];

@@ -151,8 +151,7 @@ st_status_t kern_choose(const char *device, const kern_problem_t *problem, bool 
                                      (*impl)->name, reason);
     }
     const ir_op_def_t *def = ir_op_def(problem->op);
-    return FAIL(ST_UNSUPPORTED, "no kernel on %s for %s '%s'%s", device, def ? def->name : "?",
-                problem->name ? problem->name : "", reasons);
+    return FAIL(ST_UNSUPPORTED, "no kernel on %s for %s%s", device, def ? def->name : "?", reasons);
 }
 
 st_status_t kern_run_once(const kern_problem_t *problem, const void *const *in, void *const *out) {
@@ -168,8 +167,8 @@ st_status_t kern_run_impl(const kern_impl_t *impl, const kern_problem_t *problem
     void *workspace = NULL, *prepared = NULL;
     size_t bytes = impl->workspace ? impl->workspace(problem, n_threads) : 0;
     if (bytes == ST_SIZE_TOO_LARGE)
-        return FAIL(ST_DOES_NOT_FIT, "'%s': the scratch space of kernel '%s' overflows 64 bits",
-                    problem->name ? problem->name : "", impl->name);
+        return FAIL(ST_DOES_NOT_FIT, "the scratch space of kernel '%s' overflows 64 bits",
+                    impl->name);
     TRY_GOTO(dev_team_create(n_threads, &team), done);
     workspace = st_aligned_alloc(64, bytes ? bytes : 64);
     if (!workspace) {

@@ -123,13 +123,12 @@ static void one_and_zero_broadcast_to_zero(void **state) {
     expect((conf_case_t){IR_OP_ADD, "f", "T:1 T:0", "", 0}, type, 0, NULL, 0, LIST(0), 0);
 }
 
-/* The op on an index that is out of range by one on either side: an error that names node, index,
+/* The op on an index that is out of range by one on either side: an error that names index,
  * position and size, and no byte written. */
 static void refuse_index(conf_case_t row, uint32_t input, int64_t position, int64_t index,
                          const char *words[3]) {
     conf_built_t built;
     conf_build(&row, IR_F32, &built);
-    built.problem.name = "table";
     ((int64_t *)built.in_data[input])[position] = index;
     for (const kern_impl_t *const *impl = kern_list("cpu", row.op); *impl; impl++) {
         unsigned char data[CONF_MAX_OPERANDS][512];
@@ -140,7 +139,6 @@ static void refuse_index(conf_case_t row, uint32_t input, int64_t position, int6
         assert_int_equal(
             kern_run_impl(*impl, &built.problem, 2, (const void *const *)built.in_data, out),
             ST_INVALID);
-        assert_non_null(strstr(st_last_error(), "'table'"));
         for (int w = 0; w < 3; w++)
             if (!strstr(st_last_error(), words[w]))
                 fail_msg("%s: '%s' is not in: %s", (*impl)->name, words[w], st_last_error());

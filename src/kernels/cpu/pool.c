@@ -73,7 +73,7 @@ static st_status_t max_pool_grad(const kern_call_t *call) {
     int64_t n = ir_type_elements(dy);
     for (int64_t i = 0; i < n; i++)
         if (job.index[i] < -1 || job.index[i] >= job.w.in_size)
-            return kern_bad_index(problem, job.index[i], i, 2, job.w.in_size);
+            return kern_bad_index(job.index[i], i, 2, job.w.in_size);
     run(call, &job, max_pool_grad_f32, max_pool_grad_f64);
     return ST_OK;
 }

@@ -226,9 +226,7 @@ static st_status_t prepare(const kern_problem_t *problem, int n_threads, void **
 failed:
     kern_onednn_leave(before);
     release(p);
-    char label[160];
-    return FAIL(ST_INTERNAL, "%s: oneDNN could not make the convolution",
-                kern_label(problem, label, sizeof label));
+    return FAIL(ST_INTERNAL, "oneDNN could not make the convolution");
 }
 
 /* ---- workspace: [weights, blocked][a slot a thread][parts of dw] ---- */
@@ -412,14 +410,12 @@ static void clear_failures(conv_prepared_t *p) {
     for (int t = 0; t < p->n_threads; t++) p->threads[t].failed = dnnl_success;
 }
 
-static st_status_t outcome(const kern_call_t *call, const conv_job_t *job, dnnl_status_t status) {
+static st_status_t outcome(const conv_job_t *job, dnnl_status_t status) {
     for (int t = 0; t < job->p->n_threads && status == dnnl_success; t++)
         status = job->p->threads[t].failed;
     if (status == dnnl_success) return ST_OK;
-    char label[160];
     return FAIL(status == dnnl_out_of_memory ? ST_NO_MEMORY : ST_INTERNAL,
-                "%s: oneDNN failed with status %d", kern_label(call->problem, label, sizeof label),
-                (int)status);
+                "oneDNN failed with status %d", (int)status);
 }
 
 static st_status_t launch_data(const kern_call_t *call) {
@@ -445,7 +441,7 @@ static st_status_t launch_data(const kern_call_t *call) {
     }
     if (status == dnnl_success)
         dev_team_for(call->team, p->tasks, 1, is_forward ? forward : grad_input, &job);
-    return outcome(call, &job, status);
+    return outcome(&job, status);
 }
 
 static st_status_t launch_weights(const kern_call_t *call) {
@@ -471,7 +467,7 @@ static st_status_t launch_weights(const kern_call_t *call) {
     } else {
         memcpy(job.w_out, total, p->side[W].plain_bytes);
     }
-    return outcome(call, &job, status);
+    return outcome(&job, status);
 }
 
 const kern_impl_t kern_onednn_conv = {.name = "cpu.conv.onednn",

@@ -56,8 +56,7 @@ static st_status_t launch(const kern_call_t *call) {
     for (int64_t i = 0; i < job.product.tasks; i++)
         if (job.failed[i] != dnnl_success)
             return FAIL(job.failed[i] == dnnl_out_of_memory ? ST_NO_MEMORY : ST_INTERNAL,
-                        "matmul '%s': dnnl_sgemm of %lld x %lld x %lld failed with status %d",
-                        call->problem->name ? call->problem->name : "",
+                        "dnnl_sgemm of %lld x %lld x %lld failed with status %d",
                         (long long)job.product.block_rows, (long long)job.product.block_columns,
                         (long long)job.product.k, (int)job.failed[i]);
     return ST_OK;

@@ -109,8 +109,7 @@ static st_status_t nd_check(const kern_call_t *call, const nd_rows_t *rows, cons
     for (int64_t i = 0; i < rows->n * rows->k; i++) {
         int32_t dim = (int32_t)(i % rows->k);
         int64_t index = ref_get_int(call, 1, i), size = type->dims[dim];
-        if (index < -size || index >= size)
-            return kern_bad_index(call->problem, index, i, dim, size);
+        if (index < -size || index >= size) return kern_bad_index(index, i, dim, size);
     }
     return ST_OK;
 }

@@ -57,7 +57,7 @@ static st_status_t max_pool_grad(const kern_call_t *call) {
     for (int32_t d = 2; d < dy->rank; d++) n_out *= dy->dims[d], n_in *= dx->dims[d];
     for (int64_t i = 0; i < planes * n_out; i++) {
         int64_t index = ref_get_int(call, 1, i);
-        if (index < -1 || index >= n_in) return kern_bad_index(call->problem, index, i, 2, n_in);
+        if (index < -1 || index >= n_in) return kern_bad_index(index, i, 2, n_in);
     }
     for (int64_t i = 0; i < planes * n_in; i++) ref_put(call, 0, i, 0);
     for (int64_t i = 0; i < planes * n_out; i++) {
