@@ -54,6 +54,17 @@ static stator_status_t encode_prompt(generation_t *g, int64_t **out_tokens, size
     return STATOR_OK;
 }
 
+/* Text made with another vocabulary than the model's would be nonsense. */
+static stator_status_t check_vocabulary(const generation_t *g) {
+    stator_tensor_t logits = stator_graph_at(g->graph, STATOR_OUTPUT, 0);
+    int64_t tokens = stator_tokenizer_vocabulary(g->tokenizer);
+    if (tokens == logits.dims[2]) return STATOR_OK;
+    return tool_fail(STATOR_INVALID,
+                     "tokenizer '%s' has %lld tokens, the model's vocabulary %lld: they do not "
+                     "belong together",
+                     tool_text(g->tool, "tokenizer"), (long long)tokens, (long long)logits.dims[2]);
+}
+
 static stator_status_t open_generation(generation_t *g) {
     const tool_t *tool = g->tool;
     const char *tokenizer, *weights, *config;
@@ -67,11 +78,15 @@ static stator_status_t open_generation(generation_t *g) {
     TOOL_TRY(encode_prompt(g, &prompt, &n_prompt));
     stator_status_t status = STATOR_OK;
     if (wanted < 1) status = tool_fail(STATOR_INVALID, "option 'tokens' must be at least 1");
-    /* the last new token needs no run of its own */
-    if (status == STATOR_OK) status = set_int(tool, "seq", (int64_t)n_prompt + wanted - 1);
+    /* The last new token needs no run of its own. A number too large for any model is cut to one
+     * that still is. */
+    int64_t most = INT64_MAX - (int64_t)n_prompt;
+    int64_t length = (int64_t)n_prompt + (wanted < most ? wanted : most) - 1;
+    if (status == STATOR_OK) status = set_int(tool, "seq", length);
     if (status == STATOR_OK) status = set_int(tool, "batch", 1);
     if (status == STATOR_OK) status = stator_options_set(tool->options, "mode", "eval");
     if (status == STATOR_OK) status = stator_graph_llama(tool->options, 0, &g->graph);
+    if (status == STATOR_OK) status = check_vocabulary(g);
     if (status == STATOR_OK) status = stator_plan_compile(g->graph, tool->options, NULL, &g->plan);
     if (status == STATOR_OK) status = stator_session_create(g->plan, NULL, &g->session);
     if (status == STATOR_OK) status = stator_session_load(g->session, g->weights);

@@ -9,6 +9,8 @@
 
 #include "tools/tool.h"
 
+enum { MAX_KEEP = 1000000 };
+
 typedef struct train_run {
     const tool_t *tool;
     stator_graph_t *graph, *step_graph;
@@ -20,7 +22,8 @@ typedef struct train_run {
     stator_progress_t progress;
     int64_t n_steps, first_step; /* steps done before this process */
     double started, eval_loss, accuracy;
-    bool live; /* standard output is a terminal */
+    bool live;     /* standard output is a terminal */
+    bool complete; /* resumed at or past its last step */
 } train_run_t;
 
 /* ---- opening ---- */
@@ -43,9 +46,12 @@ static stator_status_t plan_steps(train_run_t *run) {
     if (steps < 0) return tool_fail(STATOR_INVALID, "option 'steps' is negative");
     if (steps == 0) {
         int64_t epochs = tool_int(run->tool, "epochs");
-        if (epochs < 1 || epochs > INT64_MAX / an_epoch)
-            return tool_fail(STATOR_INVALID, "option 'epochs' is %lld; it must be at least 1%s",
-                             (long long)epochs, epochs < 1 ? "" : " and is too large");
+        if (epochs < 1) return tool_fail(STATOR_INVALID, "option 'epochs' must be at least 1");
+        if (epochs > INT64_MAX / an_epoch)
+            return tool_fail(STATOR_INVALID,
+                             "option 'epochs' is %lld; with %lld steps an epoch the limit is %lld",
+                             (long long)epochs, (long long)an_epoch,
+                             (long long)(INT64_MAX / an_epoch));
         steps = an_epoch * epochs;
     }
     run->n_steps = steps;
@@ -86,6 +92,18 @@ static stator_status_t settle_steps(train_run_t *run) {
     run->step_graph = NULL;
     TOOL_TRY(compile_step(run));
     return tool_open_data(tool, run->plan, false, run->inputs, &run->data);
+}
+
+static stator_status_t check_options(const tool_t *tool) {
+    int64_t keep = tool_int(tool, "keep");
+    if (keep < 1 || keep > MAX_KEEP)
+        return tool_fail(STATOR_INVALID, "option 'keep' is %lld; 1 to %d checkpoints can be kept",
+                         (long long)keep, MAX_KEEP);
+    if (tool_text(tool, "resume")[0] && tool_text(tool, "weights")[0])
+        return tool_fail(STATOR_INVALID,
+                         "--resume brings the weights of its checkpoint and --weights others: "
+                         "give one of the two");
+    return STATOR_OK;
 }
 
 /* A folder that cannot be written is better known before the first step than after the last. */
@@ -130,6 +148,12 @@ static stator_status_t read_checkpoint(train_run_t *run) {
 
 static stator_status_t go_on(train_run_t *run) {
     TOOL_TRY(stator_session_resume(run->session, tool_text(run->tool, "resume"), &run->progress));
+    if (run->progress.step >= run->n_steps) {
+        run->complete = true;
+        fprintf(stderr, "nothing left to do: step %lld of %lld\n", (long long)run->progress.step,
+                (long long)run->n_steps);
+        return STATOR_OK;
+    }
     TOOL_TRY(stator_data_seek(run->data, run->progress.epoch, run->progress.sample));
     fprintf(stderr, "resumed at step %lld\n", (long long)run->progress.step);
     return STATOR_OK;
@@ -154,6 +178,7 @@ static stator_status_t open_step(train_run_t *run) {
 static stator_status_t open_run(train_run_t *run) {
     const tool_t *tool = run->tool;
     const char *input = tool_text(tool, "input");
+    TOOL_TRY(check_options(tool));
     TOOL_TRY(read_checkpoint(run));
     TOOL_TRY(check_save(run));
     if (input[0]) TOOL_TRY(stator_tensors_load(input, &run->inputs));
@@ -169,6 +194,7 @@ static stator_status_t open_run(train_run_t *run) {
     TOOL_TRY(open_evaluation(run));
     run->progress.seed = (uint64_t)tool_int(tool, "seed");
     if (tool_text(tool, "resume")[0]) TOOL_TRY(go_on(run));
+    if (run->complete) return STATOR_OK;
     run->live = isatty(STDOUT_FILENO);
     return open_log(run);
 }
@@ -342,7 +368,7 @@ static stator_status_t train_loop(train_run_t *run) {
 stator_status_t tool_train(tool_t *tool) {
     train_run_t run = {.tool = tool};
     stator_status_t status = open_run(&run);
-    if (status == STATOR_OK) status = train_loop(&run);
+    if (status == STATOR_OK && !run.complete) status = train_loop(&run);
     close_run(&run);
     return status;
 }

@@ -64,7 +64,7 @@ static void mismatches_are_refused(void **state) {
     (void)state;
     n_findings = 0;
     must_refuse("train small.stator --tokens-file text.tokens --steps 1",
-                "tokens beyond the model's vocabulary", "out of range");
+                "tokens beyond the model's vocabulary", "has vocabulary 9, the model 8");
     must_refuse("train g.stator --weights images --tokens-file text.tokens --steps 1",
                 "images as weights", "images");
     must_refuse(
@@ -99,12 +99,103 @@ static void mismatches_are_refused(void **state) {
         "no prompt and no beginning", "--prompt");
     must_refuse(
         "generate --config config8.json --weights set/model.safetensors --tokenizer vocab.json "
-        "--prompt a",
-        "weights of another vocabulary", NULL);
+        "--prompt a --tokens 4",
+        "weights of another vocabulary", "has 9 tokens, the model's vocabulary 8");
+    write_bytes("text8.txt", "abc defg", 8);
+    must_run("import text8.txt --chars --vocab vocab8.json -o text8.tokens");
+    must_refuse(
+        "generate --config config.json --weights set/model.safetensors --tokenizer "
+        "vocab8.json --prompt a --tokens 4",
+        "a vocabulary that is too small", "has 8 tokens, the model's vocabulary 9");
+    must_refuse(
+        "generate --config config.json --weights set/model.safetensors --tokenizer "
+        "vocab.json --prompt a --tokens 9223372036854775807",
+        "more tokens than there are numbers", "max_position_embeddings 64");
+    must_refuse(
+        "generate --config config.json --weights set/model.safetensors --tokenizer "
+        "vocab.json --prompt a --tokens 65",
+        "more tokens than the model has positions", "max_position_embeddings 64");
     must_refuse(
         "generate --config config.json --weights set/model.safetensors --tokenizer vocab.json "
         "--prompt Q",
         "a character outside the vocabulary", NULL);
+    assert_int_equal(n_findings, 0);
+}
+
+/* A message that names its node or file once. */
+static void names_stand_once(void **state) {
+    (void)state;
+    static const char header[] =
+        "{\"x\":{\"dtype\":\"I64\",\"shape\":[2,4],\"data_offsets\":[0,64]},"
+        "\"y\":{\"dtype\":\"I64\",\"shape\":[2,4],\"data_offsets\":[64,128]}}";
+    unsigned char file[8 + sizeof header - 1 + 128] = {(unsigned char)(sizeof header - 1)};
+    memcpy(file + 8, header, sizeof header - 1);
+    file[8 + sizeof header - 1] = 200; /* x's first token, of 8 */
+    write_bytes("beyond", file, sizeof file);
+    answer_t answer = command_run("run small.stator --input beyond --map x=x,y=y --output o");
+    const char *gather = strstr(answer.errors, "gather");
+    assert_non_null(gather);
+    assert_null(strstr(gather + 1, "gather"));
+    assert_non_null(strstr(gather, "): index "));
+    size_t bytes;
+    unsigned char *data = read_bytes("images", &bytes);
+    data[4] = 0x10; /* 2^28 images and 8 */
+    write_bytes("huge", data, bytes);
+    free(data);
+    answer = command_run("train r.stator --images huge --labels labels --steps 1");
+    const char *huge = strstr(answer.errors, "huge: claims");
+    assert_non_null(huge);
+    assert_ptr_equal(strstr(answer.errors, "huge"), huge);
+}
+
+/* The run is over: nothing is trained or saved again. */
+static void complete_runs_are_left_alone(void **state) {
+    (void)state;
+    static const char *const lines[] = {
+        "train g.stator --tokens-file text.tokens --steps 1 --resume points --save again --log l",
+        "train g.stator --tokens-file text.tokens --steps 2 --resume later --save again --log l"};
+    must_run("train g.stator --tokens-file text.tokens --steps 3 --save later");
+    for (int i = 0; i < 2; i++) {
+        answer_t answer = command_run(lines[i]);
+        assert_int_equal(answer.code, 0);
+        assert_string_equal(answer.errors, i == 0 ? "nothing left to do: step 1 of 1\n"
+                                                  : "nothing left to do: step 3 of 2\n");
+        assert_int_not_equal(access("again/model.safetensors", F_OK), 0);
+        assert_int_not_equal(access("l", F_OK), 0);
+    }
+}
+
+/* ---- configurations ---- */
+
+static void configurations_are_refused(void **state) {
+    (void)state;
+    n_findings = 0;
+    static const char head[] =
+        "{\"model_type\": \"llama\", \"vocab_size\": 8, \"hidden_size\": 8, "
+        "\"intermediate_size\": 12, \"num_attention_heads\": 2, ";
+    static const struct {
+        const char *rest, *name;
+    } rows[] = {
+        {"\"num_hidden_layers\": 100000000}",
+         "'num_hidden_layers' must be a whole number from 1 to 100000\n"},
+        {"\"num_hidden_layers\": 1, \"rope_scaling\": {\"rope_type\": \"llama3\"}}", "'factor'"},
+        {"\"num_hidden_layers\": 1, \"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8}}",
+         "'low_freq_factor'"},
+        {"\"num_hidden_layers\": 1, \"rope_parameters\": {\"rope_type\": \"llama3\", \"factor\": "
+         "8, "
+         "\"low_freq_factor\": 1}}",
+         "'high_freq_factor'"},
+        {"\"num_hidden_layers\": 1, \"rope_scaling\": {\"type\": \"llama3\", \"factor\": 8, "
+         "\"low_freq_factor\": 1, \"high_freq_factor\": 4}}",
+         "'original_max_position_embeddings'"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char text[1024];
+        int n = snprintf(text, sizeof text, "%s%s", head, rows[i].rest);
+        write_bytes("bad.json", text, (size_t)n);
+        must_refuse("model llama --config bad.json --batch 1 --seq 4 -o out.stator", rows[i].rest,
+                    rows[i].name);
+    }
     assert_int_equal(n_findings, 0);
 }
 
@@ -133,7 +224,36 @@ static void bad_options_are_refused(void **state) {
         {"train g.stator --tokens-file text.tokens --steps 1 --groups x", "groups"},
         {"train g.stator --tokens-file text.tokens --steps 1 --init x", "init"},
         {"train g.stator --tokens-file text.tokens --steps 1 --loss nothing", "nothing"},
-        {"train g.stator --tokens-file text.tokens --epochs 0", "epochs"},
+        {"train g.stator --tokens-file text.tokens --epochs 0", "epochs' must be at least 1\n"},
+        {"train g.stator --tokens-file text.tokens --epochs 9000000000000000000", "the limit is"},
+        {"train g.stator --tokens-file text.tokens --steps 1 --keep 0", "1 to 1000000"},
+        {"train g.stator --tokens-file text.tokens --steps 1 --keep 1000001", "1 to 1000000"},
+        {"train g.stator --tokens-file text.tokens --steps 1 --keep 4294967297", "1 to 1000000"},
+        {"train g.stator --tokens-file text.tokens --steps 2 --resume points --weights "
+         "set/model.safetensors",
+         "give one of the two"},
+        {"train g.stator --tokens-file text.tokens --steps 1 --groups *=lr:nan", "'lr:nan'"},
+        {"train g.stator --tokens-file text.tokens --steps 1 --groups *=lr:inf", "'lr:inf'"},
+        {"train g.stator --tokens-file text.tokens --steps 1 --groups *=decay:nan", "'decay:nan'"},
+        {"train g.stator --tokens-file text.tokens --steps 1 --groups *=decay:inf", "'decay:inf'"},
+        {"train g.stator --tokens-file text.tokens --steps 1 --groups *=lr:-1", "'lr:-1'"},
+        {"train g.stator --tokens-file text.tokens --steps 1 --groups *=", "a setting is empty"},
+        {"train g.stator --tokens-file text.tokens --steps 1 --groups *=lr:1,", "is empty"},
+        {"train g.stator --tokens-file text.tokens --steps 1 --groups *=;*=frozen", "is empty"},
+        {"train g.stator --tokens-file text.tokens --steps 1 --groups *=lr:1,lr:2",
+         "'lr:2' sets again"},
+        {"train g.stator --tokens-file text.tokens --steps 1 --groups *=frozen,frozen", "again"},
+        {"train g.stator --tokens-file text.tokens --steps 1 --no-decay ,", "'no-decay'"},
+        {"train g.stator --tokens-file text.tokens --steps 1 --no-decay norms,", "'no-decay'"},
+        {"train g.stator --tokens-file text.tokens --steps 1 --no-decay norms,,*", "'no-decay'"},
+        {"train g.stator --tokens-file text.tokens --steps 2 --warmup 2", "'warmup' is 2"},
+        {"train g.stator --tokens-file text.tokens --epochs 1 --warmup 100000", "'warmup'"},
+        {"train g.stator --tokens-file text.tokens --steps 2 --lr 0.1 --min-lr 0.2", "'min-lr'"},
+        {"train g.stator --tokens-file text.tokens --steps 1 --eps 0", "'eps' is 0"},
+        {"train g.stator --tokens-file text.tokens --steps 1 --eps inf", "eps"},
+        {"train g.stator --tokens-file text.tokens --steps 1 --weight-decay nan", "weight-decay"},
+        {"train g.stator --tokens-file text.tokens --steps 1 --optimizer sgd --nesterov",
+         "'nesterov'"},
         {"train g.stator --tokens-file text.tokens --epochs -1", "epochs"},
         {"train g.stator --tokens-file text.tokens --steps 1 --device gpu", "gpu"},
         {"train g.stator --tokens-file text.tokens --steps 1 --save text.txt", "text.txt"},
@@ -175,6 +295,9 @@ static void bad_options_are_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bad_options_are_refused),
+        cmocka_unit_test(configurations_are_refused),
+        cmocka_unit_test(complete_runs_are_left_alone),
+        cmocka_unit_test(names_stand_once),
         cmocka_unit_test(mismatches_are_refused),
         cmocka_unit_test(damaged_checkpoints_are_refused),
     };
