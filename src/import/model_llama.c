@@ -12,8 +12,9 @@
 
 /* ---- configuration ---- */
 
-/* Every layer is nodes of its own; the other sizes are bounded by what one tensor may hold. */
-enum { MAX_CONFIG_BYTES = 1 << 20, MAX_LAYERS = 100000 };
+/* Every layer is nodes of its own and half a head a table of angles; the other sizes are bounded by
+ * what one tensor may hold. */
+enum { MAX_CONFIG_BYTES = 1 << 20, MAX_LAYERS = 100000, MAX_HEAD_DIM = 1 << 16 };
 
 typedef struct reader {
     json_object *root;
@@ -141,6 +142,11 @@ st_status_t model_llama_read_config(const char *path, model_llama_config_t *out)
     out->mlp_bias = read_bool(&r, "mlp_bias");
     read_rope_scaling(&r, out);
     read_sliding_window(&r, out);
+    if (r.status == ST_OK && out->head_dim > MAX_HEAD_DIM)
+        r.status = FAIL(ST_INVALID,
+                        "a head's size ('head_dim', or else 'hidden_size' / 'num_attention_heads') "
+                        "is %lld, the limit is %d",
+                        (long long)out->head_dim, MAX_HEAD_DIM);
     json_object_put(r.root);
     if (r.status == ST_OK && (out->heads % out->kv_heads || out->head_dim % 2))
         r.status =

@@ -178,6 +178,7 @@ static void configurations_are_refused(void **state) {
     } rows[] = {
         {"\"num_hidden_layers\": 100000000}",
          "'num_hidden_layers' must be a whole number from 1 to 100000\n"},
+        {"\"num_hidden_layers\": 1, \"head_dim\": 2147483646}", "the limit is 65536"},
         {"\"num_hidden_layers\": 1, \"rope_scaling\": {\"rope_type\": \"llama3\"}}", "'factor'"},
         {"\"num_hidden_layers\": 1, \"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8}}",
          "'low_freq_factor'"},
