@@ -345,6 +345,41 @@ static void labels_out_of_range_stop_the_session(void **state) {
     close_training(&t);
 }
 
+/* Options are known to be wrong before anything is built, and by their names. */
+static void wrong_training_options_are_refused(void **state) {
+    (void)state;
+    static const char *const rows[][3] = {
+        {"eps", "0", "option 'eps' is 0"},
+        {"eps", "inf", "'eps'"},
+        {"groups", "*=decay:nan", "'decay:nan'"},
+        {"groups", "*=", "a setting is empty"},
+        {"groups", "*=lr:1,lr:1", "sets again"},
+        {"no-decay", ",", "option 'no-decay'"},
+        {"min-lr", "1", "option 'min-lr' is 1, above option 'lr'"},
+        {"schedule", "cosine", "'steps'"},
+    };
+    stator_graph_t *g = build_perceptron(), *out = NULL;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        stator_options_t *options = make_options("1");
+        stator_status_t status = stator_options_set(options, rows[i][0], rows[i][1]);
+        if (status == STATOR_OK) status = stator_graph_make_training(g, options, &out);
+        assert_refused(status, STATOR_INVALID, rows[i][2]);
+        assert_null(out);
+        stator_options_destroy(options);
+    }
+    /* A warm-up as long as the run, also with the constant rate. */
+    stator_options_t *options = make_options("1");
+    assert_ok(stator_options_set(options, "steps", "3"));
+    assert_ok(stator_options_set(options, "warmup", "3"));
+    assert_refused(stator_graph_make_training(g, options, &out), STATOR_INVALID,
+                   "option 'warmup' is 3");
+    assert_ok(stator_options_set(options, "warmup", "2"));
+    assert_ok(stator_graph_make_training(g, options, &out));
+    stator_graph_destroy(out);
+    stator_options_destroy(options);
+    stator_graph_destroy(g);
+}
+
 static void wrong_graphs_are_refused(void **state) {
     (void)state;
     stator_graph_t *g = NULL, *out = NULL;
@@ -372,7 +407,8 @@ static void wrong_graphs_are_refused(void **state) {
     again.rank = STATOR_MAX_RANK + 1;
     again.name = "z";
     assert_refused(stator_graph_add_port(g, STATOR_INPUT, &again, &value), STATOR_INVALID, "");
-    assert_refused(stator_graph_make_training(g, options, &out), STATOR_NOT_FOUND, "loss");
+    assert_refused(stator_graph_make_training(g, options, &out), STATOR_NOT_FOUND,
+                   "the graph has no outputs");
     assert_null(out);
     assert_refused(stator_graph_load("absent.stator", &out), STATOR_NOT_FOUND, "absent.stator");
     assert_null(out);
@@ -530,6 +566,7 @@ int main(void) {
         cmocka_unit_test(wrong_feeds_are_refused),
         cmocka_unit_test(labels_out_of_range_stop_the_session),
         cmocka_unit_test(wrong_graphs_are_refused),
+        cmocka_unit_test(wrong_training_options_are_refused),
         cmocka_unit_test(options_know_their_kinds),
         cmocka_unit_test(tensors_are_found_by_name),
         cmocka_unit_test(weights_may_differ_by_a_prefix),
