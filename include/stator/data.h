@@ -22,24 +22,26 @@ extern "C" {
 typedef struct stator_data stator_data_t;
 
 /* Tensors of a set: `map` "x=x.0,y=y.0" gives one batch; "x=x.*,y=y.*" takes them in numeric order,
- * pairwise, in a cycle, never shuffled; with
- * accumulation a step takes as many of them as it has micro-batches. NULL or "": equal names. Types must be the plan's. */
+ * pairwise (all with the same numbers), in a cycle, never shuffled; with accumulation a step takes
+ * as many of them as it has micro-batches. NULL or "": equal names. Types must be the plan's. */
 STATOR_API stator_status_t stator_data_tensors(const stator_plan_t *plan,
                                                const stator_tensors_t *tensors, const char *map,
                                                stator_data_t **out_data) STATOR_WARN_UNUSED;
 /* Token shards (comma separated paths): x and y are windows of the plan's sequence length, y
- * shifted by one. `shuffle` 0: in order. */
+ * shifted by one. `shuffle` 0: in order. INVALID where the shards' vocabulary is larger than the table
+ * that the model looks x up in. */
 STATOR_API stator_status_t stator_data_tokens(const stator_plan_t *plan, const char *paths,
                                               uint64_t seed, int shuffle,
                                               stator_data_t **out_data) STATOR_WARN_UNUSED;
-/* IDX images and labels: x f32[batch, 1, h, w] = (pixel/255 - mean)/std, y i64[batch]. */
+/* IDX images and labels: x f32[batch, 1, h, w] = (pixel/255 - mean)/std, y i64[batch]. INVALID: a
+ * label that the model's loss has no class for. */
 STATOR_API stator_status_t stator_data_images(const stator_plan_t *plan, const char *images,
                                               const char *labels, double mean, double std,
                                               uint64_t seed, int shuffle,
                                               stator_data_t **out_data) STATOR_WARN_UNUSED;
 STATOR_API void stator_data_destroy(stator_data_t *data); /* NULL is fine */
 /* Feeds of the next step: *out_n tensors, as stator_session_step takes them. Copies samples, does
- * not touch the disk beyond mapped pages. */
+ * not touch the disk beyond mapped pages. IO: a token shard changed since it was opened. */
 STATOR_API stator_status_t stator_data_next(stator_data_t *data, size_t *out_n,
                                             const stator_tensor_t **out_feeds) STATOR_WARN_UNUSED;
 /* Real samples in the batch that the last stator_data_next gave. */

@@ -87,4 +87,13 @@ void capi_file_release(capi_file_t *file);
 st_status_t capi_wanted(const ir_graph_t *graph, st_arena_t *arena, size_t *out_n,
                         weights_wanted_t **out_wanted) ST_WARN_UNUSED;
 
+/* Rows of the smallest table that is looked up by the input; INT64_MAX if none is. */
+int64_t capi_vocabulary(const ir_graph_t *graph, const char *input);
+/* Labels that the loss takes from the input: below `n` (INT64_MAX if no loss takes it), and
+ * `ignored`. */
+typedef struct capi_classes {
+    int64_t n, ignored;
+} capi_classes_t;
+capi_classes_t capi_classes(const ir_graph_t *graph, const char *input);
+
 #endif

@@ -18,7 +18,8 @@ typedef struct cycle {
     const char *input;
     stator_tensor_t *tensors;
     size_t n;
-    char *stacked; /* room for the micro-batches of a step; NULL without accumulation */
+    long long *numbers; /* [n] of the tensors of a pattern with '*'; NULL without */
+    char *stacked;      /* room for the micro-batches of a step; NULL without accumulation */
     ir_type_t type;
 } cycle_t;
 
@@ -146,7 +147,7 @@ static stator_status_t fill_tokens(stator_data_t *data) {
     return capi_status(status);
 }
 
-static st_status_t open_tokens(stator_data_t *data, const char *paths) {
+static st_status_t open_tokens(const ir_graph_t *source, stator_data_t *data, const char *paths) {
     size_t n = 1;
     for (const char *p = paths; *p; p++) n += *p == ',';
     char *copy = st_arena_strdup(&data->arena, paths);
@@ -157,7 +158,16 @@ static st_status_t open_tokens(stator_data_t *data, const char *paths) {
         copy = strchr(copy, ',');
         if (copy) *copy++ = '\0';
     }
-    return tokens_open(list, n, &data->tokens);
+    for (size_t i = 0; i < n; i++)
+        if (*list[i] == '\0') return FAIL(ST_INVALID, "path %zu of %zu is an empty path", i + 1, n);
+    TRY(tokens_open(list, n, &data->tokens));
+    int64_t vocabulary = tokens_vocab(data->tokens), known = capi_vocabulary(source, "x");
+    if (vocabulary > known)
+        return FAIL(ST_INVALID,
+                    "shard '%s' has vocabulary %lld, the model %lld: encode the text with the "
+                    "model's tokenizer",
+                    list[0], (long long)vocabulary, (long long)known);
+    return ST_OK;
 }
 
 static st_status_t token_ports(const stator_plan_t *plan, stator_data_t *data) {
@@ -176,7 +186,7 @@ static st_status_t tokens_source(const stator_plan_t *plan, const char *paths, u
                                  int shuffle, stator_data_t *data) {
     st_status_t status = token_ports(plan, data);
     if (status != ST_OK) return st_error_context(status, "%s", paths);
-    TRY(open_tokens(data, paths));
+    TRY(open_tokens(plan->plan->source, data, paths));
     status = sampled_prepare(data, tokens_samples(data->tokens, data->window), seed, shuffle);
     return status == ST_OK ? ST_OK : st_error_context(status, "%s", paths);
 }
@@ -216,12 +226,23 @@ static st_status_t image_ports(const stator_plan_t *plan, stator_data_t *data, i
     return check_label_type(data);
 }
 
+static st_status_t check_labels(const stator_plan_t *plan, const images_t *images,
+                                const char *path) {
+    capi_classes_t classes = capi_classes(plan->plan->source, "y");
+    for (int64_t i = 0; i < images->n; i++)
+        if (images->labels[i] >= classes.n && images->labels[i] != classes.ignored)
+            return FAIL(ST_INVALID, "'%s': label %d of sample %lld is no class, the model has %lld",
+                        path, images->labels[i], (long long)i, (long long)classes.n);
+    return ST_OK;
+}
+
 static st_status_t images_source(const stator_plan_t *plan, const char *images, const char *labels,
                                  uint64_t seed, int shuffle, stator_data_t *data) {
     int64_t y_batch = 0;
     st_status_t status = image_ports(plan, data, &y_batch);
     if (status != ST_OK) return st_error_context(status, "%s", images);
     TRY(images_open(images, labels, MAX_CLASSES, &data->images));
+    TRY(check_labels(plan, &data->images, labels));
     const int64_t *dims = data->x_type.dims + data->x_type.rank - 3;
     char text[IR_TYPE_TEXT_BYTES];
     ir_dtype_t dtype = data->x_type.dtype;
@@ -230,8 +251,8 @@ static st_status_t images_source(const stator_plan_t *plan, const char *images, 
         return FAIL(ST_INVALID,
                     "%s: input 'x' is %s; these images need f32[batch,1,%lld,%lld] and as many "
                     "labels",
-                    images, ir_type_text(&data->x_type, text, sizeof text), (long long)data->images.height,
-                    (long long)data->images.width);
+                    images, ir_type_text(&data->x_type, text, sizeof text),
+                    (long long)data->images.height, (long long)data->images.width);
     status = sampled_prepare(data, data->images.n, seed, shuffle);
     if (status != ST_OK) return st_error_context(status, "%s", images);
     size_t n = (size_t)ir_type_elements(&data->x_type);
@@ -352,7 +373,12 @@ static st_status_t match_numbered(stator_data_t *data, const stator_tensors_t *t
     }
     if (n == 0) return FAIL(ST_NOT_FOUND, "no tensor matches '%s'", pattern);
     qsort(found, n, sizeof *found, by_number);
-    for (size_t i = 0; i < n; i++) out->tensors[i] = found[i].tensor;
+    out->numbers = st_arena_array(&data->arena, n, sizeof *out->numbers);
+    if (!out->numbers) return st_no_memory(n * sizeof *out->numbers, "a pattern");
+    for (size_t i = 0; i < n; i++) {
+        out->tensors[i] = found[i].tensor;
+        out->numbers[i] = found[i].number;
+    }
     out->n = n;
     return ST_OK;
 }
@@ -386,11 +412,28 @@ static st_status_t check_map(const stator_plan_t *plan, const char *map) {
         for (uint32_t i = 0; i < plan->plan->n_inputs; i++)
             known |= strlen(plan->plan->inputs[i].name) == name &&
                      strncmp(plan->plan->inputs[i].name, at, name) == 0;
-        if (at[name] != '=' || !known)
+        if (at[name] != '=' || one == name + 1 || !known)
             return FAIL(ST_INVALID,
                         "option 'map': '%.*s' is not INPUT=TENSOR with an input of the graph",
                         (int)one, at);
+        for (const char *other = map; other != at; other += strcspn(other, ",") + 1)
+            if (strncmp(other, at, name + 1) == 0)
+                return FAIL(ST_INVALID, "option 'map': input '%.*s' is mapped twice", (int)name,
+                            at);
         at += one + (at[one] == ',');
+    }
+    return ST_OK;
+}
+
+/* Two inputs take their tensors by the same numbers, or one would feed the other's neighbours. */
+static st_status_t check_numbers(const cycle_t *a, const cycle_t *b) {
+    for (size_t i = 0; i < a->n || i < b->n; i++) {
+        bool a_has = i < a->n, b_has = i < b->n;
+        if (a_has && b_has && a->numbers[i] == b->numbers[i]) continue;
+        bool b_lacks = !b_has || (a_has && a->numbers[i] < b->numbers[i]);
+        const cycle_t *has = b_lacks ? a : b, *lacks = b_lacks ? b : a;
+        return FAIL(ST_INVALID, "input '%s' has a tensor numbered %lld ('%s'), input '%s' has none",
+                    has->input, has->numbers[i], has->tensors[i].name, lacks->input);
     }
     return ST_OK;
 }
@@ -400,6 +443,7 @@ static st_status_t tensors_source(const stator_plan_t *plan, const stator_tensor
     TRY(check_map(plan, map));
     data->cycles = st_arena_array(&data->arena, data->n_feeds, sizeof *data->cycles);
     if (!data->cycles) return st_no_memory(data->n_feeds * sizeof *data->cycles, "feeds");
+    const cycle_t *numbered = NULL; /* the last one that has numbers */
     for (size_t i = 0; i < data->n_feeds; i++) {
         cycle_t *cycle = &data->cycles[i];
         cycle->input = st_arena_strdup(&data->arena, plan->plan->inputs[i].name);
@@ -411,9 +455,8 @@ static st_status_t tensors_source(const stator_plan_t *plan, const stator_tensor
                                     pattern ? "" : " (--map says which tensor feeds it)");
         TRY(convert_cycle(data, cycle, plan->plan->inputs[i].type.dtype));
         TRY(stack_cycle(data, cycle, &plan->plan->inputs[i].type));
-        if (cycle->n > 1 && data->n_turns > 1 && (int64_t)cycle->n != data->n_turns)
-            return FAIL(ST_INVALID, "input '%s' has %zu tensors, the inputs before it %lld",
-                        cycle->input, cycle->n, (long long)data->n_turns);
+        if (cycle->numbers && numbered) TRY(check_numbers(numbered, cycle));
+        if (cycle->numbers) numbered = cycle;
         if ((int64_t)cycle->n > data->n_turns) data->n_turns = (int64_t)cycle->n;
     }
     /* one tensor for an input means the same one each turn */

@@ -1,0 +1,48 @@
+/* What the model's source graph says of its data: how many tokens its embedding knows, and which
+ * labels its loss takes. So data that does not fit is refused when it is opened, by the file's
+ * name, and not in the middle of a run.
+ *
+ * A value follows an input if it comes from it through ops that keep the numbers. */
+#include <string.h>
+
+#include "base/memory.h"
+#include "capi/capi.h"
+
+static bool keeps_numbers(ir_op_t op) {
+    static const ir_op_t ops[] = {IR_OP_RESHAPE, IR_OP_TRANSPOSE, IR_OP_CAST, IR_OP_SLICE,
+                                  IR_OP_BROADCAST};
+    for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++)
+        if (ops[i] == op) return true;
+    return false;
+}
+
+static bool follows(const ir_graph_t *graph, ir_value_t value, const char *input) {
+    const ir_node_info_t *node = ir_value_producer(graph, value);
+    while (keeps_numbers(node->op)) node = ir_value_producer(graph, node->inputs[0]);
+    return node->op == IR_OP_INPUT && strcmp(node->name, input) == 0;
+}
+
+int64_t capi_vocabulary(const ir_graph_t *graph, const char *input) {
+    int64_t least = INT64_MAX;
+    for (uint32_t i = 0; i < graph->nodes.n; i++) {
+        const ir_node_info_t *node = ir_node(graph, i);
+        if (node->op != IR_OP_GATHER || !follows(graph, node->inputs[1], input)) continue;
+        const ir_type_t *table = ir_value_type(graph, node->inputs[0]);
+        int64_t extent = table->dims[ir_attr_int(node, "axis")];
+        if (extent < least) least = extent;
+    }
+    return least;
+}
+
+capi_classes_t capi_classes(const ir_graph_t *graph, const char *input) {
+    capi_classes_t least = {.n = INT64_MAX};
+    for (uint32_t i = 0; i < graph->nodes.n; i++) {
+        const ir_node_info_t *node = ir_node(graph, i);
+        bool is_loss = node->op == IR_OP_CROSS_ENTROPY || node->op == IR_OP_CROSS_ENTROPY_ROWS;
+        if (!is_loss || !follows(graph, node->inputs[1], input)) continue;
+        const ir_type_t *logits = ir_value_type(graph, node->inputs[0]);
+        int64_t n = logits->dims[logits->rank - 1];
+        if (n < least.n) least = (capi_classes_t){n, ir_attr_int(node, "ignore_index")};
+    }
+    return least;
+}
