@@ -111,18 +111,45 @@ fail:
 typedef struct liveness {
     const dag_t *dag;
     ir_value_t *owner; /* [values] */
-    uint32_t *left;    /* [values]: readers of the owner still to come */
-    uint32_t
-        *n_readers; /* [values]: all of them; outputs of the graph have one more that never comes */
-    int64_t *bytes; /* [values]: of an owner; 0 for state and constants */
+    /* [values], of an owner: the nodes that read it; outputs of the graph count as one more that
+     * never runs */
+    uint32_t *n_readers;
+    uint32_t *left;     /* those still to come */
+    ir_node_t *readers; /* exclusive or of the readers' ids, each plus one */
+    ir_node_t *waiting; /* the same of those still to come: where one is left, the one */
+    ir_node_t *seen;    /* the last node that was counted as a reader, plus one */
+    int64_t *bytes;     /* 0 for state and constants */
 } liveness_t;
 
 static void liveness_free(liveness_t *live) {
     st_free(live->owner);
-    st_free(live->left);
     st_free(live->n_readers);
+    st_free(live->left);
+    st_free(live->readers);
+    st_free(live->waiting);
+    st_free(live->seen);
     st_free(live->bytes);
     *live = (liveness_t){0};
+}
+
+/* Whether node n reads `owner` for the first time: each walk over the nodes takes a node once. */
+static bool first_read(liveness_t *live, ir_node_t n, ir_value_t owner) {
+    bool first = live->seen[owner] != n + 1;
+    live->seen[owner] = n + 1;
+    return first;
+}
+
+static void count_readers(liveness_t *live) {
+    const ir_graph_t *graph = live->dag->graph;
+    for (ir_node_t n = 0; n < live->dag->n; n++)
+        for (uint32_t j = 0; j < ir_node(graph, n)->n_inputs; j++) {
+            ir_value_t owner = live->owner[ir_node(graph, n)->inputs[j]];
+            if (!first_read(live, n, owner)) continue;
+            live->n_readers[owner]++;
+            live->readers[owner] ^= n + 1;
+        }
+    for (size_t o = 0; o < graph->outputs.n; o++)
+        live->n_readers[live->owner[graph->outputs.data[o].value]]++;
 }
 
 static st_status_t liveness_build(const dag_t *dag, liveness_t *live) {
@@ -130,10 +157,14 @@ static st_status_t liveness_build(const dag_t *dag, liveness_t *live) {
     size_t n = graph->values.n;
     *live = (liveness_t){.dag = dag};
     live->owner = st_calloc(n, sizeof *live->owner);
-    live->left = st_calloc(n, sizeof *live->left);
     live->n_readers = st_calloc(n, sizeof *live->n_readers);
+    live->left = st_calloc(n, sizeof *live->left);
+    live->readers = st_calloc(n, sizeof *live->readers);
+    live->waiting = st_calloc(n, sizeof *live->waiting);
+    live->seen = st_calloc(n, sizeof *live->seen);
     live->bytes = st_calloc(n, sizeof *live->bytes);
-    if (!live->owner || !live->left || !live->n_readers || !live->bytes) {
+    if (!live->owner || !live->n_readers || !live->left || !live->readers || !live->waiting ||
+        !live->seen || !live->bytes) {
         liveness_free(live);
         return st_no_memory(n * sizeof *live->owner, "the order");
     }
@@ -146,19 +177,18 @@ static st_status_t liveness_build(const dag_t *dag, liveness_t *live) {
         if (live->owner[v] == v && !(flags & IR_STATE) && node->op != IR_OP_CONSTANT)
             live->bytes[v] = (int64_t)ir_type_bytes(ir_value_type(graph, v));
     }
-    for (ir_node_t i = 0; i < dag->n; i++)
-        for (uint32_t j = 0; j < ir_node(graph, i)->n_inputs; j++)
-            live->n_readers[live->owner[ir_node(graph, i)->inputs[j]]]++;
-    for (size_t o = 0; o < graph->outputs.n; o++)
-        live->n_readers[live->owner[graph->outputs.data[o].value]]++;
+    count_readers(live);
     return ST_OK;
 }
 
 static void liveness_reset(liveness_t *live) {
-    memcpy(live->left, live->n_readers, live->dag->graph->values.n * sizeof *live->left);
+    size_t n = live->dag->graph->values.n;
+    memcpy(live->left, live->n_readers, n * sizeof *live->left);
+    memcpy(live->waiting, live->readers, n * sizeof *live->waiting);
+    memset(live->seen, 0, n * sizeof *live->seen);
 }
 
-/* Bytes that come alive at node n / that die with it. */
+/* Bytes that come alive at node n. */
 static int64_t born(const liveness_t *live, ir_node_t n) {
     const ir_node_info_t *node = ir_node(live->dag->graph, n);
     int64_t bytes = 0;
@@ -166,24 +196,25 @@ static int64_t born(const liveness_t *live, ir_node_t n) {
     return bytes;
 }
 
-static int64_t freed(const liveness_t *live, ir_node_t n) {
-    const ir_node_info_t *node = ir_node(live->dag->graph, n);
-    int64_t bytes = 0;
-    for (uint32_t j = 0; j < node->n_inputs; j++) {
-        ir_value_t owner = live->owner[node->inputs[j]];
-        uint32_t reads = 0;
-        bool counted = false;
-        for (uint32_t i = 0; i < node->n_inputs; i++)
-            if (live->owner[node->inputs[i]] == owner) reads++, counted |= i < j;
-        if (!counted && live->left[owner] == reads) bytes += live->bytes[owner];
-    }
-    return bytes;
+/* The one node that will free `owner`; IR_NONE where it is not known yet, or none will. */
+static ir_node_t freed_by(const liveness_t *live, ir_value_t owner) {
+    return live->left[owner] == 1 && live->waiting[owner] ? live->waiting[owner] - 1 : IR_NONE;
 }
 
-static int64_t run(liveness_t *live, ir_node_t n) {
+/* Told of an owner for which only one reader is left. */
+typedef void (*last_reader_t)(void *context, ir_node_t reader, int64_t bytes);
+
+static int64_t run(liveness_t *live, ir_node_t n, last_reader_t tell, void *context) {
     const ir_node_info_t *node = ir_node(live->dag->graph, n);
-    int64_t change = -freed(live, n);
-    for (uint32_t j = 0; j < node->n_inputs; j++) live->left[live->owner[node->inputs[j]]]--;
+    int64_t change = 0;
+    for (uint32_t j = 0; j < node->n_inputs; j++) {
+        ir_value_t owner = live->owner[node->inputs[j]];
+        if (!first_read(live, n, owner)) continue;
+        live->waiting[owner] ^= n + 1;
+        if (--live->left[owner] == 0) change -= live->bytes[owner];
+        ir_node_t last = tell ? freed_by(live, owner) : IR_NONE;
+        if (last != IR_NONE) tell(context, last, live->bytes[owner]);
+    }
     for (uint32_t k = 0; k < node->n_outputs; k++) { /* what no one reads dies at once */
         ir_value_t v = node->first_output + k;
         if (live->owner[v] == v && !live->left[v]) change -= live->bytes[v];
@@ -197,56 +228,119 @@ static int64_t peak_bytes(liveness_t *live, const ir_node_t *order) {
     for (uint32_t i = 0; i < live->dag->n; i++) {
         now += born(live, order[i]);
         if (now > peak) peak = now;
-        now += run(live, order[i]);
+        now += run(live, order[i], NULL, NULL);
     }
     return peak;
 }
 
 /* ---- orders ---- */
 
+/* The ready nodes, a heap with the next one on top. A node's gain may grow while it waits. */
+typedef struct ready {
+    int64_t *gain;     /* [nodes] */
+    uint8_t *class;    /* [nodes]: higher goes first, whatever the gain */
+    uint32_t *missing; /* [nodes]: edges into it from nodes still to come */
+    ir_node_t *heap;
+    uint32_t n;
+    uint32_t *position; /* [nodes]: in the heap; IR_NONE: not ready, or gone */
+} ready_t;
+
+static void ready_free(ready_t *ready) {
+    st_free(ready->gain);
+    st_free(ready->class);
+    st_free(ready->missing);
+    st_free(ready->heap);
+    st_free(ready->position);
+}
+
+static bool goes_before(const ready_t *ready, ir_node_t a, ir_node_t b) {
+    if (ready->class[a] != ready->class[b]) return ready->class[a] > ready->class[b];
+    if (ready->gain[a] != ready->gain[b]) return ready->gain[a] > ready->gain[b];
+    return a < b;
+}
+
+static void heap_put(ready_t *ready, uint32_t at, ir_node_t n) {
+    ready->heap[at] = n;
+    ready->position[n] = at;
+}
+
+/* Node n moves up from place `at`, which is free. */
+static void heap_rise(ready_t *ready, uint32_t at, ir_node_t n) {
+    while (at > 0 && goes_before(ready, n, ready->heap[(at - 1) / 2])) {
+        heap_put(ready, at, ready->heap[(at - 1) / 2]);
+        at = (at - 1) / 2;
+    }
+    heap_put(ready, at, n);
+}
+
+static void heap_push(ready_t *ready, ir_node_t n) {
+    heap_rise(ready, ready->n++, n);
+}
+
+static ir_node_t heap_pop(ready_t *ready) {
+    ASSERT(ready->n > 0);
+    ir_node_t top = ready->heap[0], last = ready->heap[--ready->n];
+    ready->position[top] = IR_NONE;
+    if (!ready->n) return top;
+    uint32_t at = 0;
+    for (uint32_t child; (child = 2 * at + 1) < ready->n; at = child) {
+        if (child + 1 < ready->n && goes_before(ready, ready->heap[child + 1], ready->heap[child]))
+            child++;
+        if (!goes_before(ready, ready->heap[child], last)) break;
+        heap_put(ready, at, ready->heap[child]);
+    }
+    heap_put(ready, at, last);
+    return top;
+}
+
+static void add_gain(void *context, ir_node_t n, int64_t bytes) {
+    ready_t *ready = context;
+    ready->gain[n] += bytes;
+    if (ready->position[n] != IR_NONE) heap_rise(ready, ready->position[n], n);
+}
+
+/* Classes, and gains before anything has run. */
+static void rate_nodes(const dag_t *dag, const liveness_t *live, const uint32_t *rank,
+                       ready_t *ready) {
+    for (ir_node_t n = 0; n < dag->n; n++) {
+        uint32_t flags = ir_op_def(ir_node(dag->graph, n)->op)->flags;
+        ready->class[n] = flags & IR_START ? 2 : flags & IR_COLLECTIVE ? 0 : 1;
+        ready->gain[n] = rank ? -(int64_t)rank[n] : -born(live, n);
+        ready->position[n] = IR_NONE;
+    }
+    for (ir_value_t v = 0; !rank && v < dag->graph->values.n; v++) {
+        ir_node_t reader = freed_by(live, v);
+        if (reader != IR_NONE) ready->gain[reader] += live->bytes[v];
+    }
+}
+
 /* Bytes freed less bytes made: larger first. With `rank`, nodes go by rank alone. Starts go before
  * everything, waits after everything. */
 static st_status_t list_order(const dag_t *dag, liveness_t *live, const uint32_t *rank,
                               ir_node_t *order) {
-    uint32_t *missing = st_malloc(dag->n * sizeof *missing), n_ready = 0;
-    ir_node_t *ready = st_malloc(dag->n * sizeof *ready);
-    if (!missing || !ready) {
-        st_free(missing);
-        st_free(ready);
-        return st_no_memory(dag->n * sizeof *ready, "the order");
-    }
-    memcpy(missing, dag->n_before, dag->n * sizeof *missing);
+    ready_t ready = {0};
+    st_status_t status = ST_OK;
+    ready.gain = st_calloc(dag->n, sizeof *ready.gain);
+    ready.class = st_calloc(dag->n, sizeof *ready.class);
+    ready.missing = st_calloc(dag->n, sizeof *ready.missing);
+    ready.heap = st_calloc(dag->n, sizeof *ready.heap);
+    ready.position = st_calloc(dag->n, sizeof *ready.position);
+    if (!ready.gain || !ready.class || !ready.missing || !ready.heap || !ready.position)
+        TRY_GOTO(st_no_memory(dag->n * sizeof *ready.gain, "the order"), done);
+    memcpy(ready.missing, dag->n_before, dag->n * sizeof *ready.missing);
     liveness_reset(live);
+    rate_nodes(dag, live, rank, &ready);
     for (ir_node_t n = 0; n < dag->n; n++)
-        if (!missing[n]) ready[n_ready++] = n;
-    for (uint32_t position = 0; position < dag->n; position++) {
-        ASSERT(n_ready > 0);
-        uint32_t best = 0;
-        int64_t best_class = INT64_MIN, best_gain = INT64_MIN;
-        for (uint32_t i = 0; i < n_ready; i++) {
-            const ir_node_info_t *node = ir_node(dag->graph, ready[i]);
-            uint32_t flags = ir_op_def(node->op)->flags;
-            int64_t class = flags & IR_START ? 2 : flags & IR_COLLECTIVE ? 0 : 1;
-            if (class < best_class) continue;
-            int64_t gain =
-                rank ? -(int64_t)rank[ready[i]] : freed(live, ready[i]) - born(live, ready[i]);
-            if (class > best_class || gain > best_gain ||
-                (gain == best_gain && ready[i] < ready[best])) {
-                best = i;
-                best_class = class;
-                best_gain = gain;
-            }
-        }
-        ir_node_t n = ready[best];
-        ready[best] = ready[--n_ready];
-        order[position] = n;
-        run(live, n);
+        if (!ready.missing[n]) heap_push(&ready, n);
+    for (uint32_t i = 0; i < dag->n; i++) {
+        ir_node_t n = order[i] = heap_pop(&ready);
+        run(live, n, rank ? NULL : add_gain, &ready);
         for (uint32_t e = dag->first[n]; e < dag->first[n + 1]; e++)
-            if (--missing[dag->to[e]] == 0) ready[n_ready++] = dag->to[e];
+            if (--ready.missing[dag->to[e]] == 0) heap_push(&ready, dag->to[e]);
     }
-    st_free(missing);
-    st_free(ready);
-    return ST_OK;
+done:
+    ready_free(&ready);
+    return status;
 }
 
 /* Position of each node in a depth-first walk that makes what a sink needs right before it. */

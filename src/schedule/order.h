@@ -11,8 +11,8 @@
  * Algorithm: the best, by the most bytes alive at one time, of the given order, a list order that
  * takes the ready node that frees most, and a depth-first order from the ends. In the latter two a
  * collective starts as soon as it can and is waited for only when nothing else is ready. The order
- * is found on one rank's graph and applied to all: the graphs differ in sizes only. O(nodes · ready
- * nodes). */
+ * is found on one rank's graph and applied to all: the graphs differ in sizes only. O((nodes +
+ * edges) · log nodes): the ready nodes stand in a heap. */
 #ifndef STATOR_SCHEDULE_ORDER_H
 #define STATOR_SCHEDULE_ORDER_H
 
