@@ -6,12 +6,14 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "schedule/occupied.h"
 
 typedef struct item {
     int64_t begin, end;
     uint64_t bytes, offset; /* bytes rounded up to the alignment */
     double key;             /* larger is placed earlier */
     uint32_t index;
+    uint32_t first, last; /* begin and end as times of the packing */
 } item_t;
 
 static int by_key(const void *a, const void *b) {
@@ -51,44 +53,56 @@ static st_status_t live_bound(uint32_t n, const item_t *items, uint64_t *out_bou
     return ST_OK;
 }
 
-/* Lowest or smallest gap among the placed items that live at some time of `item`; `placed` is
- * sorted by offset. */
-static uint64_t find_gap(const item_t *item, uint32_t n_placed, const item_t *const *placed,
-                         bool best) {
-    uint64_t end = 0, found = 0, found_size = UINT64_MAX;
-    for (uint32_t i = 0; i < n_placed; i++) {
-        const item_t *other = placed[i];
-        if (other->end < item->begin || item->end < other->begin) continue;
-        if (other->offset > end && other->offset - end >= item->bytes) {
-            if (!best) return end;
-            if (other->offset - end < found_size) found = end, found_size = other->offset - end;
-        }
-        if (other->offset + other->bytes > end) end = other->offset + other->bytes;
-    }
-    return found_size == UINT64_MAX ? end : found;
+static int by_begin(const void *a, const void *b) {
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
 }
 
-/* Places the items in array order; gives the total. `placed` is scratch. */
-static uint64_t place_all(uint32_t n, item_t *items, bool best, const item_t **placed,
-                          uint64_t stop) {
-    uint64_t total = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        items[i].offset = find_gap(&items[i], i, placed, best);
-        uint64_t end = items[i].offset + items[i].bytes;
-        if (end > total) total = end;
-        if (total >= stop) return total; /* no better than what there is */
-        uint32_t low = 0, high = i;      /* first placed item of a larger offset */
-        while (low < high) {
-            uint32_t middle = low + (high - low) / 2;
-            if (placed[middle]->offset <= items[i].offset)
-                low = middle + 1;
-            else
-                high = middle;
-        }
-        memmove(placed + low + 1, placed + low, (i - low) * sizeof *placed);
-        placed[low] = &items[i];
+/* How many of the sorted times are ≤ time. */
+static uint32_t count_until(uint32_t n, const int64_t *times, int64_t time) {
+    uint32_t low = 0, high = n;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (times[middle] <= time)
+            low = middle + 1;
+        else
+            high = middle;
     }
-    return total;
+    return low;
+}
+
+/* Items meet at the begin of one of them: these are the only times that packing looks at. */
+static st_status_t number_times(uint32_t n, item_t *items, uint32_t *out_times) {
+    int64_t *times = st_calloc(n, sizeof *times);
+    uint32_t kept = 0;
+    if (!times) return st_no_memory(n * sizeof *times, "the memory packing");
+    for (uint32_t i = 0; i < n; i++) times[i] = items[i].begin;
+    qsort(times, n, sizeof *times, by_begin);
+    for (uint32_t i = 0; i < n; i++)
+        if (!i || times[i] != times[kept - 1]) times[kept++] = times[i];
+    for (uint32_t i = 0; i < n; i++) {
+        items[i].first = count_until(kept, times, items[i].begin) - 1;
+        items[i].last = count_until(kept, times, items[i].end) - 1;
+    }
+    st_free(times);
+    *out_times = kept;
+    return ST_OK;
+}
+
+/* Places the items in array order; gives the total. */
+static st_status_t place_all(uint32_t n, item_t *items, bool best, sched_occupied_t *occupied,
+                             uint64_t stop, uint64_t *out_total) {
+    *out_total = 0;
+    sched_occupied_clear(occupied);
+    for (uint32_t i = 0; i < n; i++) {
+        item_t *item = &items[i];
+        item->offset = sched_occupied_find(occupied, item->first, item->last, item->bytes, best);
+        uint64_t end = item->offset + item->bytes;
+        if (end > *out_total) *out_total = end;
+        if (*out_total >= stop) return ST_OK; /* no better than what there is */
+        TRY(sched_occupied_add(occupied, item->first, item->last, item->offset, item->bytes));
+    }
+    return ST_OK;
 }
 
 typedef double (*item_key_t)(const item_t *item);
@@ -105,21 +119,30 @@ static double key_area(const item_t *item) {
 
 static const item_key_t keys[] = {key_size, key_area, key_lifetime};
 
-static uint64_t pack_best(uint32_t n, item_t *items, const item_t **placed, sched_piece_t *pieces,
-                          uint64_t bound) {
+static st_status_t pack_best(uint32_t n, item_t *items, sched_piece_t *pieces, uint64_t bound,
+                             uint64_t *out_bytes) {
+    sched_occupied_t *occupied = NULL;
+    uint32_t n_times = 1;
+    st_status_t status = ST_OK;
     uint64_t best_total = UINT64_MAX;
+    TRY(number_times(n, items, &n_times));
+    TRY(sched_occupied_create(n_times, &occupied));
     for (size_t k = 0; k < sizeof keys / sizeof keys[0]; k++) {
         for (uint32_t i = 0; i < n; i++) items[i].key = keys[k](&items[i]);
         qsort(items, n, sizeof *items, by_key);
         for (int best_fit = 0; best_fit < 2; best_fit++) {
-            uint64_t total = place_all(n, items, best_fit, placed, best_total);
+            uint64_t total;
+            TRY_GOTO(place_all(n, items, best_fit, occupied, best_total, &total), done);
             if (total >= best_total) continue;
             best_total = total;
             for (uint32_t i = 0; i < n; i++) pieces[items[i].index].offset = items[i].offset;
-            if (total <= bound) return total;
+            if (total <= bound) goto done;
         }
     }
-    return best_total;
+done:
+    sched_occupied_destroy(occupied);
+    *out_bytes = best_total;
+    return status;
 }
 
 st_status_t sched_pack(uint32_t n, sched_piece_t *pieces, uint64_t alignment, uint64_t *out_bytes,
@@ -127,9 +150,8 @@ st_status_t sched_pack(uint32_t n, sched_piece_t *pieces, uint64_t alignment, ui
     *out_bytes = *out_live_bound = 0;
     st_status_t status = ST_OK;
     item_t *items = st_calloc(n, sizeof *items);
-    const item_t **placed = st_calloc(n, sizeof *placed);
     uint32_t n_items = 0;
-    if (!items || !placed) TRY_GOTO(st_no_memory(n * sizeof *items, "the memory packing"), done);
+    if (!items) TRY_GOTO(st_no_memory(n * sizeof *items, "the memory packing"), done);
     uint64_t sum = 0;
     for (uint32_t i = 0; i < n; i++) {
         pieces[i].offset = 0;
@@ -138,13 +160,13 @@ st_status_t sched_pack(uint32_t n, sched_piece_t *pieces, uint64_t alignment, ui
         sum = st_size_add(sum, bytes);
         if (sum > INT64_MAX)
             TRY_GOTO(FAIL(ST_DOES_NOT_FIT, "the sizes of all buffers overflow 63 bits"), done);
-        items[n_items++] = (item_t){pieces[i].begin, pieces[i].end, bytes, 0, 0, i};
+        items[n_items++] =
+            (item_t){.begin = pieces[i].begin, .end = pieces[i].end, .bytes = bytes, .index = i};
     }
     if (!n_items) goto done;
     TRY_GOTO(live_bound(n_items, items, out_live_bound), done);
-    *out_bytes = pack_best(n_items, items, placed, pieces, *out_live_bound);
+    TRY_GOTO(pack_best(n_items, items, pieces, *out_live_bound, out_bytes), done);
 done:
     st_free(items);
-    st_free(placed);
     return status;
 }

@@ -8,7 +8,8 @@
  * Finding the least total is NP-hard; this takes the best of six greedy packings: pieces ordered by
  * size, by lifetime, or by their product, each put at the lowest gap that is large enough (first
  * fit) or at the smallest one (best fit). The most bytes alive at one time bound the total from
- * below; a packing that meets the bound ends the search. O(n · pieces alive) a packing. */
+ * below; a packing that meets the bound ends the search. Near O(n · log² n) a packing while there are few
+ * gaps (occupied.h). */
 #ifndef STATOR_SCHEDULE_PACK_H
 #define STATOR_SCHEDULE_PACK_H
 
