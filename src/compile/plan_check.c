@@ -8,10 +8,12 @@
  * planner.
  *
  * At the end of the step the outputs, the constants, and each state, holding its old or its updated
- * content, must be intact. O(nodes · values intact at a time). */
+ * content, must be intact. The intact values stand in a tree over their offsets, so that a write
+ * finds those that it overwrites without a look at the others: O((nodes + edges) · log values). */
 #include <string.h>
 
 #include "base/memory.h"
+#include "compile/intact.h"
 #include "compile/plan.h"
 #include "ir/verify.h"
 
@@ -19,9 +21,9 @@ typedef struct machine {
     const plan_program_t *program;
     const ir_graph_t *graph;
     bool shares_state;
-    bool *intact; /* [values] */
-    bool *copied; /* [values]: a state whose new content has been copied in */
-    ST_VEC(ir_value_t) in_region[PLAN_REGION_END]; /* the intact ones */
+    bool *intact;         /* [values] */
+    bool *copied;         /* [values]: a state whose new content has been copied in */
+    intact_t places;      /* where the intact ones lie */
     ir_value_t *update;   /* [values]: of a state: its new value, else IR_NONE */
     ir_node_t *waited_by; /* [nodes]: of a start: its wait */
 } machine_t;
@@ -43,6 +45,12 @@ static const plan_place_t *place_of(const machine_t *m, ir_value_t v) {
 
 static bool is_op(const machine_t *m, ir_node_t n, ir_op_t op) {
     return ir_node(m->graph, n)->op == op;
+}
+
+static bool is_source(const machine_t *m, ir_node_t n) {
+    const ir_node_info_t *node = ir_node(m->graph, n);
+    return (ir_op_def(node->op)->flags & IR_STATE) || node->op == IR_OP_INPUT ||
+           node->op == IR_OP_CONSTANT;
 }
 
 /* ---- places and steps by themselves ---- */
@@ -75,7 +83,7 @@ static st_status_t check_step(const machine_t *m, ir_node_t n) {
     const plan_step_t *step = &m->program->steps[n];
     uint32_t flags = ir_op_def(node->op)->flags;
     bool right = step->kind == PLAN_STEP_KERNEL || outputs_are_empty(m, node);
-    if (flags & IR_STATE || node->op == IR_OP_INPUT || node->op == IR_OP_CONSTANT)
+    if (is_source(m, n))
         right = step->kind == PLAN_STEP_NOTHING;
     else if (flags & IR_VIEW)
         right = step->kind == PLAN_STEP_NOTHING &&
@@ -145,24 +153,15 @@ static st_status_t check_regions(const machine_t *m) {
 
 /* ---- the machine ---- */
 
-/* Bytes of `place` are written: what overlaps is intact no more. Values equal to `except` stay. */
-static void clobber(machine_t *m, const plan_place_t *place, ir_value_t except) {
-    if (place->region == PLAN_NOWHERE || !place->bytes) return;
-    size_t kept = 0, n = m->in_region[place->region].n;
-    ir_value_t *values = m->in_region[place->region].data;
-    for (size_t i = 0; i < n; i++) {
-        if (values[i] != except && overlap(place, place_of(m, values[i])))
-            m->intact[values[i]] = false;
-        else
-            values[kept++] = values[i];
-    }
-    m->in_region[place->region].n = kept;
+/* Bytes of `place` are written: what overlaps is intact no more. */
+static void clobber(machine_t *m, const plan_place_t *place) {
+    for (ir_value_t v; (v = intact_take(&m->places, place)) != IR_NONE;) m->intact[v] = false;
 }
 
-static st_status_t set_intact(machine_t *m, ir_value_t v) {
-    if (m->intact[v]) return ST_OK;
+static void set_intact(machine_t *m, ir_value_t v) {
+    if (m->intact[v]) return;
     m->intact[v] = true;
-    return ST_VEC_PUSH(&m->in_region[place_of(m, v)->region], v);
+    intact_add(&m->places, v);
 }
 
 static st_status_t need(const machine_t *m, ir_value_t v, const char *by) {
@@ -202,9 +201,8 @@ static st_status_t run_kernel(machine_t *m, ir_node_t n) {
                 return FAIL(ST_INVALID, "output %u lies on input %u, which the op does not allow",
                             k, j);
     }
-    clobber(m, workspace, IR_NONE);
-    for (uint32_t k = 0; k < node->n_outputs; k++)
-        clobber(m, place_of(m, node->first_output + k), IR_NONE);
+    clobber(m, workspace);
+    for (uint32_t k = 0; k < node->n_outputs; k++) clobber(m, place_of(m, node->first_output + k));
     return ST_OK;
 }
 
@@ -224,7 +222,7 @@ static st_status_t run_start(machine_t *m, ir_node_t n) {
             if (overlap(out, place_of(m, node->inputs[j])) &&
                 (gather || j != k || !same_place(out, place_of(m, node->inputs[j]))))
                 return FAIL(ST_INVALID, "buffer %u lies on input %u", k, j);
-        clobber(m, out, IR_NONE);
+        clobber(m, out);
     }
     return ST_OK;
 }
@@ -264,13 +262,14 @@ static st_status_t run_node(machine_t *m, ir_node_t n) {
         /* the old content goes; the new one is intact at the state's place from here on */
         if (overlap(place_of(m, node->inputs[0]), place_of(m, node->inputs[1])))
             return FAIL(ST_INVALID, "the copy's source lies on the state");
-        clobber(m, place_of(m, node->inputs[0]), IR_NONE);
+        clobber(m, place_of(m, node->inputs[0]));
         m->update[node->inputs[0]] = node->inputs[0];
         m->copied[node->inputs[0]] = true;
-        return set_intact(m, node->inputs[0]);
+        set_intact(m, node->inputs[0]);
+        return ST_OK;
     }
-    if (node->op == IR_OP_UPDATE) return ST_OK;
-    for (uint32_t k = 0; k < node->n_outputs; k++) TRY(set_intact(m, node->first_output + k));
+    if (node->op == IR_OP_UPDATE || is_source(m, n)) return ST_OK;
+    for (uint32_t k = 0; k < node->n_outputs; k++) set_intact(m, node->first_output + k);
     return ST_OK;
 }
 
@@ -279,16 +278,12 @@ static st_status_t run_node(machine_t *m, ir_node_t n) {
 static st_status_t load_sources(machine_t *m) {
     for (ir_node_t n = 0; n < m->graph->nodes.n; n++) {
         const ir_node_info_t *node = ir_node(m->graph, n);
-        if (!(ir_op_def(node->op)->flags & IR_STATE) && node->op != IR_OP_INPUT &&
-            node->op != IR_OP_CONSTANT)
-            continue;
-        for (size_t i = 0; i < m->in_region[place_of(m, node->first_output)->region].n; i++) {
-            ir_value_t other = m->in_region[place_of(m, node->first_output)->region].data[i];
-            if (overlap(place_of(m, other), place_of(m, node->first_output)))
-                return FAIL(ST_INVALID, "%s lies on value %u, which lives as long",
-                            ir_node_label(m->graph, n), other);
-        }
-        TRY(set_intact(m, node->first_output));
+        if (!is_source(m, n)) continue;
+        ir_value_t other = intact_find(&m->places, place_of(m, node->first_output));
+        if (other != IR_NONE)
+            return FAIL(ST_INVALID, "%s lies on value %u, which lives as long",
+                        ir_node_label(m->graph, n), other);
+        set_intact(m, node->first_output);
     }
     return ST_OK;
 }
@@ -328,6 +323,7 @@ static st_status_t link_nodes(machine_t *m) {
 static st_status_t machine_run(machine_t *m) {
     TRY(ir_graph_verify(m->graph));
     TRY(check_values(m));
+    TRY(intact_open(&m->places, m->graph->values.n, m->program->places));
     TRY(link_nodes(m));
     TRY(load_sources(m));
     for (ir_node_t n = 0; n < m->graph->nodes.n; n++) {
@@ -355,7 +351,7 @@ static st_status_t check_program(const plan_t *plan, const plan_program_t *progr
         TRY_GOTO(st_no_memory(n_values * sizeof *m.update, "the plan's proof"), done);
     status = machine_run(&m);
 done:
-    for (int r = 0; r < PLAN_REGION_END; r++) ST_VEC_FREE(&m.in_region[r]);
+    intact_close(&m.places);
     st_free(m.intact);
     st_free(m.copied);
     st_free(m.update);
