@@ -54,11 +54,11 @@ static stator_status_t encode_prompt(generation_t *g, int64_t **out_tokens, size
     return STATOR_OK;
 }
 
-/* Text made with another vocabulary than the model's would be nonsense. */
+/* A model may have more rows than its tokenizer has tokens (padding), never fewer. */
 static stator_status_t check_vocabulary(const generation_t *g) {
     stator_tensor_t logits = stator_graph_at(g->graph, STATOR_OUTPUT, 0);
     int64_t tokens = stator_tokenizer_vocabulary(g->tokenizer);
-    if (tokens == logits.dims[2]) return STATOR_OK;
+    if (tokens <= logits.dims[2]) return STATOR_OK;
     return tool_fail(STATOR_INVALID,
                      "tokenizer '%s' has %lld tokens, the model's vocabulary %lld: they do not "
                      "belong together",
@@ -160,7 +160,7 @@ static float threshold_of(const float *logits, int64_t n, int64_t k) {
 }
 
 static int64_t sample(generation_t *g, const float *logits) {
-    int64_t n = g->vocabulary;
+    int64_t n = stator_tokenizer_vocabulary(g->tokenizer); /* rows beyond it are padding */
     double temperature = tool_float(g->tool, "temperature");
     if (tool_flag(g->tool, "greedy") || temperature <= 0) return likeliest(logits, n);
     float threshold = threshold_of(logits, n, tool_int(g->tool, "top-k"));
