@@ -28,8 +28,8 @@ STATOR_API stator_status_t stator_data_tensors(const stator_plan_t *plan,
                                                const stator_tensors_t *tensors, const char *map,
                                                stator_data_t **out_data) STATOR_WARN_UNUSED;
 /* Token shards (comma separated paths): x and y are windows of the plan's sequence length, y
- * shifted by one. `shuffle` 0: in order. INVALID where the shards' vocabulary is larger than the table
- * that the model looks x up in. */
+ * shifted by one. `shuffle` 0: in order. INVALID where the shards' vocabulary is larger than the
+ * table that the model looks x up in. */
 STATOR_API stator_status_t stator_data_tokens(const stator_plan_t *plan, const char *paths,
                                               uint64_t seed, int shuffle,
                                               stator_data_t **out_data) STATOR_WARN_UNUSED;
@@ -44,6 +44,8 @@ STATOR_API void stator_data_destroy(stator_data_t *data); /* NULL is fine */
  * not touch the disk beyond mapped pages. IO: a token shard changed since it was opened. */
 STATOR_API stator_status_t stator_data_next(stator_data_t *data, size_t *out_n,
                                             const stator_tensor_t **out_feeds) STATOR_WARN_UNUSED;
+/* Samples of the whole source; of a set of tensors: how many batches until it begins again. */
+STATOR_API int64_t stator_data_samples(const stator_data_t *data);
 /* Real samples in the batch that the last stator_data_next gave. */
 STATOR_API int64_t stator_data_valid(const stator_data_t *data);
 /* Steps in an epoch; of a set of tensors: how many steps until it begins again. */
@@ -54,6 +56,11 @@ STATOR_API void stator_data_position(const stator_data_t *data, int64_t *out_epo
                                      int64_t *out_sample);
 STATOR_API stator_status_t stator_data_seek(stator_data_t *data, int64_t epoch,
                                             int64_t sample) STATOR_WARN_UNUSED;
+struct stator_progress; /* stator/session.h */
+/* Seeks to the position of `progress`. INVALID if it counts in data of another number of
+ * samples: there the position would mean others. */
+STATOR_API stator_status_t
+stator_data_resume(stator_data_t *data, const struct stator_progress *progress) STATOR_WARN_UNUSED;
 
 /* ---- tokenizers ---- */
 

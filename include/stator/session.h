@@ -80,7 +80,8 @@ typedef struct stator_progress {
     int64_t epoch, sample; /* sample `sample` of epoch `epoch` comes next */
     uint64_t seed;
     int has_best;
-    double best; /* best metric so far */
+    double best;       /* best metric so far */
+    int64_t n_samples; /* stator_data_samples of the data; 0: not known, and not compared */
 } stator_progress_t;
 /* Writes a checkpoint set into folder `dir`; the previous one stays loadable whatever happens.
  * `is_best` also marks it as best. Blocks until it is on disk. */

@@ -513,6 +513,10 @@ stator_status_t stator_data_next(stator_data_t *data, size_t *out_n,
     return status;
 }
 
+int64_t stator_data_samples(const stator_data_t *data) {
+    return data->cycles ? data->n_turns : data->n_samples;
+}
+
 int64_t stator_data_valid(const stator_data_t *data) {
     return data->valid;
 }
@@ -540,4 +544,16 @@ stator_status_t stator_data_seek(stator_data_t *data, int64_t epoch, int64_t sam
     else
         data->next = sample;
     return STATOR_OK;
+}
+
+stator_status_t stator_data_resume(stator_data_t *data, const stator_progress_t *progress) {
+    CAPI_REQUIRE(data);
+    CAPI_REQUIRE(progress);
+    int64_t n = stator_data_samples(data);
+    if (progress->n_samples > 0 && progress->n_samples != n)
+        return capi_status(FAIL(ST_INVALID,
+                                "the checkpoint was trained on data of %lld samples, this data has "
+                                "%lld: give the same files and the same window",
+                                (long long)progress->n_samples, (long long)n));
+    return stator_data_seek(data, progress->epoch, progress->sample);
 }

@@ -382,7 +382,7 @@ stator_status_t stator_session_save(stator_session_t *session, const char *dir,
             s.optimizer,
             s.n_optimizer,
             {progress->step, progress->epoch, progress->sample, progress->seed,
-             progress->has_best != 0, progress->best}};
+             progress->has_best != 0, progress->best, progress->n_samples}};
         checkpoint_policy_t policy = {keep, is_best != 0};
         status = checkpoint_save(dir, &contents, &policy);
     }
@@ -392,7 +392,8 @@ stator_status_t stator_session_save(stator_session_t *session, const char *dir,
 
 static stator_progress_t progress_of(const checkpoint_t *checkpoint) {
     const checkpoint_progress_t *p = checkpoint_progress(checkpoint);
-    return (stator_progress_t){p->step, p->epoch, p->sample, p->seed, p->has_best, p->best};
+    return (stator_progress_t){p->step,     p->epoch, p->sample,   p->seed,
+                               p->has_best, p->best,  p->n_samples};
 }
 
 stator_status_t stator_checkpoint_read(const char *dir, stator_progress_t *out_progress,

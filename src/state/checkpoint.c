@@ -92,8 +92,11 @@ static st_status_t read_progress(checkpoint_t *checkpoint, json_object *object) 
     TRY(state_json_i64(object, "epoch", "trainer.json", &progress->epoch));
     TRY(state_json_i64(object, "sample", "trainer.json", &progress->sample));
     TRY(state_json_u64(object, "seed", "trainer.json", &progress->seed));
-    if (progress->step < 0 || progress->epoch < 0 || progress->sample < 0) {
-        return FAIL(ST_PARSE, "trainer.json: a negative step, epoch or sample");
+    if (json_object_object_get_ex(object, "n_samples", NULL))
+        TRY(state_json_i64(object, "n_samples", "trainer.json", &progress->n_samples));
+    if (progress->step < 0 || progress->epoch < 0 || progress->sample < 0 ||
+        progress->n_samples < 0) {
+        return FAIL(ST_PARSE, "trainer.json: a negative step, epoch, sample or n_samples");
     }
     json_object *best;
     if (json_object_object_get_ex(object, "best", &best)) {

@@ -36,7 +36,8 @@ typedef struct checkpoint_progress {
     int64_t sample;
     uint64_t seed;
     bool has_best;
-    double best; /* best metric so far, finite */
+    double best;       /* best metric so far, finite */
+    int64_t n_samples; /* of the data that the position counts in; 0: not known */
 } checkpoint_progress_t;
 
 typedef struct checkpoint_contents {

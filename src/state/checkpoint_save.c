@@ -59,6 +59,9 @@ static st_status_t write_trainer(const char *path, const checkpoint_progress_t *
     TRY_GOTO(add_member(object, "epoch", json_object_new_int64(progress->epoch)), fail);
     TRY_GOTO(add_member(object, "sample", json_object_new_int64(progress->sample)), fail);
     TRY_GOTO(add_member(object, "seed", json_object_new_uint64(progress->seed)), fail);
+    if (progress->n_samples > 0) {
+        TRY_GOTO(add_member(object, "n_samples", json_object_new_int64(progress->n_samples)), fail);
+    }
     if (progress->has_best) {
         TRY_GOTO(add_member(object, "best", json_object_new_double(progress->best)), fail);
     }
@@ -138,8 +141,10 @@ static st_status_t check_contents(const checkpoint_contents_t *contents,
                                   const checkpoint_policy_t *policy) {
     const checkpoint_progress_t *progress = &contents->progress;
     if (policy->keep < 1) return FAIL(ST_INVALID, "keep %d checkpoints: at least 1", policy->keep);
-    if (progress->step < 0 || progress->epoch < 0 || progress->sample < 0) {
-        return FAIL(ST_INVALID, "a checkpoint's step, epoch and sample are not negative");
+    if (progress->step < 0 || progress->epoch < 0 || progress->sample < 0 ||
+        progress->n_samples < 0) {
+        return FAIL(ST_INVALID,
+                    "a checkpoint's step, epoch, sample and n_samples are not negative");
     }
     if (progress->has_best && !isfinite(progress->best)) {
         return FAIL(ST_INVALID, "the best metric is not a finite number");

@@ -154,7 +154,7 @@ static stator_status_t go_on(train_run_t *run) {
                 (long long)run->n_steps);
         return STATOR_OK;
     }
-    TOOL_TRY(stator_data_seek(run->data, run->progress.epoch, run->progress.sample));
+    TOOL_TRY(stator_data_resume(run->data, &run->progress));
     fprintf(stderr, "resumed at step %lld\n", (long long)run->progress.step);
     return STATOR_OK;
 }
@@ -279,6 +279,7 @@ static stator_status_t save(train_run_t *run, bool is_best) {
     const char *dir = tool_text(run->tool, "save");
     if (!dir[0]) return STATOR_OK;
     stator_data_position(run->data, &run->progress.epoch, &run->progress.sample);
+    run->progress.n_samples = stator_data_samples(run->data);
     return stator_session_save(run->session, dir, &run->progress,
                                (int32_t)tool_int(run->tool, "keep"), is_best);
 }

@@ -239,7 +239,8 @@ static void files_bring_back_what_was_saved(void **state) {
     assert_non_null(mkdtemp(folder));
     trained_t t = open_training("1");
     for (int i = 0; i < 5; i++) step(t.session, i);
-    stator_progress_t saved = {.step = 5, .epoch = 1, .sample = 40, .seed = 3}, back = {0};
+    stator_progress_t saved = {.step = 5, .epoch = 1, .sample = 40, .seed = 3, .n_samples = 48},
+                      back = {0};
     assert_ok(stator_session_save(t.session, folder, &saved, 1, 0));
     snprintf(path, sizeof path, "%s/g.plan", folder);
     assert_ok(stator_plan_save(t.plan, path));
@@ -253,6 +254,7 @@ static void files_bring_back_what_was_saved(void **state) {
     assert_int_equal(back.step, 5);
     assert_int_equal(back.epoch, 1);
     assert_int_equal(back.sample, 40);
+    assert_int_equal(back.n_samples, 48);
     for (int i = 5; i < 10; i++) {
         float a = step(t.session, i), b = step(session, i);
         assert_memory_equal(&a, &b, sizeof a);

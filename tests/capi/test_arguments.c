@@ -251,6 +251,8 @@ static void tensors_and_data_refuse_null(void **state) {
     assert_null_refused(data_images, labels, w->plan, "i", NULL, 0, 1, 0, 0, &data);
     assert_null_refused(data_next, data, NULL, &n, &feeds);
     assert_null_refused(data_seek, data, NULL, 0, 0);
+    assert_null_refused(data_resume, data, NULL, &(stator_progress_t){0});
+    assert_null_refused(data_resume, progress, STALE(stator_data_t), NULL);
 }
 
 static void tokenizers_refuse_null(void **state) {

@@ -92,6 +92,19 @@ static void shards_fit_the_vocabulary(void **state) {
                    "large' has vocabulary 62, the model 20");
     assert_null(data);
     assert_done(stator_data_tokens(plan, scratch("equal"), 0, 0, &data));
+    /* 17 tokens make 4 windows of 4 */
+    stator_progress_t progress = {.sample = 2, .n_samples = 4};
+    int64_t epoch = 0, sample = 0;
+    assert_int_equal(stator_data_samples(data), 4);
+    assert_done(stator_data_resume(data, &progress));
+    stator_data_position(data, &epoch, &sample);
+    assert_int_equal(sample, 2);
+    progress = (stator_progress_t){.sample = 1, .n_samples = 5};
+    assert_refused(stator_data_resume(data, &progress), "data of 5 samples, this data has 4");
+    stator_data_position(data, &epoch, &sample);
+    assert_int_equal(sample, 2);
+    progress.n_samples = 0; /* not known */
+    assert_done(stator_data_resume(data, &progress));
     stator_data_destroy(data);
     char paths[512];
     snprintf(paths, sizeof paths, "%s,", scratch("equal"));

@@ -40,6 +40,7 @@ static void make_model(model_t *model, int64_t step) {
         .optimizer = model->optimizer,
         .n_optimizer = 1,
         .progress = {.step = step,
+                     .n_samples = 1115,
                      .epoch = 3,
                      .sample = 17,
                      .seed = UINT64_MAX - 1,
@@ -88,6 +89,7 @@ static void round_trip(void **state) {
     assert_int_equal(progress->sample, 17);
     assert_true(progress->seed == UINT64_MAX - 1);
     assert_true(progress->has_best && progress->best == 0.1);
+    assert_int_equal(progress->n_samples, 1115);
     assert_string_equal(checkpoint_skipped(checkpoint), "");
     model_t expected, actual;
     make_model(&expected, 5);
