@@ -137,7 +137,7 @@ static void batches_of_other_shapes_are_refused(void **state) {
     must_refuse("train g.stator --input batches --map x=x.*,y=y.*,z=y.* --steps 3", "no such input",
                 "z");
     must_refuse("train g.stator --input batches --map x=x.*,x=y.* --steps 3", "x twice, no y",
-                "'y'");
+                "input 'x' is mapped twice");
     must_refuse("train g.stator --input batches --steps 3", "no map and no equal names", "x");
     assert_int_equal(n_findings, 0);
 }
