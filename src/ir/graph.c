@@ -118,6 +118,7 @@ void ir_graph_destroy(ir_graph_t *graph) {
     ST_VEC_FREE(&graph->aliases);
     st_map_free(&graph->output_names.map);
     st_map_free(&graph->alias_names.map);
+    st_map_free(&graph->node_names);
     st_arena_clear(&graph->arena);
     st_free(graph);
 }
@@ -151,15 +152,23 @@ static bool op_is_named(ir_op_t op) {
     return op == IR_OP_INPUT || (def->flags & IR_STATE);
 }
 
+static bool has_name(const ir_graph_t *graph, ir_node_t node, const char *name) {
+    return node < graph->nodes.n && op_is_named(graph->nodes.data[node].op) &&
+           strcmp(graph->nodes.data[node].name, name) == 0;
+}
+
 ir_node_t ir_graph_find(const ir_graph_t *graph, const char *name) {
     for (size_t i = 0; i < graph->aliases.n; i++)
         if (strcmp(graph->aliases.data[i].name, name) == 0) {
             name = graph->aliases.data[i].stored;
             break;
         }
+    ir_node_t known;
+    if (!st_map_get_string(&graph->node_names, name, &known)) return IR_NONE;
+    if (has_name(graph, known, name)) return known;
+    /* of a node that a failed pass has cut off again: another may have come after it */
     for (ir_node_t i = 0; i < graph->nodes.n; i++)
-        if (op_is_named(graph->nodes.data[i].op) && strcmp(graph->nodes.data[i].name, name) == 0)
-            return i;
+        if (has_name(graph, i, name)) return i;
     return IR_NONE;
 }
 
@@ -247,10 +256,16 @@ static st_status_t append(ir_graph_t *graph, const ir_op_def_t *def, const char 
     const char *owned_name = name[0] ? st_arena_strdup(&graph->arena, name) : "";
     if (!owned || !owned_name) TRY_GOTO(st_no_memory(0, "a node"), done);
     TRY_GOTO(ST_VEC_RESERVE(&graph->values, graph->values.n + n_outputs), done);
+    TRY_GOTO(ST_VEC_RESERVE(&graph->nodes, graph->nodes.n + 1), done);
+    bool is_new;
+    if (op_is_named(def->op))
+        TRY_GOTO(
+            st_map_add_string(&graph->node_names, owned_name, (ir_node_t)graph->nodes.n, &is_new),
+            done);
     ir_node_info_t info = {
         def->op, n_inputs,  n_outputs, owned, n_outputs ? (ir_value_t)graph->values.n : IR_NONE,
         attrs,   owned_name};
-    TRY_GOTO(ST_VEC_PUSH(&graph->nodes, info), done);
+    graph->nodes.data[graph->nodes.n++] = info;
     for (uint32_t k = 0; k < n_outputs; k++)
         graph->values.data[graph->values.n++] =
             (ir_value_info_t){out[k], (ir_node_t)(graph->nodes.n - 1), k};

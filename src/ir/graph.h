@@ -95,6 +95,7 @@ typedef struct ir_graph {
     ST_VEC(ir_output_t) outputs;
     ST_VEC(ir_alias_t) aliases;
     ir_names_t output_names, alias_names; /* only graph.c's */
+    st_map_t node_names;                  /* the same; state and inputs, the first of each name */
     const char *name;                     /* for messages; "" if none */
     const char *producer; /* who wrote the source model ("pytorch 2.11"); "" if none */
 } ir_graph_t;
