@@ -1,0 +1,135 @@
+/* Compiling takes time near proportional to the graph: twice the nodes take less than three times
+ * the processor time, where a stage that looks at all pairs would take four times. */
+#include "compile/compile.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "autodiff/train_graph.h"
+#include "base/memory.h"
+#include "ir/build.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define IS_SLOW 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || \
+    __has_feature(memory_sanitizer)
+#define IS_SLOW 1
+#endif
+#endif
+#ifndef IS_SLOW
+#define IS_SLOW 0
+#endif
+
+enum { ROUNDS = 3, ATTEMPTS = 4, N_NODES = 4000 };
+
+typedef void make_graph_t(ir_build_t *b, uint32_t n);
+
+/* ---- families ---- */
+
+static ir_type_t vector_type(void) {
+    return (ir_type_t){.dtype = IR_F32, .rank = 1, .dims = {4}};
+}
+
+static void finish(ir_build_t *b, ir_value_t x) {
+    ir_b_output(b, "loss", ir_b_reduce(b, IR_OP_REDUCE_SUM, x, 0, NULL, false));
+}
+
+/* The sum of n parameters: many states, gradients and updates. */
+static void make_parameters(ir_build_t *b, uint32_t n) {
+    ir_value_t sum = IR_NONE;
+    for (uint32_t i = 0; i < n; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "w_%u", i);
+        ir_value_t w = ir_b_parameter(b, name, vector_type());
+        sum = i ? ir_b_binary(b, IR_OP_ADD, sum, w) : w;
+    }
+    finish(b, sum);
+}
+
+/* n sines in a row: as many values are alive when the backward pass begins. */
+static void make_chain(ir_build_t *b, uint32_t n) {
+    ir_value_t x = ir_b_parameter(b, "w", vector_type());
+    for (uint32_t i = 0; i < n; i++) x = ir_b_unary(b, IR_OP_SIN, x);
+    finish(b, x);
+}
+
+/* ---- time ---- */
+
+/* Processor time of this thread. */
+static double seconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+static void assert_ok(st_status_t status) {
+    if (status != ST_OK) print_error("%s\n", st_last_error());
+    assert_int_equal(status, ST_OK);
+}
+
+/* The least of some rounds, from the forward graph to the plan. */
+static double compile_time(make_graph_t *make, uint32_t n, uint32_t n_ranks) {
+    ir_build_t b = {0};
+    double least = 1e9;
+    assert_ok(ir_graph_create("scale", &b.graph));
+    make(&b, n);
+    assert_ok(b.status);
+    for (int round = 0; round < ROUNDS; round++) {
+        const compile_options_t options = {.n_ranks = n_ranks};
+        ad_train_options_t train;
+        ir_graph_t *step;
+        plan_t *plan;
+        assert_ok(ad_train_defaults("adamw", &train));
+        double begin = seconds();
+        assert_ok(ad_train_graph(b.graph, &train, &step));
+        assert_ok(compile_plan(step, &options, &plan));
+        double taken = seconds() - begin;
+        if (taken < least) least = taken;
+        assert_true(plan->programs[0].graph->nodes.n > 2 * n);
+        plan_destroy(plan);
+        ir_graph_destroy(step);
+    }
+    ir_graph_destroy(b.graph);
+    return least;
+}
+
+static void check_growth(const char *what, make_graph_t *make, uint32_t n_ranks) {
+    double ratio = 0;
+    if (IS_SLOW) {
+        print_message("%s: times mean nothing under a sanitizer\n", what);
+        skip();
+    }
+    for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
+        double once = compile_time(make, N_NODES, n_ranks);
+        double twice = compile_time(make, 2 * N_NODES, n_ranks);
+        ratio = twice / once;
+        print_message("%s, %u ranks: %.0f ms for %d nodes, %.0f ms for twice as many\n", what,
+                      n_ranks, once * 1e3, N_NODES, twice * 1e3);
+        if (ratio <= 3) return;
+    }
+    fail_msg("%s: twice the nodes take %.2f times as long", what, ratio);
+}
+
+static void many_parameters_scale(void **state) {
+    (void)state;
+    check_growth("parameters", make_parameters, 1);
+}
+static void a_long_chain_scales(void **state) {
+    (void)state;
+    check_growth("chain", make_chain, 1);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(many_parameters_scale),
+        cmocka_unit_test(a_long_chain_scales),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
