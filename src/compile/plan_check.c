@@ -82,7 +82,8 @@ static st_status_t check_step(const machine_t *m, ir_node_t n) {
     const ir_node_info_t *node = ir_node(m->graph, n);
     const plan_step_t *step = &m->program->steps[n];
     uint32_t flags = ir_op_def(node->op)->flags;
-    bool right = step->kind == PLAN_STEP_KERNEL || outputs_are_empty(m, node);
+    bool right = step->kind == PLAN_STEP_KERNEL ||
+                 (step->kind == PLAN_STEP_NOTHING && outputs_are_empty(m, node));
     if (is_source(m, n))
         right = step->kind == PLAN_STEP_NOTHING;
     else if (flags & IR_VIEW)

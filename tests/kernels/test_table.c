@@ -57,7 +57,7 @@ static void no_kernel_is_an_error_that_names_op_and_device(void **state) {
     assert_int_equal(kern_choose("abacus", &problem, false, &impl), ST_UNSUPPORTED);
     assert_null(impl);
     assert_non_null(strstr(st_last_error(), "abacus"));
-    assert_non_null(strstr(st_last_error(), "exp 'e'"));
+    assert_non_null(strstr(st_last_error(), "exp"));
 }
 
 static void levels_are_known_and_switch(void **state) {
