@@ -1,6 +1,10 @@
 /* Fuzzer of torch.export archives. An input that does not begin like a zip file is taken as the
  * model's JSON and wrapped in an archive, so that the graph's reader is reached without inventing
- * zip framing. */
+ * zip framing.
+ *
+ * Seeds: .pt2
+ * Covers: src/import/pt2*.c src/import/aten*.c src/import/zip.c src/import/json.c
+ */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
