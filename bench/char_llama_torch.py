@@ -6,6 +6,7 @@ scaled_dot_product_attention, gated SiLU, AdamW. Only torch is needed.
 """
 import argparse
 import json
+import re
 import statistics
 import time
 
@@ -94,10 +95,11 @@ def main():
         loss.item()
         times.append((time.perf_counter() - start) * 1e3)
     warm = sorted(times[5:])
-    blas = [line for line in torch.__config__.show().splitlines() if "MKL" in line or "BLAS" in line]
+    config = torch.__config__.show()
+    blas = re.findall(r"BLAS_INFO=(\w+)", config) + re.findall(r"Math Kernel Library Version \S+", config)
     print(json.dumps({
         "stack": "pytorch eager", "version": torch.__version__, "threads": torch.get_num_threads(),
-        "blas": blas[0].strip(" -") if blas else "", "parameters": sum(p.numel() for p in model.parameters()),
+        "blas": ", ".join(blas), "parameters": sum(p.numel() for p in model.parameters()),
         "sgemm_gflops": round(sgemm_rate(), 1), "step_ms_median": round(statistics.median(warm), 2),
         "step_ms_min": round(warm[0], 2)}))
 
