@@ -64,7 +64,7 @@ kern_product_t kern_product_of(const kern_problem_t *problem) {
         p.block_rows = p.block_columns = 1;
         return p;
     }
-    int64_t rows, columns;
+    int64_t rows = 1, columns = 1;
     choose_blocks(&p, &rows, &columns);
     p.block_rows = block_extent(p.m, rows);
     p.block_columns = block_extent(p.n, columns);
