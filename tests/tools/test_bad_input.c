@@ -104,8 +104,9 @@ static void mismatches_are_refused(void **state) {
     write_bytes("text8.txt", "abc defg", 8);
     must_run("import text8.txt --chars --vocab vocab8.json -o text8.tokens");
     /* a model padded beyond its tokenizer is legal */
-    must_run("generate --config config.json --weights set/model.safetensors --tokenizer "
-             "vocab8.json --prompt a --tokens 4");
+    must_run(
+        "generate --config config.json --weights set/model.safetensors --tokenizer "
+        "vocab8.json --prompt a --tokens 4");
     must_refuse(
         "generate --config config.json --weights set/model.safetensors --tokenizer "
         "vocab.json --prompt a --tokens 9223372036854775807",

@@ -19,14 +19,12 @@ typedef struct binary_rule {
 #define TYPED(name) name##_f64
 #include "kernels/cpu/binary.inc"
 
-#define BINARY_OPS(X)                                                                         \
-    X(ADD, add)                                                                               \
-    X(SUB, sub)                                                                               \
-    X(MUL, mul)                                                                               \
-    X(DIV, div)                                                                               \
-    X(POW, pow)                                                                               \
-    X(MAXIMUM, maximum) X(MINIMUM, minimum) X(EQ, eq) X(NE, ne) X(LT, lt) X(LE, le) X(GT, gt) \
-        X(GE, ge) X(RELU_GRAD, relu_grad) X(SILU_GRAD, silu_grad)
+/* clang-format off */
+#define BINARY_OPS(X) \
+    X(ADD, add) X(SUB, sub) X(MUL, mul) X(DIV, div) X(POW, pow) X(MAXIMUM, maximum) \
+    X(MINIMUM, minimum) X(EQ, eq) X(NE, ne) X(LT, lt) X(LE, le) X(GT, gt) X(GE, ge) \
+    X(RELU_GRAD, relu_grad) X(SILU_GRAD, silu_grad)
+/* clang-format on */
 
 static const binary_rule_t binary_rules[] = {
 #define RULE(op, name) {IR_OP_##op, {row_##name##_f32, row_##name##_f64}},

@@ -37,15 +37,13 @@ typedef struct unary_rule {
 TRIG(sin, 0)
 TRIG(cos, 1)
 
-#define UNARY_OPS(X)                                                                              \
-    X(NEG, neg)                                                                                   \
-    X(ABS, abs)                                                                                   \
-    X(EXP, exp)                                                                                   \
-    X(LOG, log)                                                                                   \
-    X(SQRT, sqrt)                                                                                 \
-    X(RSQRT, rsqrt) X(RECIPROCAL, reciprocal) X(SIN, sin) X(COS, cos) X(TANH, tanh)               \
-        X(SIGMOID, sigmoid) X(ERF, erf) X(RELU, relu) X(SILU, silu) X(SIGN, sign) X(FLOOR, floor) \
-            X(CEIL, ceil) X(SQUARE, square) X(ROUND, round)
+/* clang-format off */
+#define UNARY_OPS(X) \
+    X(NEG, neg) X(ABS, abs) X(EXP, exp) X(LOG, log) X(SQRT, sqrt) X(RSQRT, rsqrt) \
+    X(RECIPROCAL, reciprocal) X(SIN, sin) X(COS, cos) X(TANH, tanh) X(SIGMOID, sigmoid) \
+    X(ERF, erf) X(RELU, relu) X(SILU, silu) X(SIGN, sign) X(FLOOR, floor) X(CEIL, ceil) \
+    X(SQUARE, square) X(ROUND, round)
+/* clang-format on */
 
 static const unary_rule_t unary_rules[] = {
 #define RULE(op, name) {IR_OP_##op, {row_##name##_f32, row_##name##_f64}},

@@ -295,25 +295,19 @@ static st_status_t select_op(const kern_call_t *call) {
     return ST_OK;
 }
 
-#define UNARY_OPS(X)                                                                        \
-    X(NEG, neg)                                                                             \
-    X(ABS, abs)                                                                             \
-    X(EXP, exp)                                                                             \
-    X(LOG, log)                                                                             \
-    X(SQRT, sqrt)                                                                           \
-    X(RSQRT, rsqrt)                                                                         \
-    X(RECIPROCAL, reciprocal) X(SIN, sin) X(COS, cos) X(TANH, tanh) X(SIGMOID, sigmoid)     \
-        X(ERF, erf) X(RELU, relu) X(SILU, silu) X(SIGN, sign) X(FLOOR, floor) X(CEIL, ceil) \
-            X(LOGICAL_NOT, logical_not) X(SQUARE, square) X(ROUND, round)
-#define BINARY_OPS(X)                                                                           \
-    X(ADD, add)                                                                                 \
-    X(SUB, sub)                                                                                 \
-    X(MUL, mul)                                                                                 \
-    X(DIV, div)                                                                                 \
-    X(POW, pow)                                                                                 \
-    X(MAXIMUM, maximum)                                                                         \
+/* clang-format off */
+#define UNARY_OPS(X) \
+    X(NEG, neg) X(ABS, abs) X(EXP, exp) X(LOG, log) X(SQRT, sqrt) X(RSQRT, rsqrt) \
+    X(RECIPROCAL, reciprocal) X(SIN, sin) X(COS, cos) X(TANH, tanh) X(SIGMOID, sigmoid) \
+    X(ERF, erf) X(RELU, relu) X(SILU, silu) X(SIGN, sign) X(FLOOR, floor) X(CEIL, ceil) \
+    X(LOGICAL_NOT, logical_not) X(SQUARE, square) X(ROUND, round)
+/* clang-format on */
+/* clang-format off */
+#define BINARY_OPS(X) \
+    X(ADD, add) X(SUB, sub) X(MUL, mul) X(DIV, div) X(POW, pow) X(MAXIMUM, maximum) \
     X(MINIMUM, minimum) X(MOD, mod) X(EQ, eq) X(NE, ne) X(LT, lt) X(LE, le) X(GT, gt) X(GE, ge) \
-        X(LOGICAL_AND, logical_and) X(LOGICAL_OR, logical_or)
+    X(LOGICAL_AND, logical_and) X(LOGICAL_OR, logical_or)
+/* clang-format on */
 
 #define UNARY_IMPL(op, name) REF_IMPL(op, name, unary)
 UNARY_OPS(UNARY_IMPL)
