@@ -172,12 +172,14 @@ st_status_t ad_gradient(ir_graph_t *graph, ir_value_t loss, size_t n_wrt, const 
                         ir_value_t *out_grads) {
     for (size_t i = 0; i < n_wrt; i++) out_grads[i] = IR_NONE;
     TRY(check_arguments(graph, loss, n_wrt, wrt));
+    const ir_phase_t phase = graph->phase;
     const size_t n_nodes = graph->nodes.n, n_values = graph->values.n;
     const ir_node_t last = graph->values.data[loss].producer;
     st_status_t status = ST_OK;
     sweep_t s = {0};
     TRY_GOTO(sweep_open(&s, graph), fail);
     mark_needed(&s, n_wrt, wrt);
+    graph->phase = IR_PHASE_BACKWARD;
     ir_build_t b = {.graph = graph};
     s.grad[loss] = ir_b_scalar(&b, ir_value_type(graph, loss)->dtype, 1);
     TRY_GOTO(b.status, fail);
@@ -194,9 +196,11 @@ st_status_t ad_gradient(ir_graph_t *graph, ir_value_t loss, size_t n_wrt, const 
             out_grads[i] = ir_b_splat(&b, *ir_value_type(graph, wrt[i]), 0);
     }
     TRY_GOTO(b.status, fail);
+    graph->phase = phase;
     sweep_close(&s);
     return ST_OK;
 fail:
+    graph->phase = phase;
     graph->nodes.n = n_nodes;
     graph->values.n = n_values;
     for (size_t i = 0; i < n_wrt; i++) out_grads[i] = IR_NONE;

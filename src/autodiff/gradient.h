@@ -12,7 +12,7 @@
  * (or only through integers, which carry no gradient) gets zeros. Where a node on the way has no
  * rule, or its rule does not cover the case, one error lists every such node with the reason, and
  * the graph is left as it was. Contributions to one value are added in a fixed order (later uses
- * first), so the result is deterministic. */
+ * first), so the result is deterministic. The nodes are of the backward phase. */
 st_status_t ad_gradient(ir_graph_t *graph, ir_value_t loss, size_t n_wrt, const ir_value_t *wrt,
                         ir_value_t *out_grads) ST_WARN_UNUSED;
 

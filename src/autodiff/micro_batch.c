@@ -231,7 +231,11 @@ static st_status_t run_micro_batches(unroll_t *u, const bool *frozen, const char
         TRY(add_forward(u, k));
         TRY(ad_backward_grads(out, u->map[body_sum], frozen, part));
         for (size_t i = 0; i < out->n; i++)
-            if (part[i] != IR_NONE) out->grads[i] = added(&b, out->grads[i], part[i]);
+            if (part[i] != IR_NONE) {
+                u->graph->phase = IR_PHASE_BACKWARD;
+                out->grads[i] = added(&b, out->grads[i], part[i]);
+            }
+        u->graph->phase = IR_PHASE_FORWARD;
         sum = added(&b, sum, u->map[body_sum]);
         if (body_count != IR_NONE) count = added(&b, count, u->map[body_count]);
         TRY(b.status);

@@ -412,9 +412,12 @@ static st_status_t build(const ir_graph_t *forward, const ad_train_options_t *o,
                  .b = {.graph = back.graph},
                  .scale = IR_NONE};
     for (int i = 0; i < IR_DTYPE_END; i++) t.cast[i] = IR_NONE;
+    back.graph->phase = IR_PHASE_BACKWARD;
     if (o->gradient_outputs) add_gradient_outputs(&t);
     TRY_GOTO(t.b.status, done);
+    back.graph->phase = IR_PHASE_OPTIMIZER;
     if (optimizer) TRY_GOTO(add_optimizer(&t, optimizer, rate), done);
+    back.graph->phase = IR_PHASE_FORWARD;
     *out_graph = back.graph;
     back.graph = NULL;
 done:

@@ -76,7 +76,7 @@ static bool programs_equal(const ir_graph_t *a, const ir_graph_t *b) {
     if (a->nodes.n != b->nodes.n || a->outputs.n != b->outputs.n) return false;
     for (ir_node_t n = 0; n < a->nodes.n; n++) {
         const ir_node_info_t *x = ir_node(a, n), *y = ir_node(b, n);
-        if (x->op != y->op || x->n_inputs != y->n_inputs ||
+        if (x->op != y->op || x->phase != y->phase || x->n_inputs != y->n_inputs ||
             memcmp(x->inputs, y->inputs, x->n_inputs * sizeof *x->inputs) ||
             !ir_attrs_equal(x->op, x->attrs, y->attrs))
             return false;

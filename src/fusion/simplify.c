@@ -84,7 +84,8 @@ static st_status_t seen_grow(sweep_t *s) {
     return ST_OK;
 }
 
-/* A node of `to` with this structure: one made before, else a new one. */
+/* A node of `to` with this structure: one made before, which then belongs to the earlier of both
+ * phases, else a new one. */
 static st_status_t emit(sweep_t *s, ir_op_t op, const char *name, uint32_t n_inputs,
                         const ir_value_t *inputs, const ir_attr_t *attrs, ir_value_t *out_first,
                         bool *out_found) {
@@ -99,7 +100,9 @@ static st_status_t emit(sweep_t *s, ir_op_t op, const char *name, uint32_t n_inp
         hash = structure_hash(op, attrs, n_inputs, inputs);
         slot = seen_slot(s, op, attrs, n_inputs, inputs, hash);
         if (slot->node) {
-            *out_first = ir_node(s->to, slot->node - 1)->first_output;
+            ir_node_info_t *node = &s->to->nodes.data[slot->node - 1];
+            if (s->to->phase < node->phase) node->phase = s->to->phase;
+            *out_first = node->first_output;
             *out_found = true;
             return ST_OK;
         }
@@ -498,6 +501,7 @@ static st_status_t sweep(const ir_graph_t *from, const ir_target_t *target, ir_g
     mark_live(&s);
     for (ir_node_t i = 0; i < from->nodes.n; i++) {
         if (!s.live[i]) continue;
+        s.to->phase = ir_node(from, i)->phase;
         status = rewrite_node(&s, ir_node(from, i));
         if (status != ST_OK) {
             st_error_context(status, "%s", ir_node_label(from, i));
@@ -505,6 +509,7 @@ static st_status_t sweep(const ir_graph_t *from, const ir_target_t *target, ir_g
         }
     }
     TRY_GOTO(copy_outputs(&s), done);
+    s.to->phase = IR_PHASE_FORWARD;
     *out_graph = s.to;
     *out_rewrites = s.n_rewrites;
 done:

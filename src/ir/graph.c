@@ -147,6 +147,18 @@ st_status_t ir_graph_copy(const ir_graph_t *graph, ir_graph_t **out_graph) {
 
 /* ---- reading ---- */
 
+static const char *const phases[] = {"forward", "backward", "optimizer"};
+
+const char *ir_phase_text(ir_phase_t phase) {
+    return phase >= 0 && phase < IR_PHASE_END ? phases[phase] : "unknown phase";
+}
+
+ir_phase_t ir_phase_parse(const char *text) {
+    int phase = 0;
+    while (phase < IR_PHASE_END && strcmp(text, phases[phase]) != 0) phase++;
+    return (ir_phase_t)phase;
+}
+
 static bool op_is_named(ir_op_t op) {
     const ir_op_def_t *def = ir_op_def(op);
     return op == IR_OP_INPUT || (def->flags & IR_STATE);
@@ -238,9 +250,9 @@ static st_status_t check_inputs(const ir_graph_t *graph, const ir_op_def_t *def,
 }
 
 /* Appends the node with attributes that the arena already owns. */
-static st_status_t append(ir_graph_t *graph, const ir_op_def_t *def, const char *name,
-                          uint32_t n_inputs, const ir_value_t *inputs, const ir_attr_t *attrs,
-                          ir_value_t *out_first) {
+static st_status_t append(ir_graph_t *graph, const ir_op_def_t *def, ir_phase_t phase,
+                          const char *name, uint32_t n_inputs, const ir_value_t *inputs,
+                          const ir_attr_t *attrs, ir_value_t *out_first) {
     ir_type_t small_in[SMALL_OPERANDS], small_out[SMALL_OPERANDS];
     uint32_t n_outputs = def->n_outputs == IR_VARIADIC ? n_inputs : (uint32_t)def->n_outputs;
     ir_type_t *in = n_inputs <= SMALL_OPERANDS ? small_in : st_calloc(n_inputs, sizeof *in);
@@ -262,9 +274,9 @@ static st_status_t append(ir_graph_t *graph, const ir_op_def_t *def, const char 
         TRY_GOTO(
             st_map_add_string(&graph->node_names, owned_name, (ir_node_t)graph->nodes.n, &is_new),
             done);
-    ir_node_info_t info = {
-        def->op, n_inputs,  n_outputs, owned, n_outputs ? (ir_value_t)graph->values.n : IR_NONE,
-        attrs,   owned_name};
+    ir_node_info_t info = {def->op,   phase,     n_inputs,
+                           n_outputs, owned,     n_outputs ? (ir_value_t)graph->values.n : IR_NONE,
+                           attrs,     owned_name};
     graph->nodes.data[graph->nodes.n++] = info;
     for (uint32_t k = 0; k < n_outputs; k++)
         graph->values.data[graph->values.n++] =
@@ -315,7 +327,7 @@ st_status_t ir_graph_add(ir_graph_t *graph, ir_op_t op, const char *name, uint32
     TRY_GOTO(attrs_make(graph, def, n_args, args, &attrs), fail);
     if (op_is_named(op) && !name[0])
         TRY_GOTO(FAIL(ST_INVALID, "inputs, parameters and buffers need a name"), fail);
-    TRY_GOTO(append(graph, def, name, n_inputs, inputs, attrs, out_first), fail);
+    TRY_GOTO(append(graph, def, graph->phase, name, n_inputs, inputs, attrs, out_first), fail);
     return ST_OK;
 fail:
     return name[0] ? st_error_context(status, "%s '%s'", def->name, name)
@@ -336,7 +348,7 @@ st_status_t ir_graph_clone_node(ir_graph_t *graph, const ir_graph_t *from, ir_no
     ir_value_t first = IR_NONE;
     st_status_t status = check_inputs(graph, def, info->n_inputs, inputs);
     if (status == ST_OK)
-        status = append(graph, def, info->name, info->n_inputs, inputs, owned, &first);
+        status = append(graph, def, info->phase, info->name, info->n_inputs, inputs, owned, &first);
     if (status != ST_OK) return st_error_context(status, "%s", ir_node_label(from, node));
     for (uint32_t k = 0; k < info->n_outputs; k++) map[info->first_output + k] = first + k;
     return ST_OK;
@@ -353,6 +365,7 @@ st_status_t ir_graph_rewrite(const ir_graph_t *graph, const ir_node_t *order, ir
     TRY_GOTO(ir_graph_create_like(graph, &to), fail);
     for (size_t i = 0; i < graph->nodes.n; i++) {
         ir_node_t node = order ? order[i] : (ir_node_t)i;
+        to->phase = ir_node(graph, node)->phase;
         TRY_GOTO(rewrite ? rewrite(context, to, graph, node, map)
                          : ir_graph_clone_node(to, graph, node, NULL, map),
                  fail);
@@ -362,6 +375,7 @@ st_status_t ir_graph_rewrite(const ir_graph_t *graph, const ir_node_t *order, ir
                                         map[graph->outputs.data[i].value]),
                  fail);
     st_free(map);
+    to->phase = IR_PHASE_FORWARD;
     *out_graph = to;
     return ST_OK;
 fail:

@@ -57,8 +57,18 @@ typedef struct ir_attr {
     };
 } ir_attr_t;
 
+/* Which part of a training step a node belongs to. Passes that weigh what is kept from one part to
+ * the next read it; what a node computes does not depend on it. */
+typedef enum ir_phase {
+    IR_PHASE_FORWARD = 0,
+    IR_PHASE_BACKWARD,
+    IR_PHASE_OPTIMIZER,
+    IR_PHASE_END
+} ir_phase_t;
+
 typedef struct ir_node_info {
     ir_op_t op;
+    ir_phase_t phase;
     uint32_t n_inputs, n_outputs;
     const ir_value_t *inputs;
     ir_value_t first_output; /* outputs are first_output … first_output + n_outputs - 1 */
@@ -96,6 +106,7 @@ typedef struct ir_graph {
     ST_VEC(ir_alias_t) aliases;
     ir_names_t output_names, alias_names; /* only graph.c's */
     st_map_t node_names;                  /* the same; state and inputs, the first of each name */
+    ir_phase_t phase;                     /* cursor: of what ir_graph_add appends */
     const char *name;                     /* for messages; "" if none */
     const char *producer; /* who wrote the source model ("pytorch 2.11"); "" if none */
 } ir_graph_t;
@@ -118,6 +129,9 @@ static inline const ir_type_t *ir_value_type(const ir_graph_t *graph, ir_value_t
 static inline const ir_node_info_t *ir_value_producer(const ir_graph_t *graph, ir_value_t value) {
     return &graph->nodes.data[graph->values.data[value].producer];
 }
+/* "forward", "backward", "optimizer", and back: IR_PHASE_END for any other text. */
+const char *ir_phase_text(ir_phase_t phase);
+ir_phase_t ir_phase_parse(const char *text);
 /* Attribute by name; the op has it (ASSERT). */
 const ir_attr_t *ir_node_attr(const ir_node_info_t *node, const char *key);
 int64_t ir_attr_int(const ir_node_info_t *node, const char *key);
@@ -157,14 +171,15 @@ typedef struct ir_arg {
 #define IR_ARG_DATA(key_, p_, bytes_) \
     ((ir_arg_t){(key_), {.kind = IR_ATTR_DATA, .data = {(p_), (bytes_)}}})
 
-/* Appends a node: checks input count, attributes (kind, required), runs the op's shape rule, and
+/* Appends a node of the phase that the cursor graph->phase says: checks input count, attributes (kind, required), runs the op's shape rule, and
  * makes its output values. `name` may be NULL. *out_first is the first output value (IR_NONE for an
  * op with none). Errors name op and node name and leave the graph unchanged. */
 st_status_t ir_graph_add(ir_graph_t *graph, ir_op_t op, const char *name, uint32_t n_inputs,
                          const ir_value_t *inputs, size_t n_args, const ir_arg_t *args,
                          ir_value_t *out_first) ST_WARN_UNUSED;
 /* Appends a copy of `node` of `from` whose inputs are map[old input]; fills map[] for its outputs.
- * `attrs` replaces the attributes (schema order) unless NULL. Shapes are inferred anew. */
+ * `attrs` replaces the attributes (schema order) unless NULL. Shapes are inferred anew. The copy has
+ * the phase of `node`, whatever the cursor says. */
 st_status_t ir_graph_clone_node(ir_graph_t *graph, const ir_graph_t *from, ir_node_t node,
                                 const ir_attr_t *attrs, ir_value_t *map) ST_WARN_UNUSED;
 /* What stands in a copy for `node` of `from`: appends to `to` the node itself
@@ -173,7 +188,8 @@ st_status_t ir_graph_clone_node(ir_graph_t *graph, const ir_graph_t *from, ir_no
 typedef st_status_t (*ir_rewrite_t)(void *context, ir_graph_t *to, const ir_graph_t *from,
                                     ir_node_t node, ir_value_t *map);
 /* Copies `graph`, each node as `rewrite` says (NULL: as it is), with its name, producer, aliases
- * and outputs. Nodes are taken in the order `order`, NULL: as they stand. */
+ * and outputs. Nodes are taken in the order `order`, NULL: as they stand. The cursor of `to` follows
+ * them, so that new nodes have the phase of the node they stand for. */
 st_status_t ir_graph_rewrite(const ir_graph_t *graph, const ir_node_t *order, ir_rewrite_t rewrite,
                              void *context, ir_graph_t **out_graph) ST_WARN_UNUSED;
 /* Names an output; a second output of one name is an error. */

@@ -2,7 +2,7 @@
  * of fixed depth. See text.h for the form.
  *
  *   graph     = "graph" [string] ["producer" string] "{" { statement } "}"
- *   statement = "output" name "=" value | "alias" name "=" name
+ *   statement = "output" name "=" value | "alias" name "=" name | "phase" word
  *             | [ [value { "," value }] [name] "=" ] op [ "(" [value { "," value }] ")" ]
  *               [ "{" [key "=" attribute { "," key "=" attribute }] "}" ] [ ":" type { "," type } ]
  *   type      = dtype "[" [int { "," int }] "]"
@@ -494,6 +494,15 @@ static st_status_t parse_alias(parser_t *p) {
     return ir_graph_append_alias(p->graph, name, stored);
 }
 
+static st_status_t parse_phase(parser_t *p) {
+    const char *text;
+    const token_t at = p->token;
+    TRY(parse_name(p, &text));
+    p->graph->phase = ir_phase_parse(text);
+    if (p->graph->phase < IR_PHASE_END) return ST_OK;
+    return FAIL_AT(&at, "phase '%.40s', forward, backward or optimizer expected", text);
+}
+
 static st_status_t parse_statement(parser_t *p) {
     p->results.n = 0;
     while (p->token.kind == TOKEN_VALUE) {
@@ -511,6 +520,7 @@ static st_status_t parse_statement(parser_t *p) {
     if (p->results.n == 0 && named && word_follows) {
         if (token_is(&first, "output")) return parse_output(p);
         if (token_is(&first, "alias")) return parse_alias(p);
+        if (token_is(&first, "phase")) return parse_phase(p);
     }
     if (p->results.n || (named && is_mark(p, '='))) {
         if (named) TRY(token_text(p, &first, &name));
@@ -543,6 +553,7 @@ static st_status_t parse_graph(parser_t *p) {
         TRY(parse_statement(p));
         st_arena_clear(&p->arena);
     }
+    p->graph->phase = IR_PHASE_FORWARD;
     TRY(next(p));
     if (p->token.kind != TOKEN_END) return unexpected(p, "the end of the text");
     st_status_t status = ir_graph_verify(p->graph);

@@ -55,7 +55,7 @@ static st_status_t put_quoted(printer_t *p, const char *text) {
 
 static bool is_bare(const char *name) {
     static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_";
-    static const char *const words[] = {"graph", "producer", "output", "alias"};
+    static const char *const words[] = {"graph", "producer", "output", "alias", "phase"};
     if (!name[0] || !strchr(letters, name[0])) return false;
     for (const char *c = name; *c; c++)
         if (!strchr(letters, *c) && !strchr("0123456789.", *c)) return false;
@@ -213,7 +213,13 @@ static st_status_t put_graph(printer_t *p, const ir_graph_t *graph) {
         TRY(put(p, " "));
     }
     TRY(put(p, "{\n"));
-    for (ir_node_t i = 0; i < graph->nodes.n; i++) TRY(put_node(p, graph, ir_node(graph, i)));
+    ir_phase_t phase = IR_PHASE_FORWARD;
+    for (ir_node_t i = 0; i < graph->nodes.n; i++) {
+        const ir_node_info_t *node = ir_node(graph, i);
+        if (node->phase != phase) TRY(putf(p, "  phase %s\n", ir_phase_text(node->phase)));
+        phase = node->phase;
+        TRY(put_node(p, graph, node));
+    }
     for (size_t i = 0; i < graph->outputs.n; i++) {
         TRY(put(p, "  output "));
         TRY(put_quoted(p, graph->outputs.data[i].name));

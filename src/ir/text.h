@@ -5,16 +5,17 @@
  *     %1 "layers.0.weight" = parameter {dtype=f32, shape=[8]} : f32[8]
  *     %2 = constant {dtype=f32, shape=[4,8], data=0.5} : f32[4,8]
  *     %3, %4 norm = rms_norm(%2, %1) {eps=1e-05} : f32[4,8], f32[4]     # a comment
+ *     phase backward                                                  # of the nodes below
  *     update(%1, %5)
  *     output "loss" = %9
  *     alias "lm_head.weight" = "embed.weight"
  *   }
  *
  * A name is bare where it looks like an identifier (letters, digits, '_' and '.', not the words
- * graph, producer, output, alias), else quoted, with \" \\ \n \t \r and \xHH. Value names are the
+ * graph, producer, output, alias, phase), else quoted, with \" \\ \n \t \r and \xHH. Value names are the
  * printer's ids; the parser takes any %name, defined before it is used and once. Attributes equal
  * to their default are left out. The types after ':' may be left out; where they stand they are
- * checked.
+ * checked. Nodes are of the phase forward until a line says backward, optimizer or forward again.
  *
  * Data is one value for a splat, [a,b,…] up to 64 elements, else the raw little-endian bytes as
  * 0x<hex>. Floats are the shortest decimal that reads back the same, or hexadecimal; a NaN

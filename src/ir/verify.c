@@ -55,6 +55,8 @@ static st_status_t check_counts(verifier_t *v, const ir_op_def_t *def, const ir_
     uint32_t n_outputs = def->n_outputs == IR_VARIADIC ? node->n_inputs : (uint32_t)def->n_outputs;
     if (node->n_outputs != n_outputs)
         return FAIL(ST_INVALID, "%u outputs, %u expected", node->n_outputs, n_outputs);
+    if ((unsigned)node->phase >= IR_PHASE_END)
+        return FAIL(ST_INVALID, "phase %d, the last is %d", (int)node->phase, IR_PHASE_END - 1);
     ir_value_t first = n_outputs ? v->next_value : IR_NONE;
     if (node->first_output != first || n_outputs > v->graph->values.n - v->next_value)
         return FAIL(ST_INVALID, "first output is value %u, %u expected (%zu values)",

@@ -89,6 +89,7 @@ static st_status_t node_to_wire(const ir_graph_t *graph, const ir_node_info_t *n
     uint32_t n_attrs = ir_op_n_attrs(def);
     stator__wire__node__init(wire);
     wire->op = (uint32_t)node->op;
+    wire->phase = (uint32_t)node->phase;
     wire->name = wire_string(node->name);
     wire->n_inputs = node->n_inputs;
     wire->inputs = (uint32_t *)(uintptr_t)node->inputs;
@@ -250,7 +251,11 @@ static st_status_t node_from_wire(ir_graph_t *graph, const Stator__Wire__Node *w
         return FAIL(ST_UNSUPPORTED, "op id %u is not known: the file may need a newer Stator",
                     (unsigned)wire->op);
     if (wire->n_inputs > UINT32_MAX) return FAIL(ST_PARSE, "%zu inputs", wire->n_inputs);
+    if (wire->phase >= IR_PHASE_END)
+        return FAIL(ST_PARSE, "phase %u is not known, the last is %d", (unsigned)wire->phase,
+                    IR_PHASE_END - 1);
     TRY(args_from_wire(def, wire, args));
+    graph->phase = (ir_phase_t)wire->phase;
     TRY(ir_graph_add(graph, def->op, wire->name, (uint32_t)wire->n_inputs, wire->inputs,
                      wire->n_attributes, args, NULL));
     return check_output_types(graph, wire);
@@ -287,6 +292,7 @@ st_status_t ir_graph_from_wire(const Stator__Wire__Graph *wire, ir_graph_t **out
             goto fail;
         }
     }
+    graph->phase = IR_PHASE_FORWARD;
     TRY_GOTO(names_from_wire(graph, wire), fail);
     TRY_GOTO(ir_graph_verify(graph), fail);
     *out_graph = graph;

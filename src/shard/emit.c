@@ -221,6 +221,7 @@ st_status_t shard_emit(const shard_lowering_t *lowering, uint32_t rank, ir_graph
     TRY_GOTO(ir_graph_create_like(e.from, &e.to), done);
     TRY_GOTO(emitter_init(&e), done);
     for (ir_node_t n = 0; n < e.from->nodes.n; n++) {
+        e.to->phase = ir_node(e.from, n)->phase;
         status = emit_node(&e, n);
         if (status != ST_OK) {
             status = st_error_context(status, "%s", ir_node_label(e.from, n));
@@ -234,6 +235,7 @@ st_status_t shard_emit(const shard_lowering_t *lowering, uint32_t rank, ir_graph
         TRY_GOTO(copy_of_state(&e, &value), done);
         TRY_GOTO(ir_graph_append_output(e.to, output->name, value), done);
     }
+    e.to->phase = IR_PHASE_FORWARD;
     *out_graph = e.to;
     e.to = NULL;
 done:

@@ -523,6 +523,59 @@ static void test_out_of_memory(void **state) {
     ir_graph_destroy(forward);
 }
 
+/* ---- phases ---- */
+
+/* Nodes of the source graph are forward; everything between them and the gradients is backward;
+ * what reads whole gradients is the optimizer's. */
+static void check_phases(const ir_graph_t *graph, bool optimizer) {
+    size_t n[IR_PHASE_END] = {0};
+    for (ir_node_t i = 0; i < graph->nodes.n; i++) {
+        const ir_node_info_t *node = ir_node(graph, i);
+        const ir_op_def_t *def = ir_op_def(node->op);
+        n[node->phase]++;
+        if ((def->flags & IR_BACKWARD) && node->op != IR_OP_SUM_SQUARES)
+            assert_int_equal(node->phase, IR_PHASE_BACKWARD);
+        if (node->op == IR_OP_ADAMW || node->op == IR_OP_SUM_SQUARES || node->op == IR_OP_UPDATE ||
+            node->op == IR_OP_LR_SCHEDULE)
+            assert_int_equal(node->phase, IR_PHASE_OPTIMIZER);
+        if (node->op == IR_OP_DROPOUT || node->op == IR_OP_CROSS_ENTROPY ||
+            node->op == IR_OP_PARAMETER)
+            assert_int_equal(node->phase, IR_PHASE_FORWARD);
+        for (uint32_t j = 0; j < node->n_inputs; j++)
+            assert_true(ir_value_producer(graph, node->inputs[j])->phase <= node->phase);
+    }
+    assert_true(n[IR_PHASE_BACKWARD] >= 5);
+    assert_int_equal(n[IR_PHASE_OPTIMIZER] > 0, optimizer);
+    assert_int_equal(graph->phase, IR_PHASE_FORWARD);
+}
+
+static void test_phases(void **state) {
+    (void)state;
+    char text[1024];
+    ir_graph_t *forward, *graph;
+    ad_train_options_t o = defaults("adamw");
+    snprintf(text, sizeof text, noisy, 6, 6);
+    forward = parse(text);
+    OK(ad_gradient_graph(forward, NULL, &graph));
+    for (ir_node_t i = 1; i < graph->nodes.n; i++) /* forward as a whole comes first */
+        assert_true(ir_node(graph, i - 1)->phase <= ir_node(graph, i)->phase);
+    check_phases(graph, false);
+    ir_graph_destroy(graph);
+    o.clip_norm = 1;
+    o.ema_decay = 0.9;
+    graph = train(forward, &o);
+    check_phases(graph, true);
+    ir_graph_destroy(graph);
+    ir_graph_destroy(forward);
+    snprintf(text, sizeof text, noisy, 3, 3);
+    forward = parse(text);
+    o.accumulate = 2;
+    graph = train(forward, &o);
+    check_phases(graph, true);
+    ir_graph_destroy(graph);
+    ir_graph_destroy(forward);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sgd),
@@ -538,6 +591,7 @@ int main(void) {
         cmocka_unit_test(test_micro_batches_without_labels),
         cmocka_unit_test(test_micro_batch_norm),
         cmocka_unit_test(test_micro_batches_need_a_mean),
+        cmocka_unit_test(test_phases),
         cmocka_unit_test(test_out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

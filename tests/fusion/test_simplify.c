@@ -163,6 +163,35 @@ static void both_results_of_a_merged_node_are_mapped(void **state) {
 }
 
 /* One random stream is one value; another id is another. */
+/* What forward needs stays forward, with all it needs itself, whoever comes first. */
+static void merged_nodes_take_the_earlier_phase(void **state) {
+    (void)state;
+    assert_simplifies(X
+                      "  phase backward\n"
+                      "  %1 = exp(%0)\n"
+                      "  %2 = neg(%1)\n"
+                      "  %3 = sin(%2)\n"
+                      "  phase forward\n"
+                      "  %4 = exp(%0)\n"
+                      "  %5 = neg(%4)\n"
+                      "  phase optimizer\n"
+                      "  %6 = sin(%5)\n"
+                      "  %7 = cos(%6)\n"
+                      "  output \"a\" = %3\n"
+                      "  output \"b\" = %5\n"
+                      "  output \"c\" = %7\n",
+                      X
+                      "  %1 = exp(%0) : f32[2,3]\n"
+                      "  %2 = neg(%1) : f32[2,3]\n"
+                      "  phase backward\n"
+                      "  %3 = sin(%2) : f32[2,3]\n"
+                      "  phase optimizer\n"
+                      "  %4 = cos(%3) : f32[2,3]\n"
+                      "  output \"a\" = %3\n"
+                      "  output \"b\" = %2\n"
+                      "  output \"c\" = %4\n");
+}
+
 static void random_merges_by_id_only(void **state) {
     (void)state;
     assert_simplifies(
@@ -507,6 +536,7 @@ int main(void) {
         cmocka_unit_test(collectives_stay),
         cmocka_unit_test(equal_nodes_merge),
         cmocka_unit_test(both_results_of_a_merged_node_are_mapped),
+        cmocka_unit_test(merged_nodes_take_the_earlier_phase),
         cmocka_unit_test(random_merges_by_id_only),
         cmocka_unit_test(operations_that_do_nothing_go),
         cmocka_unit_test(reshapes_and_broadcasts_compose),

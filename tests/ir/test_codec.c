@@ -30,8 +30,10 @@ static const char sample[] =
     "  %3 = constant {dtype=i64, shape=[3], data=[1,-2,3]} : i64[3]\n"
     "  %4 = add(%0, %2) : f32[4,8]\n"
     "  %5, %6 norm = rms_norm(%4, %1) {eps=1e-05} : f32[4,8], f32[4]\n"
+    "  phase backward\n"
     "  %7 = cast(%3) {dtype=f32} : f32[3]\n"
     "  %8 = gelu(%5) {tanh=true} : f32[4,8]\n"
+    "  phase optimizer\n"
     "  update(%1, %1)\n"
     "  output \"y\" = %8\n"
     "  output \"c\" = %7\n"
@@ -64,6 +66,29 @@ static void round_trip_keeps_everything(void **state) {
     st_free(data);
     st_free(again);
     st_free(text);
+    ir_graph_destroy(graph);
+    ir_graph_destroy(back);
+}
+
+/* What a writer that knew no phases wrote has none of these fields. */
+static void absent_phases_are_forward(void **state) {
+    (void)state;
+    ir_graph_t *graph = make(), *back;
+    st_arena_t arena = {0};
+    Stator__Wire__Graph *wire;
+    assert_int_equal(ir_graph_to_wire(graph, &arena, &wire), ST_OK);
+    for (size_t i = 0; i < wire->n_nodes; i++) {
+        assert_int_equal(wire->nodes[i]->phase, ir_node(graph, (ir_node_t)i)->phase);
+        wire->nodes[i]->phase = 0;
+    }
+    size_t with = 0, without;
+    st_free(encode(graph, &with));
+    assert_int_equal(ir_graph_from_wire(wire, &back), ST_OK);
+    for (ir_node_t i = 0; i < back->nodes.n; i++)
+        assert_int_equal(ir_node(back, i)->phase, IR_PHASE_FORWARD);
+    st_free(encode(back, &without));
+    assert_int_equal(with - without, 2 * 3); /* three nodes' tag and value: fields left out */
+    st_arena_clear(&arena);
     ir_graph_destroy(graph);
     ir_graph_destroy(back);
 }
@@ -290,6 +315,9 @@ static void newer_message(Stator__Wire__Graph *w) {
 static void versionless(Stator__Wire__Graph *w) {
     w->format_version = 0;
 }
+static void late_phase(Stator__Wire__Graph *w) {
+    w->nodes[5]->phase = IR_PHASE_END;
+}
 static void unknown_field(Stator__Wire__Graph *w) {
     w->nodes[2]->base.n_unknown_fields = 1;
     w->nodes[2]->base.unknown_fields = &unknown;
@@ -330,6 +358,7 @@ static void structural_faults_are_named(void **state) {
         {alias_taken, ST_PARSE, "alias 'x': the name is taken"},
         {newer_message, ST_UNSUPPORTED, "graph version 2, this build reads 1 to 1"},
         {versionless, ST_UNSUPPORTED, "graph version 0"},
+        {late_phase, ST_PARSE, "node 5: phase 3 is not known"},
         {unknown_field, ST_PARSE, "node 2: Node message has the unknown field 99"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
@@ -410,6 +439,7 @@ static void files_are_saved_whole(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(round_trip_keeps_everything),
+        cmocka_unit_test(absent_phases_are_forward),
         cmocka_unit_test(header_faults_are_told_apart),
         cmocka_unit_test(every_bit_flip_and_truncation_is_caught),
         cmocka_unit_test(damaged_payloads_are_refused_or_valid),

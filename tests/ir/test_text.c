@@ -61,6 +61,28 @@ static void canonical_form_is_stable(void **state) {
         "}\n");
 }
 
+static void phases_stand_where_they_change(void **state) {
+    (void)state;
+    assert_stable(
+        "graph {\n"
+        "  %0 \"phase\" = parameter {dtype=f32, shape=[2]} : f32[2]\n"
+        "  phase backward\n"
+        "  %1 = neg(%0) : f32[2]\n"
+        "  %2 = exp(%1) : f32[2]\n"
+        "  phase optimizer\n"
+        "  update(%0, %2)\n"
+        "  phase forward\n"
+        "  %3 = abs(%0) : f32[2]\n"
+        "  output \"y\" = %3\n"
+        "}\n");
+    ir_graph_t *graph =
+        parse("graph { %0 x = input {dtype=f32, shape=[2]} phase optimizer %1 = neg(%0) }");
+    assert_int_equal(ir_node(graph, 0)->phase, IR_PHASE_FORWARD);
+    assert_int_equal(ir_node(graph, 1)->phase, IR_PHASE_OPTIMIZER);
+    assert_int_equal(graph->phase, IR_PHASE_FORWARD); /* what is added later is forward again */
+    ir_graph_destroy(graph);
+}
+
 static void constants_keep_their_bits(void **state) {
     (void)state;
     assert_stable(
@@ -256,6 +278,7 @@ static void every_failed_allocation_is_reported(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(canonical_form_is_stable),
+        cmocka_unit_test(phases_stand_where_they_change),
         cmocka_unit_test(constants_keep_their_bits),
         cmocka_unit_test(long_data_is_hexadecimal),
         cmocka_unit_test(float_attributes_keep_their_bits),

@@ -76,6 +76,35 @@ static void gradients_are_summed_between_producer_and_reader(void **state) {
            "}\n");
 }
 
+/* A start belongs to the phase of what it sends, a wait to its first reader's. */
+static void phases_stay(void **state) {
+    (void)state;
+    expect(
+        "graph \"g\" {\n"
+        "  %0 x = input {dtype=f32, shape=[4,3]}\n"
+        "  %1 w = parameter {dtype=f32, shape=[3,3]}\n"
+        "  %2 y = matmul(%0, %1)\n"
+        "  phase backward\n"
+        "  %3 dw = matmul(%0, %2) {transpose_a=true}\n"
+        "  phase optimizer\n"
+        "  %4 new = sub(%1, %3)\n"
+        "  update(%1, %4)\n"
+        "}\n",
+        2, 1,
+        "graph \"g\" {\n"
+        "  %0 x = input {dtype=f32, shape=[2,3]}\n"
+        "  %1 w = parameter {dtype=f32, shape=[3,3]}\n"
+        "  %2 y = matmul(%0, %1)\n"
+        "  phase backward\n"
+        "  %3 dw = matmul(%0, %2) {transpose_a=true}\n"
+        "  %4 = all_reduce_start(%3)\n"
+        "  phase optimizer\n"
+        "  %5 = all_reduce_wait(%4)\n"
+        "  %6 new = sub(%1, %5)\n"
+        "  update(%1, %6)\n"
+        "}\n");
+}
+
 static void the_last_rank_may_have_more_and_the_first_nothing(void **state) {
     (void)state;
     const char *text =
@@ -274,6 +303,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_rank_stays_as_it_is),
         cmocka_unit_test(gradients_are_summed_between_producer_and_reader),
+        cmocka_unit_test(phases_stay),
         cmocka_unit_test(the_last_rank_may_have_more_and_the_first_nothing),
         cmocka_unit_test(constants_of_the_batch_are_cut_not_copied),
         cmocka_unit_test(what_cannot_be_split_is_gathered),
