@@ -9,6 +9,7 @@
 #include "base/options.h"
 #include "compile/memory.h"
 #include "compile/passes.h"
+#include "compile/target.h"
 #include "ir/codec.h"
 #include "kernels/table.h"
 
@@ -126,10 +127,15 @@ st_status_t compile_plan(const ir_graph_t *graph, const compile_options_t *optio
                          plan_t **out_plan) {
     *out_plan = NULL;
     compile_context_t c = {.target = {.name = "cpu", .evaluate = evaluate}};
+    target_t *target = NULL;
     st_status_t status = ST_OK;
     TRY(fill_defaults(options, &c.options));
     c.plan = st_calloc(1, sizeof *c.plan);
     if (!c.plan) return st_no_memory(sizeof *c.plan, "a plan");
+    TRY_GOTO(target_open(c.options.device, &target), done);
+    target->machine.n_threads = c.options.n_threads;
+    target->reference_kernels = c.options.reference_kernels;
+    target_fill(target, &c.target);
     TRY_GOTO(record_options(&c), done);
     TRY_GOTO(take_source(&c, graph), done);
     TRY_GOTO(compile_run_passes(&c, pipeline, sizeof pipeline / sizeof pipeline[0]), done);
@@ -139,5 +145,6 @@ done:
     shard_lowering_destroy(c.lowering);
     ir_graph_destroy(c.graph);
     plan_destroy(c.plan);
+    target_destroy(target);
     return status;
 }

@@ -1,9 +1,40 @@
-/* What passes may ask of the device that the plan is for. The compile step fills it in from the
- * kernel table; passes know no kernels. */
+/* What passes may ask of the device that the plan is for: what there is, what a node costs, whether
+ * it can run at all. The compile step fills this in from a target description and the kernel table;
+ * passes know no kernels. */
 #ifndef STATOR_IR_TARGET_H
 #define STATOR_IR_TARGET_H
 
 #include "ir/op.h"
+
+enum { IR_CACHES = 3 };
+
+/* The device as data. Rates are what well-made programs sustain, not what the maker prints. */
+typedef struct ir_machine {
+    const char *name;   /* "cpu", "h200" */
+    const char *device; /* what runs plans for it: "cpu", "cuda" */
+    uint32_t n_cores;   /* cores, multiprocessors */
+    uint32_t n_threads; /* of the plan that is being made, a rank; 1 on devices without threads */
+    double clock_ghz;   /* of a core */
+    uint64_t memory_bytes;           /* that one rank may plan with; 0: not known */
+    uint64_t cache_bytes[IR_CACHES]; /* nearest first, as one core sees them; 0: there is none */
+    double memory_gbps;              /* 1e9 bytes a second, read and written, far from all caches */
+    double launch_us;                /* of one kernel, however small */
+    double link_us;                  /* a collective among ranks: time of a step of the ring … */
+    double link_gbps;                /* … and bytes a second over one link */
+} ir_machine_t;
+
+/* What running a node once takes. */
+typedef struct ir_cost {
+    double us;                        /* launches included */
+    double flop;                      /* as executed; a multiply-add is two */
+    double product_flop;              /* the part in products, convolutions and attention */
+    double bytes_read, bytes_written; /* to and from memory: every operand once */
+    uint32_t launches;
+    size_t workspace;   /* bytes; ST_SIZE_TOO_LARGE: they overflow */
+    const char *kernel; /* what would run: "cpu.matmul.onednn", "cublaslt.matmul"; NULL: nothing,
+                         * the node is a view or a source */
+    const char *limit;  /* what the time goes to: "compute", "memory", "launch", "link" */
+} ir_cost_t;
 
 typedef struct ir_target {
     const char *name; /* "cpu" */
@@ -14,6 +45,19 @@ typedef struct ir_target {
      * out of range) or of the machine. NULL: nothing folds. */
     st_status_t (*evaluate)(void *context, const ir_op_ctx_t *ctx, const ir_type_t *out_types,
                             const void *const *in, void *const *out);
+    const ir_machine_t *machine; /* NULL: not known; so it is where tests make a bare target */
+    /* Fills in *out; never fails: a node that nothing on the device can run is costed by its bytes
+     * and operations, with kernel NULL. Pure: equal nodes cost the same. A `fused` node costs what
+     * its body does in one launch with its edges moved once. NULL where `machine` is. */
+    void (*cost)(void *context, const ir_op_ctx_t *ctx, const ir_type_t *out_types, ir_cost_t *out);
+    /* Whether a kernel of the device runs the node; if not, *out_reason says why (a static text, or
+     * one that lives until the thread's next call). Views and sources need none: true. */
+    bool (*can_run)(void *context, const ir_op_ctx_t *ctx, const ir_type_t *out_types,
+                    const char **out_reason);
 } ir_target_t;
+
+/* The call for a node of a graph. Needs `cost`. NO_MEMORY only. */
+st_status_t ir_target_cost(const ir_target_t *target, const ir_graph_t *graph, ir_node_t node,
+                           ir_cost_t *out) ST_WARN_UNUSED;
 
 #endif

@@ -1,0 +1,263 @@
+/* What a node does (work.h): one row an op, by kind of loop.
+ *
+ * Operations are counted as the mathematics has them: a product 2 m n k, a causal row of attention
+ * only the keys it sees, elementwise ops one an element, composites what their definition in
+ * primitives has an element. Bytes are those of every operand once; of a table that is looked up only
+ * the rows taken. */
+#include "compile/work.h"
+
+#include <string.h>
+
+typedef void (*rule_t)(const ir_op_ctx_t *ctx, const ir_type_t *out_types, work_t *w);
+
+typedef struct work_row {
+    rule_t rule;       /* NULL: elements of output 0 */
+    double operations; /* an element; 0: one */
+} work_row_t;
+
+static double elements(const ir_type_t *type) {
+    return (double)ir_type_elements(type);
+}
+static double bytes(const ir_type_t *type) {
+    return (double)ir_type_bytes(type);
+}
+
+/* ---- passes over elements ---- */
+
+static void of_output(const ir_op_ctx_t *ctx, const ir_type_t *out, work_t *w) {
+    (void)ctx;
+    w->units = elements(&out[0]);
+}
+static void of_input(const ir_op_ctx_t *ctx, const ir_type_t *out, work_t *w) {
+    (void)out;
+    w->units = elements(&ctx->in[0]);
+}
+/* All inputs' elements: sums over lists of tensors, concatenations. */
+static void of_inputs(const ir_op_ctx_t *ctx, const ir_type_t *out, work_t *w) {
+    (void)out;
+    for (uint32_t j = 0; j < ctx->n_inputs; j++) w->units += elements(&ctx->in[j]);
+}
+/* No memory is touched: views and what stands there before the step. */
+static void nothing(const ir_op_ctx_t *ctx, const ir_type_t *out, work_t *w) {
+    (void)ctx;
+    (void)out;
+    w->kind = WORK_NOTHING;
+    w->bytes_read = w->bytes_written = 0;
+}
+/* Written, but read nowhere: generated. */
+static void generated(const ir_op_ctx_t *ctx, const ir_type_t *out, work_t *w) {
+    of_output(ctx, out, w);
+    w->bytes_read = 0;
+}
+/* A table of which only what comes out is read. */
+static void picked(const ir_op_ctx_t *ctx, const ir_type_t *out, work_t *w) {
+    of_output(ctx, out, w);
+    w->bytes_read += bytes(&out[0]) - bytes(&ctx->in[0]);
+}
+/* Zeros everywhere, then the updates added: the places of the updates are read and written again. */
+static void scattered(const ir_op_ctx_t *ctx, const ir_type_t *out, work_t *w) {
+    w->units = elements(&ctx->in[0]);
+    w->flop = w->units;
+    w->bytes_read += bytes(&ctx->in[0]);
+    w->bytes_written = bytes(&out[0]) + bytes(&ctx->in[0]);
+}
+
+/* Sums along the rows' own elements and sums across rows run at different rates. */
+static void reduction(const ir_op_ctx_t *ctx, const ir_type_t *out, work_t *w) {
+    const ir_attr_t *axes = ir_ctx_attr(ctx, "axes");
+    const ir_type_t *x = &ctx->in[0];
+    (void)out;
+    w->units = elements(x);
+    bool last = !axes->ints.n;
+    for (uint32_t a = 0; a < axes->ints.n; a++) last |= axes->ints.v[a] == x->rank - 1;
+    w->variant = last || !x->rank ? "rows" : "columns";
+}
+
+/* A transpose that leaves the last dim in place copies runs; another gathers. */
+static void transposed(const ir_op_ctx_t *ctx, const ir_type_t *out, work_t *w) {
+    const ir_attr_t *perm = ir_ctx_attr(ctx, "perm");
+    of_output(ctx, out, w);
+    w->flop = 0;
+    w->variant =
+        perm->ints.n && perm->ints.v[perm->ints.n - 1] != perm->ints.n - 1 ? "columns" : "rows";
+}
+static void moved(const ir_op_ctx_t *ctx, const ir_type_t *out, work_t *w) {
+    of_output(ctx, out, w);
+    w->flop = 0;
+}
+static void cut(const ir_op_ctx_t *ctx, const ir_type_t *out, work_t *w) {
+    picked(ctx, out, w);
+    w->flop = 0;
+}
+static void taps(const ir_op_ctx_t *ctx, const ir_type_t *out, work_t *w) {
+    const ir_attr_t *kernel = ir_ctx_attr(ctx, "kernel");
+    const ir_type_t *pooled = ctx->in[0].rank && ctx->op == IR_OP_AVG_POOL_GRAD ? &ctx->in[0] : out;
+    w->units = elements(pooled);
+    for (uint32_t i = 0; i < kernel->ints.n; i++) w->units *= (double)kernel->ints.v[i];
+    w->flop = w->units;
+}
+
+/* ---- products ---- */
+
+static void product(const ir_op_ctx_t *ctx, const ir_type_t *out, work_t *w) {
+    const ir_type_t *a = &ctx->in[0], *y = &out[0];
+    bool ta = ir_ctx_int(ctx, "transpose_a"), tb = ir_ctx_int(ctx, "transpose_b");
+    w->kind = WORK_PRODUCT;
+    w->variant = ta ? (tb ? "tt" : "tn") : (tb ? "nt" : "nn");
+    w->dims.m = y->dims[y->rank - 2];
+    w->dims.n = y->dims[y->rank - 1];
+    w->dims.k = a->dims[a->rank - (ta ? 2 : 1)];
+    w->dims.b = 1;
+    for (int32_t i = 0; i + 2 < y->rank; i++) w->dims.b *= y->dims[i];
+    w->units = elements(y) * (double)w->dims.k;
+    w->flop = w->product_flop = 2 * w->units;
+}
+
+static void convolution(const ir_op_ctx_t *ctx, const ir_type_t *x, const ir_type_t *kernel,
+                        const ir_type_t *y, work_t *w) {
+    const ir_attr_t *strides = ir_ctx_attr(ctx, "strides");
+    int64_t groups = ir_ctx_int(ctx, "groups");
+    w->kind = WORK_CONV;
+    w->dims = (work_dims_t){.n = x->dims[0],
+                            .c = kernel->dims[1],
+                            .o = kernel->dims[0] / (groups ? groups : 1),
+                            .g = groups,
+                            .p = 1,
+                            .i = 1,
+                            .r = 1,
+                            .s = 1};
+    for (int32_t i = 2; i < x->rank; i++) {
+        w->dims.p *= y->dims[i];
+        w->dims.i *= x->dims[i];
+        w->dims.r *= kernel->dims[i];
+        w->dims.s *= strides->ints.v[i - 2];
+    }
+    w->units = elements(y) * (double)w->dims.c * (double)w->dims.r;
+    w->flop = w->product_flop = 2 * w->units;
+}
+static void conv_forward(const ir_op_ctx_t *ctx, const ir_type_t *out, work_t *w) {
+    convolution(ctx, &ctx->in[0], &ctx->in[1], &out[0], w);
+}
+static void conv_input(const ir_op_ctx_t *ctx, const ir_type_t *out, work_t *w) {
+    convolution(ctx, &out[0], &ctx->in[1], &ctx->in[0], w);
+}
+static void conv_weight(const ir_op_ctx_t *ctx, const ir_type_t *out, work_t *w) {
+    convolution(ctx, &ctx->in[0], &out[0], &ctx->in[1], w);
+}
+
+/* Pairs of a query and a key that it sees. */
+static double visible(const ir_op_ctx_t *ctx, int64_t m, int64_t s) {
+    bool causal = ir_ctx_int(ctx, "causal");
+    int64_t window = ir_ctx_int(ctx, "window");
+    if (!causal && !window) return (double)m * (double)s;
+    double pairs = 0;
+    for (int64_t q = 0; q < m; q++) {
+        int64_t first = window && q - window + 1 > 0 ? q - window + 1 : 0;
+        int64_t last = causal ? q + 1 : window && q + window < s ? q + window : s;
+        if (last > s) last = s;
+        if (last > first) pairs += (double)(last - first);
+    }
+    return pairs;
+}
+/* `first` is q among the inputs. Forward: two products, backward: five. */
+static void attend(const ir_op_ctx_t *ctx, uint32_t first, double qk_products, double v_products,
+                   work_t *w) {
+    const ir_type_t *q = &ctx->in[first], *k = &ctx->in[first + 1], *v = &ctx->in[first + 2];
+    w->kind = WORK_ATTENTION;
+    w->variant = ir_ctx_int(ctx, "causal") ? "causal" : "full";
+    w->dims = (work_dims_t){.b = q->dims[0],
+                            .h = q->dims[1],
+                            .g = k->dims[1],
+                            .m = q->dims[2],
+                            .s = k->dims[2],
+                            .d = q->dims[3],
+                            .e = v->dims[3]};
+    double pairs = (double)w->dims.b * (double)w->dims.h * visible(ctx, w->dims.m, w->dims.s);
+    w->product_flop =
+        2 * pairs * (qk_products * (double)w->dims.d + v_products * (double)w->dims.e);
+    w->flop = w->product_flop + 5 * pairs;
+    w->units = w->product_flop / 2;
+}
+static void attention(const ir_op_ctx_t *ctx, const ir_type_t *out, work_t *w) {
+    (void)out;
+    attend(ctx, 0, 1, 1, w);
+}
+static void attention_grad(const ir_op_ctx_t *ctx, const ir_type_t *out, work_t *w) {
+    (void)out;
+    attend(ctx, 1, 3, 2, w);
+}
+
+static void collective(const ir_op_ctx_t *ctx, const ir_type_t *out, work_t *w) {
+    of_inputs(ctx, out, w);
+    w->kind = ir_op_def(ctx->op)->flags & IR_START ? WORK_COLLECTIVE : WORK_NOTHING;
+}
+
+/* ---- the table ---- */
+
+/* clang-format off */
+static const work_row_t rows[IR_OP_END] = {
+    [IR_OP_INPUT] = {nothing, 0}, [IR_OP_PARAMETER] = {nothing, 0}, [IR_OP_BUFFER] = {nothing, 0},
+    [IR_OP_CONSTANT] = {nothing, 0}, [IR_OP_RESHAPE] = {nothing, 0}, [IR_OP_UPDATE] = {nothing, 0},
+    [IR_OP_IOTA] = {generated, 1}, [IR_OP_RANDOM_UNIFORM] = {generated, 12},
+    [IR_OP_GELU] = {of_output, 8}, [IR_OP_SILU] = {of_output, 4}, [IR_OP_SIGMOID] = {of_output, 3},
+    [IR_OP_GELU_GRAD] = {of_output, 14}, [IR_OP_SILU_GRAD] = {of_output, 8},
+    [IR_OP_DROPOUT] = {of_output, 12}, [IR_OP_ROPE] = {of_output, 3},
+    [IR_OP_BROADCAST] = {moved, 0}, [IR_OP_TRANSPOSE] = {transposed, 0}, [IR_OP_PAD] = {moved, 0},
+    [IR_OP_CONCAT] = {moved, 0}, [IR_OP_FLIP] = {moved, 0}, [IR_OP_SLICE] = {cut, 0},
+    [IR_OP_GATHER] = {cut, 0}, [IR_OP_GATHER_ALONG] = {cut, 0}, [IR_OP_GATHER_ND] = {cut, 0},
+    [IR_OP_SCATTER_ADD] = {scattered, 1}, [IR_OP_SCATTER_ALONG_ADD] = {scattered, 1},
+    [IR_OP_SCATTER_ND_ADD] = {scattered, 1},
+    [IR_OP_REDUCE_SUM] = {reduction, 1}, [IR_OP_REDUCE_MEAN] = {reduction, 1},
+    [IR_OP_REDUCE_MAX] = {reduction, 1}, [IR_OP_REDUCE_MIN] = {reduction, 1},
+    [IR_OP_REDUCE_PROD] = {reduction, 1}, [IR_OP_ARGMAX] = {of_input, 1},
+    [IR_OP_CUMSUM] = {of_input, 1}, [IR_OP_SUM_SQUARES] = {of_inputs, 2},
+    [IR_OP_MATMUL] = {product, 0}, [IR_OP_CONV] = {conv_forward, 0},
+    [IR_OP_CONV_GRAD_INPUT] = {conv_input, 0}, [IR_OP_CONV_GRAD_WEIGHT] = {conv_weight, 0},
+    [IR_OP_MAX_POOL] = {taps, 0}, [IR_OP_MAX_POOL_GRAD] = {of_input, 1},
+    [IR_OP_AVG_POOL] = {taps, 0}, [IR_OP_AVG_POOL_GRAD] = {taps, 0},
+    [IR_OP_ATTENTION] = {attention, 0}, [IR_OP_ATTENTION_GRAD] = {attention_grad, 0},
+    [IR_OP_SOFTMAX] = {of_input, 5}, [IR_OP_SOFTMAX_GRAD] = {of_input, 4},
+    [IR_OP_LOG_SOFTMAX] = {of_input, 5}, [IR_OP_LOG_SOFTMAX_GRAD] = {of_input, 4},
+    [IR_OP_CROSS_ENTROPY] = {of_input, 5}, [IR_OP_CROSS_ENTROPY_ROWS] = {of_input, 4},
+    [IR_OP_CROSS_ENTROPY_GRAD] = {of_output, 4}, [IR_OP_BATCH_NORM] = {of_input, 8},
+    [IR_OP_CHANNEL_SUM] = {of_input, 1}, [IR_OP_CHANNEL_CENTERED_SQUARES] = {of_input, 3},
+    [IR_OP_BATCH_NORM_APPLY] = {of_input, 4}, [IR_OP_BATCH_NORM_GRAD_SUMS] = {of_input, 5},
+    [IR_OP_BATCH_NORM_GRAD_APPLY] = {of_input, 7}, [IR_OP_LAYER_NORM] = {of_input, 8},
+    [IR_OP_LAYER_NORM_GRAD] = {of_input, 14}, [IR_OP_RMS_NORM] = {of_input, 5},
+    [IR_OP_RMS_NORM_GRAD] = {of_input, 10}, [IR_OP_SGD] = {of_input, 5}, [IR_OP_ADAMW] = {of_input, 14},
+    [IR_OP_ALL_REDUCE_START] = {collective, 1}, [IR_OP_ALL_REDUCE_WAIT] = {collective, 0},
+    [IR_OP_ALL_GATHER_START] = {collective, 0}, [IR_OP_ALL_GATHER_WAIT] = {collective, 0},
+};
+/* clang-format on */
+
+void work_of(const ir_op_ctx_t *ctx, const ir_type_t *out_types, work_t *out) {
+    *out = (work_t){.kind = WORK_EACH, .variant = ""};
+    const work_row_t *row = &rows[ctx->op];
+    for (uint32_t j = 0; j < ctx->n_inputs; j++) out->bytes_read += bytes(&ctx->in[j]);
+    for (uint32_t k = 0; k < ctx->n_outputs; k++) out->bytes_written += bytes(&out_types[k]);
+    if (ctx->n_outputs) out->dtype = out_types[0].dtype;
+    if (ctx->n_inputs) out->dtype = ctx->in[0].dtype;
+    out->flop = -1;
+    (row->rule ? row->rule : of_output)(ctx, out_types, out);
+    if (out->flop < 0)
+        out->flop =
+            out->kind == WORK_NOTHING ? 0 : out->units * (row->operations ? row->operations : 1);
+}
+
+bool work_dim(const work_dims_t *dims, const char *name, size_t n_bytes, int64_t *out_value) {
+    static const struct {
+        const char *name;
+        size_t offset;
+    } names[] = {
+#define DIM(name) {#name, offsetof(work_dims_t, name)}
+        DIM(b), DIM(c), DIM(d), DIM(e), DIM(g), DIM(h),    DIM(i),   DIM(k), DIM(m),
+        DIM(n), DIM(o), DIM(p), DIM(r), DIM(s), DIM(rows), DIM(cols)
+#undef DIM
+    };
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        if (strlen(names[i].name) != n_bytes || memcmp(names[i].name, name, n_bytes)) continue;
+        *out_value = *(const int64_t *)((const char *)dims + names[i].offset);
+        return true;
+    }
+    return false;
+}

@@ -1,0 +1,42 @@
+/* What a node does, whatever runs it: operations, bytes, and the numbers that rates depend on. */
+#ifndef STATOR_COMPILE_WORK_H
+#define STATOR_COMPILE_WORK_H
+
+#include "ir/op.h"
+
+typedef enum work_kind {
+    WORK_NOTHING = 0, /* views and sources */
+    WORK_EACH,        /* passes over elements */
+    WORK_PRODUCT,
+    WORK_CONV,
+    WORK_ATTENTION,
+    WORK_COLLECTIVE,
+} work_kind_t;
+
+/* Sizes that conditions and formulas of target descriptions name, in the order of work_dim_names.
+ *   product      b items, m × k times k × n
+ *   conv         n images, c channels in and o out of each of g groups, p positions of the output, i of
+ *                the input, r taps, s the stride's product
+ *   attention    b items, h and g heads, m queries, s keys of d and values of e elements
+ *   the rest     rows × cols: the passes' outer and inner extent */
+typedef struct work_dims {
+    int64_t b, c, d, e, g, h, i, k, m, n, o, p, r, s, rows, cols;
+} work_dims_t;
+
+typedef struct work {
+    work_kind_t kind;
+    ir_dtype_t dtype;    /* of the elements that are worked on */
+    double flop;         /* a multiply-add is two, a function as exp one */
+    double product_flop; /* the part in products */
+    double bytes_read, bytes_written;
+    double units; /* elements, for rates per element */
+    const char
+        *variant; /* how the shape chooses another loop: "rows", "columns"; "" if it does not */
+    work_dims_t dims;
+} work_t;
+
+void work_of(const ir_op_ctx_t *ctx, const ir_type_t *out_types, work_t *out);
+/* Size by the name that descriptions use ("m", "rows"); false if there is none of that name. */
+bool work_dim(const work_dims_t *dims, const char *name, size_t bytes, int64_t *out_value);
+
+#endif

@@ -1,0 +1,145 @@
+/* What nodes do and cost. The expected numbers are worked out by hand beside each. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "compile/target.h"
+#include "compile/work.h"
+#include "ir/build.h"
+
+static ir_type_t f32(int32_t rank, int64_t a, int64_t b, int64_t c, int64_t d) {
+    return ir_type_make(IR_F32, rank, (int64_t[]){a, b, c, d});
+}
+
+static void work_of_node(const ir_graph_t *graph, ir_value_t value, work_t *out) {
+    const ir_node_info_t *node = ir_value_producer(graph, value);
+    ir_type_t in[8], types[8];
+    for (uint32_t j = 0; j < node->n_inputs; j++) in[j] = *ir_value_type(graph, node->inputs[j]);
+    for (uint32_t k = 0; k < node->n_outputs; k++)
+        types[k] = *ir_value_type(graph, node->first_output + k);
+    ir_op_ctx_t ctx = {node->op, node->n_inputs, node->n_outputs, in, node->attrs, node->name};
+    work_of(&ctx, types, out);
+}
+
+static ir_graph_t *graph_begin(ir_build_t *b) {
+    ir_graph_t *graph;
+    assert_int_equal(ir_graph_create("g", &graph), ST_OK);
+    *b = (ir_build_t){.graph = graph};
+    return graph;
+}
+
+static void test_products(void **state) {
+    (void)state;
+    ir_build_t b;
+    ir_graph_t *graph = graph_begin(&b);
+    work_t w;
+    ir_value_t x = ir_b_input(&b, "x", f32(3, 5, 7, 11, 0), 0);
+    ir_value_t y = ir_b_input(&b, "y", f32(2, 13, 11, 0, 0), -1);
+    work_of_node(graph, ir_b_matmul(&b, x, y, false, true), &w);
+    assert_int_equal(b.status, ST_OK);
+    assert_int_equal(w.kind, WORK_PRODUCT);
+    assert_string_equal(w.variant, "nt");
+    /* 5 products of 7 x 11 times 11 x 13 */
+    assert_true(w.flop == 2.0 * 5 * 7 * 11 * 13 && w.product_flop == w.flop);
+    assert_true(w.bytes_read == 4.0 * (5 * 7 * 11 + 13 * 11));
+    assert_true(w.bytes_written == 4.0 * 5 * 7 * 13);
+    assert_true(w.dims.b == 5 && w.dims.m == 7 && w.dims.n == 13 && w.dims.k == 11);
+    ir_graph_destroy(graph);
+}
+
+/* Forward, gradient of the input and of the weight are the same products. */
+static void test_convolutions(void **state) {
+    (void)state;
+    ir_build_t b;
+    ir_graph_t *graph = graph_begin(&b);
+    work_t w;
+    const int64_t two[] = {2, 2}, one[] = {1, 1};
+    ir_arg_t args[6] = {IR_ARG_INTS("strides", two, 2), IR_ARG_INTS("pads_low", one, 2),
+                        IR_ARG_INTS("pads_high", one, 2), IR_ARG_INTS("dilations", one, 2),
+                        IR_ARG_INT("groups", 2)};
+    ir_value_t x = ir_b_input(&b, "x", f32(4, 3, 4, 9, 9), 0);
+    ir_value_t k = ir_b_input(&b, "k", f32(4, 6, 2, 3, 3), -1);
+    ir_value_t y = ir_b_node(&b, IR_OP_CONV, 2, (ir_value_t[]){x, k}, 5, args);
+    /* 5 x 5 positions (9 + 2 - 3) / 2 + 1, each 6 channels of 2 · 9 products, 3 images */
+    double flop = 2.0 * 3 * 6 * 25 * 2 * 9;
+    work_of_node(graph, y, &w);
+    assert_true(w.flop == flop && w.product_flop == flop);
+    assert_true(w.dims.n == 3 && w.dims.c == 2 && w.dims.o == 3 && w.dims.g == 2);
+    assert_true(w.dims.p == 25 && w.dims.i == 81 && w.dims.r == 9 && w.dims.s == 4);
+    args[5] = IR_ARG_INTS("spatial", ((int64_t[]){9, 9}), 2);
+    work_of_node(graph, ir_b_node(&b, IR_OP_CONV_GRAD_INPUT, 2, (ir_value_t[]){y, k}, 6, args), &w);
+    assert_true(w.flop == flop);
+    args[5] = IR_ARG_INTS("kernel", ((int64_t[]){3, 3}), 2);
+    work_of_node(graph, ir_b_node(&b, IR_OP_CONV_GRAD_WEIGHT, 2, (ir_value_t[]){x, y}, 6, args),
+                 &w);
+    assert_true(w.flop == flop);
+    assert_int_equal(b.status, ST_OK);
+    ir_graph_destroy(graph);
+}
+
+/* Causal rows count the keys that they see: 1 + 2 + … + 6 pairs of 6 x 6. A window of 3 leaves
+ * 1 + 2 + 3 + 3 + 3 + 3. */
+static void test_attention(void **state) {
+    (void)state;
+    static const struct {
+        bool causal;
+        int64_t window, pairs;
+    } rows[] = {{false, 0, 36}, {true, 0, 21}, {true, 3, 15}, {false, 3, 24}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        ir_build_t b;
+        ir_graph_t *graph = graph_begin(&b);
+        work_t w;
+        ir_arg_t args[2] = {IR_ARG_BOOL("causal", rows[i].causal),
+                            IR_ARG_INT("window", rows[i].window)};
+        ir_value_t q = ir_b_input(&b, "q", f32(4, 2, 4, 6, 8), 0);
+        ir_value_t k = ir_b_input(&b, "k", f32(4, 2, 2, 6, 8), 0);
+        ir_value_t v = ir_b_input(&b, "v", f32(4, 2, 2, 6, 16), 0);
+        ir_value_t o = ir_b_node(&b, IR_OP_ATTENTION, 3, (ir_value_t[]){q, k, v}, 2, args);
+        work_of_node(graph, o, &w);
+        assert_int_equal(b.status, ST_OK);
+        assert_true(w.product_flop == 2.0 * 2 * 4 * (double)rows[i].pairs * (8 + 16));
+        ir_graph_destroy(graph);
+    }
+}
+
+/* Views cost nothing; a table that is looked up costs the rows that are taken. */
+static void test_bytes(void **state) {
+    (void)state;
+    ir_build_t b;
+    ir_graph_t *graph = graph_begin(&b);
+    target_t *target;
+    ir_target_t ask = {0};
+    ir_cost_t cost;
+    assert_int_equal(target_open("cpu", &target), ST_OK);
+    target_fill(target, &ask);
+    ir_value_t x = ir_b_input(&b, "x", f32(2, 1000, 64, 0, 0), -1);
+    ir_value_t i = ir_b_input(&b, "i", ir_type_make(IR_I32, 1, (int64_t[]){10}), 0);
+    ir_value_t rows = ir_b_node(&b, IR_OP_GATHER, 2, (ir_value_t[]){x, i}, 1,
+                                (ir_arg_t[]){IR_ARG_INT("axis", 0)});
+    ir_value_t view = ir_b_reshape(&b, rows, 1, (int64_t[]){640});
+    ir_value_t y = ir_b_unary(&b, IR_OP_EXP, view);
+    assert_int_equal(b.status, ST_OK);
+    assert_int_equal(ir_target_cost(&ask, graph, graph->values.data[rows].producer, &cost), ST_OK);
+    assert_true(cost.bytes_read == 4 * 640 + 4 * 10 && cost.bytes_written == 4 * 640);
+    assert_true(cost.launches == 1 && cost.us > 0 && cost.kernel);
+    assert_int_equal(ir_target_cost(&ask, graph, graph->values.data[view].producer, &cost), ST_OK);
+    assert_true(cost.us == 0 && cost.launches == 0 && cost.bytes_read == 0 && !cost.kernel);
+    assert_int_equal(ir_target_cost(&ask, graph, graph->values.data[y].producer, &cost), ST_OK);
+    assert_true(cost.flop == 640 && cost.product_flop == 0);
+    ir_graph_destroy(graph);
+    target_destroy(target);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_products),
+        cmocka_unit_test(test_convolutions),
+        cmocka_unit_test(test_attention),
+        cmocka_unit_test(test_bytes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
