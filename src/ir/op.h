@@ -135,6 +135,10 @@ typedef struct ir_op_def {
      * composite. */
     st_status_t (*expand)(ir_graph_t *graph, const ir_op_ctx_t *ctx, const ir_value_t *inputs,
                           ir_value_t *out);
+    /* The same for an op that stays a node and has kernels: what it means in primitives, in the
+     * precision of ir_dtype_wide. Loop nests inline it, the expand step does not. NULL: none. */
+    st_status_t (*define)(ir_graph_t *graph, const ir_op_ctx_t *ctx, const ir_value_t *inputs,
+                          ir_value_t *out);
     /* reuse[k] = j + 1: output k may be written over input j (same bytes, elementwise); 0: no.
      * IR_ELEMENTWISE ops may also write over any input of the output's size. */
     uint8_t reuse[4];
