@@ -72,6 +72,12 @@ static void put_step(writer_t *w, const plan_program_t *program, ir_node_t n) {
     put(w, "\n");
 }
 
+/* What packing loses: of the work region, above the most bytes alive at one time. */
+static double gap_percent(const plan_program_t *program) {
+    uint64_t bound = program->live_bound_bytes, bytes = program->region_bytes[PLAN_WORK];
+    return bound ? 100.0 * ((double)bytes - (double)bound) / (double)bound : 0;
+}
+
 st_status_t plan_print(const plan_t *plan, char **out_text) {
     *out_text = NULL;
     writer_t w = {0};
@@ -92,7 +98,8 @@ st_status_t plan_print(const plan_t *plan, char **out_text) {
         for (int r = PLAN_STATE; r < PLAN_REGION_END; r++)
             put(&w, "  %s %llu bytes", region_names[r],
                 (unsigned long long)program->region_bytes[r]);
-        put(&w, "  (work bound %llu)\n", (unsigned long long)program->live_bound_bytes);
+        put(&w, "  (work bound %llu, gap %.2f %%)\n", (unsigned long long)program->live_bound_bytes,
+            gap_percent(program));
         for (ir_node_t n = 0; n < program->graph->nodes.n; n++) put_step(&w, program, n);
     }
     if (w.status != ST_OK) {

@@ -28,6 +28,7 @@ struct sched_occupied {
     span_t *spans;    /* [2 · n_times]: children of i are 2 i and 2 i + 1, the root is 1 */
     cursor_t cursors[MAX_CURSORS];
     uint32_t n_cursors;
+    uint64_t work;
 };
 
 /* Part of the tree: node `index` with the times first … last. */
@@ -139,6 +140,7 @@ static uint64_t occupied_until(sched_occupied_t *o, uint64_t from, uint64_t *out
     while (moved) {
         moved = false;
         *out_next = UINT64_MAX;
+        o->work += o->n_cursors;
         for (uint32_t i = 0; i < o->n_cursors; i++) {
             cursor_t *c = &o->cursors[i];
             while (c->at < c->end && c->at->begin <= from) {
@@ -167,4 +169,8 @@ uint64_t sched_occupied_find(sched_occupied_t *o, uint32_t begin, uint32_t end, 
         from = occupied_until(o, next, &next);
     }
     return found_size == UINT64_MAX ? from : found;
+}
+
+uint64_t sched_occupied_work(const sched_occupied_t *o) {
+    return o->work;
 }

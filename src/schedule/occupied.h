@@ -31,4 +31,8 @@ st_status_t sched_occupied_add(sched_occupied_t *occupied, uint32_t begin, uint3
 uint64_t sched_occupied_find(sched_occupied_t *occupied, uint32_t begin, uint32_t end,
                              uint64_t bytes, bool best);
 
+/* List entries that finds have looked at since the creation: a measure of time that is the same on
+ * every machine. */
+uint64_t sched_occupied_work(const sched_occupied_t *occupied);
+
 #endif

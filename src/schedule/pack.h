@@ -1,15 +1,26 @@
-/* Packing: offsets for pieces of memory that live at different times, so that the whole is small.
+/* Packing of pieces of memory that live for a while each.
  *
- *   offset
- *     ^  +-----c-----+  +--d--+
- *     |  +---a---+   +--+--b------+        a's place is free for d once a is dead
- *     +----------------------------> time
+ * Problem: give each piece an offset so that no two that live at one time overlap, in little memory.
  *
- * Finding the least total is NP-hard; this takes the best of six greedy packings: pieces ordered by
- * size, by lifetime, or by their product, each put at the lowest gap that is large enough (first
- * fit) or at the smallest one (best fit). The most bytes alive at one time bound the total from
- * below; a packing that meets the bound ends the search. Near O(n · log² n) a packing while there are few
- * gaps (occupied.h). */
+ *   offset ^   +----C-----+          what lives all the time (C) lies at the bottom; the rest stands
+ *          |   |  B  | A' |          on it, each piece in a gap that lasts as long as it lives
+ *          +---+-----+----+-> time
+ *
+ * Algorithm, each step only while the total is above the bound, the most bytes alive at one time:
+ *
+ *   greedy   the pieces one after the other, by size, size · lifetime or lifetime, each at the lowest
+ *            gap that is free while it lives (first fit) or at the smallest one (best fit)
+ *   repair   the pieces that ended too high move forward in the order, again and again: what stands
+ *            in each other's way is seen by placing it
+ *   search   where the gap is still over 1 %: branch and bound over the pieces in the order of their
+ *            offsets (search.h), with a limit of nodes
+ *
+ * Near O(n · log² n) a packing while there are few gaps (occupied.h). The first greedy packing is
+ * always finished; the others share a budget of work that is counted, not timed, so that the result
+ * is the same everywhere. Of a large number of pieces a total within 0.1 % of the bound is enough.
+ *
+ * Source: priorities raised for what went wrong are Joslin and Clements, "Squeaky Wheel
+ * Optimization", 1999; the search's order is that of MiniMalloc (Moffitt, 2023). */
 #ifndef STATOR_SCHEDULE_PACK_H
 #define STATOR_SCHEDULE_PACK_H
 

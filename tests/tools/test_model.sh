@@ -18,7 +18,7 @@ says info '"parameter_elements":742272'
 # the plan: a file, a text, the same figures in both
 "$stator" compile g.stator --ranks 2 --threads 1 -o g.plan --json > compiled
 "$stator" info g.plan --json > info
-for key in ranks kernels collectives state work comm live_bound_bytes; do
+for key in ranks kernels collectives state work comm live_bound_bytes packing_gap_percent; do
     [ "$(field compiled 1 $key)" = "$(field info 1 $key)" ] || fail "'$key' differs: $(cat compiled info)"
 done
 [ "$(field info 1 ranks)" = 2 ] || fail "the plan is not for two ranks: $(cat info)"
