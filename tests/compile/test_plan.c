@@ -51,7 +51,7 @@ static void text_shows_memory_and_steps(void **state) {
     assert_string_equal(
         program,
         "program 0, ranks 0 1\n"
-        "  state 64 bytes  work 128 bytes  comm 64 bytes  (work bound 128)\n"
+        "  state 64 bytes  work 128 bytes  comm 64 bytes  (work bound 128, gap 0.00 %)\n"
         "     0 -      input 'x' -> %0 f32[2,3] work+0\n"
         "     1 -      parameter 'w' -> %1 f32[3,3] state+0\n"
         "     2 kernel matmul 'y' (%0, %1) -> %2 f32[2,3] work+64  cpu.matmul.reference\n"
