@@ -240,8 +240,9 @@ void work_of(const ir_op_ctx_t *ctx, const ir_type_t *out_types, work_t *out) {
     out->flop = -1;
     (row->rule ? row->rule : of_output)(ctx, out_types, out);
     if (out->flop < 0)
-        out->flop =
-            out->kind == WORK_NOTHING ? 0 : out->units * (row->operations > 0 ? row->operations : 1);
+        out->flop = out->kind == WORK_NOTHING
+                        ? 0
+                        : out->units * (row->operations > 0 ? row->operations : 1);
 }
 
 bool work_dim(const work_dims_t *dims, const char *name, size_t n_bytes, int64_t *out_value) {
