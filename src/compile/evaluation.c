@@ -1,11 +1,16 @@
-/* Evaluation mode (convert.h): the graph without its updates, and `train` off where an op has it.
- * Linear. */
+/* Evaluation mode (convert.h): the graph without its updates, and `train` off where an op has it,
+ * in bodies too. Linear. */
 #include <string.h>
 
 #include "compile/convert.h"
 #include "ir/op.h"
 
 enum { MOST_ATTRIBUTES = 32 };
+
+static st_status_t body_evaluating(void *context, const ir_graph_t *body, ir_graph_t **out_body) {
+    (void)context;
+    return compile_to_evaluation(body, out_body);
+}
 
 static st_status_t clone_evaluating(void *context, ir_graph_t *to, const ir_graph_t *from,
                                     ir_node_t n, ir_value_t *map) {
@@ -20,7 +25,7 @@ static st_status_t clone_evaluating(void *context, ir_graph_t *to, const ir_grap
         attrs[i] = node->attrs[i];
         if (strcmp(def->attrs[i].key, "train") == 0) attrs[i].i = 0;
     }
-    return ir_graph_clone_node(to, from, n, attrs, map);
+    return ir_graph_clone_node_bodies(to, from, n, attrs, body_evaluating, NULL, map);
 }
 
 st_status_t compile_to_evaluation(const ir_graph_t *graph, ir_graph_t **out_graph) {

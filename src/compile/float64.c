@@ -1,5 +1,5 @@
 /* Float64 everywhere (convert.h). Only attributes that name a type, and a constant's elements, need
- * to change: the shape rules give all other types anew. Linear. */
+ * to change: the shape rules give all other types anew. Bodies are converted too. Linear. */
 #include "compile/convert.h"
 #include "ir/convert.h"
 #include "ir/op.h"
@@ -29,6 +29,11 @@ static st_status_t widen_node(const ir_node_info_t *node, ir_attr_t *attrs, st_a
     return ST_OK;
 }
 
+static st_status_t widen_body(void *context, const ir_graph_t *body, ir_graph_t **out_body) {
+    (void)context;
+    return compile_to_f64(body, out_body);
+}
+
 static st_status_t clone_wide(void *context, ir_graph_t *to, const ir_graph_t *from, ir_node_t n,
                               ir_value_t *map) {
     (void)context;
@@ -38,7 +43,8 @@ static st_status_t clone_wide(void *context, ir_graph_t *to, const ir_graph_t *f
     ir_attr_t *attrs = st_arena_copy(&scratch, node->attrs, bytes);
     st_status_t status = attrs ? ST_OK : st_no_memory(bytes, "a node's attributes");
     if (status == ST_OK) status = widen_node(node, attrs, &scratch);
-    if (status == ST_OK) status = ir_graph_clone_node(to, from, n, attrs, map);
+    if (status == ST_OK)
+        status = ir_graph_clone_node_bodies(to, from, n, attrs, widen_body, NULL, map);
     st_arena_clear(&scratch);
     return status;
 }

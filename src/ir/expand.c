@@ -20,38 +20,50 @@ static bool node_wanted(const ir_graph_t *graph, ir_node_t node, wanted_t wanted
     return def->expand && wanted(def);
 }
 
+static st_status_t expand_body(void *context, const ir_graph_t *body, ir_graph_t **out_body) {
+    return ir_expand_composites(body, *(const wanted_t *)context, out_body);
+}
+
 static st_status_t expand_node(ir_graph_t *to, const ir_graph_t *from, ir_node_t node,
                                ir_value_t *map) {
     const ir_node_info_t *info = ir_node(from, node);
-    ir_type_t in[IR_MAX_OPERANDS];
-    ir_value_t inputs[IR_MAX_OPERANDS], out[IR_MAX_OPERANDS];
-    ASSERT(info->n_inputs <= IR_MAX_OPERANDS && info->n_outputs <= IR_MAX_OPERANDS);
+    st_arena_t scratch = {0};
+    ir_type_t *in = st_arena_array(&scratch, info->n_inputs, sizeof *in);
+    ir_value_t *inputs = st_arena_array(&scratch, info->n_inputs, sizeof *inputs);
+    ir_value_t *out = st_arena_array(&scratch, info->n_outputs, sizeof *out);
+    st_status_t status = ST_OK;
+    if (!in || !inputs || !out) TRY_GOTO(st_no_memory(0, "an expansion"), done);
     for (uint32_t j = 0; j < info->n_inputs; j++) {
         in[j] = *ir_value_type(from, info->inputs[j]);
         inputs[j] = map[info->inputs[j]];
     }
     ir_op_ctx_t ctx = {info->op, info->n_inputs, info->n_outputs, in, info->attrs, info->name};
-    st_status_t status = ir_op_def(info->op)->expand(to, &ctx, inputs, out);
-    if (status != ST_OK)
-        return st_error_context(status, "expansion of %s", ir_node_label(from, node));
+    status = ir_op_def(info->op)->expand(to, &ctx, inputs, out);
+    if (status != ST_OK) {
+        status = st_error_context(status, "expansion of %s", ir_node_label(from, node));
+        goto done;
+    }
     for (uint32_t k = 0; k < info->n_outputs; k++) {
         char made[IR_TYPE_TEXT_BYTES], expected[IR_TYPE_TEXT_BYTES];
         const ir_type_t *type = ir_value_type(from, info->first_output + k);
         if (!ir_type_equal(ir_value_type(to, out[k]), type))
-            return FAIL(ST_INTERNAL, "the expansion of %s gives %s for output %u, not %s",
-                        ir_node_label(from, node),
-                        ir_type_text(ir_value_type(to, out[k]), made, sizeof made), k,
-                        ir_type_text(type, expected, sizeof expected));
+            TRY_GOTO(FAIL(ST_INTERNAL, "the expansion of %s gives %s for output %u, not %s",
+                          ir_node_label(from, node),
+                          ir_type_text(ir_value_type(to, out[k]), made, sizeof made), k,
+                          ir_type_text(type, expected, sizeof expected)),
+                     done);
         map[info->first_output + k] = out[k];
     }
-    return ST_OK;
+done:
+    st_arena_clear(&scratch);
+    return status;
 }
 
 static st_status_t expand_or_clone(void *context, ir_graph_t *to, const ir_graph_t *from,
                                    ir_node_t node, ir_value_t *map) {
     wanted_t wanted = *(const wanted_t *)context;
     if (node_wanted(from, node, wanted)) return expand_node(to, from, node, map);
-    return ir_graph_clone_node(to, from, node, NULL, map);
+    return ir_graph_clone_node_bodies(to, from, node, NULL, expand_body, context, map);
 }
 
 static st_status_t expand_round(const ir_graph_t *graph, wanted_t wanted, ir_graph_t **out_graph) {

@@ -4,7 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ir/op.h"
+#include "ir/body.h"
+#include "ir/structure.h"
 
 /* ---- op table ---- */
 
@@ -30,6 +31,11 @@ uint32_t ir_op_n_attrs(const ir_op_def_t *def) {
     return n;
 }
 
+uint32_t ir_op_n_outputs(const ir_op_def_t *def, uint32_t n_inputs, const ir_attr_t *attrs) {
+    if (def->n_outputs != IR_VARIADIC) return (uint32_t)def->n_outputs;
+    return def->count_outputs ? def->count_outputs(n_inputs, attrs) : n_inputs;
+}
+
 /* ---- attributes ---- */
 
 static const ir_attr_t *attr_of(ir_op_t op, const ir_attr_t *attrs, const char *key) {
@@ -52,7 +58,19 @@ double ir_attr_float(const ir_node_info_t *node, const char *key) {
     return ir_node_attr(node, key)->f;
 }
 
-/* Copies what an attribute points to into the arena. */
+static st_status_t body_own(ir_graph_t *graph, ir_attr_t *attr) {
+    ir_graph_t *body = NULL;
+    if (!attr->graph) return FAIL(ST_INVALID, "there is no body");
+    if (ir_graph_depth(attr->graph) >= IR_MAX_DEPTH)
+        return FAIL(ST_DOES_NOT_FIT, "bodies in bodies, %d deep at most", IR_MAX_DEPTH);
+    TRY(ir_graph_copy(attr->graph, &body));
+    attr->graph = body;
+    st_status_t status = ST_VEC_PUSH(&graph->bodies, body);
+    if (status != ST_OK) ir_graph_destroy(body);
+    return status;
+}
+
+/* Copies what an attribute points to into the arena, a body into the graph's list. */
 static st_status_t attr_own(ir_graph_t *graph, ir_attr_t *attr) {
     const void *source = NULL;
     size_t bytes = 0;
@@ -68,6 +86,8 @@ static st_status_t attr_own(ir_graph_t *graph, ir_attr_t *attr) {
         case IR_ATTR_STRING:
             attr->s = st_arena_strdup(&graph->arena, attr->s ? attr->s : "");
             return attr->s ? ST_OK : st_no_memory(0, "an attribute");
+        case IR_ATTR_GRAPH:
+            return body_own(graph, attr);
         case IR_ATTR_INT:
         case IR_ATTR_FLOAT:
         case IR_ATTR_BOOL:
@@ -81,17 +101,6 @@ static st_status_t attr_own(ir_graph_t *graph, ir_attr_t *attr) {
     else
         attr->data.p = copy;
     return ST_OK;
-}
-
-static ir_attr_t attr_default(const ir_attr_spec_t *spec) {
-    ir_attr_t attr = {.kind = spec->kind};
-    if (spec->kind == IR_ATTR_FLOAT)
-        attr.f = spec->number;
-    else if (spec->kind == IR_ATTR_STRING)
-        attr.s = spec->text ? spec->text : "";
-    else if (spec->kind != IR_ATTR_INTS && spec->kind != IR_ATTR_DATA)
-        attr.i = (int64_t)spec->number;
-    return attr;
 }
 
 /* ---- life ---- */
@@ -112,6 +121,8 @@ st_status_t ir_graph_create(const char *name, ir_graph_t **out_graph) {
 
 void ir_graph_destroy(ir_graph_t *graph) {
     if (!graph) return;
+    for (size_t i = 0; i < graph->bodies.n; i++) ir_graph_destroy(graph->bodies.data[i]);
+    ST_VEC_FREE(&graph->bodies);
     ST_VEC_FREE(&graph->nodes);
     ST_VEC_FREE(&graph->values);
     ST_VEC_FREE(&graph->outputs);
@@ -254,7 +265,7 @@ static st_status_t append(ir_graph_t *graph, const ir_op_def_t *def, ir_phase_t 
                           const char *name, uint32_t n_inputs, const ir_value_t *inputs,
                           const ir_attr_t *attrs, ir_value_t *out_first) {
     ir_type_t small_in[SMALL_OPERANDS], small_out[SMALL_OPERANDS];
-    uint32_t n_outputs = def->n_outputs == IR_VARIADIC ? n_inputs : (uint32_t)def->n_outputs;
+    uint32_t n_outputs = ir_op_n_outputs(def, n_inputs, attrs);
     ir_type_t *in = n_inputs <= SMALL_OPERANDS ? small_in : st_calloc(n_inputs, sizeof *in);
     ir_type_t *out = n_outputs <= SMALL_OPERANDS ? small_out : st_calloc(n_outputs, sizeof *out);
     st_status_t status = ST_OK;
@@ -302,7 +313,7 @@ static st_status_t attrs_make(ir_graph_t *graph, const ir_op_def_t *def, size_t 
             return FAIL(ST_INVALID, "attribute '%s' is missing", spec->key);
         if (given && given->value.kind != spec->kind)
             return FAIL(ST_INVALID, "attribute '%s' has the wrong kind", spec->key);
-        attrs[i] = given ? given->value : attr_default(spec);
+        attrs[i] = given ? given->value : ir_attr_default(spec);
         TRY(attr_own(graph, &attrs[i]));
     }
     for (size_t a = 0; a < n_args; a++) {
@@ -352,6 +363,36 @@ st_status_t ir_graph_clone_node(ir_graph_t *graph, const ir_graph_t *from, ir_no
     if (status != ST_OK) return st_error_context(status, "%s", ir_node_label(from, node));
     for (uint32_t k = 0; k < info->n_outputs; k++) map[info->first_output + k] = first + k;
     return ST_OK;
+}
+
+st_status_t ir_graph_clone_node_bodies(ir_graph_t *graph, const ir_graph_t *from, ir_node_t node,
+                                       const ir_attr_t *attrs, ir_body_pass_t pass, void *context,
+                                       ir_value_t *map) {
+    const ir_node_info_t *info = ir_node(from, node);
+    uint32_t n = ir_op_n_attrs(ir_op_def(info->op));
+    if (!attrs) attrs = info->attrs;
+    bool any = false;
+    for (uint32_t i = 0; i < n; i++) any |= attrs[i].kind == IR_ATTR_GRAPH;
+    if (!any) return ir_graph_clone_node(graph, from, node, attrs, map);
+    st_arena_t scratch = {0};
+    ir_attr_t *made = st_arena_copy(&scratch, attrs, n * sizeof *made);
+    ir_graph_t **bodies = st_arena_array(&scratch, n, sizeof(ir_graph_t *));
+    st_status_t status = ST_OK;
+    if (!made || !bodies) {
+        st_arena_clear(&scratch);
+        return st_no_memory(n * sizeof *made, "a node copy");
+    }
+    memset(bodies, 0, n * sizeof(ir_graph_t *));
+    for (uint32_t i = 0; i < n && status == ST_OK; i++) {
+        if (made[i].kind != IR_ATTR_GRAPH) continue;
+        status = pass(context, made[i].graph, &bodies[i]);
+        if (status != ST_OK) st_error_context(status, "in %s", ir_node_label(from, node));
+        made[i].graph = bodies[i];
+    }
+    if (status == ST_OK) status = ir_graph_clone_node(graph, from, node, made, map);
+    for (uint32_t i = 0; i < n; i++) ir_graph_destroy(bodies[i]);
+    st_arena_clear(&scratch);
+    return status;
 }
 
 st_status_t ir_graph_rewrite(const ir_graph_t *graph, const ir_node_t *order, ir_rewrite_t rewrite,

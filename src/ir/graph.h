@@ -7,6 +7,9 @@
  *
  *   nodes   [ input x | parameter w | matmul | … ]      outputs [ {value, "loss"} … ]
  *   values  [ x       | w           | y      | … ]      aliases [ {"lm_head.weight" → "embed.weight"} ]
+ *
+ * A node may own a graph as an attribute, its body: ids count anew in it, and it goes with the outer
+ * graph (body.h).
  */
 #ifndef STATOR_IR_GRAPH_H
 #define STATOR_IR_GRAPH_H
@@ -37,6 +40,7 @@ typedef enum ir_attr_kind {
     IR_ATTR_INTS,    /* ints */
     IR_ATTR_STRING,  /* s */
     IR_ATTR_DATA,    /* data: raw little-endian elements */
+    IR_ATTR_GRAPH,   /* graph: a body (body.h) */
 } ir_attr_kind_t;
 
 /* One attribute value. A node's attributes stand in the order of its op's schema, none missing. */
@@ -54,6 +58,7 @@ typedef struct ir_attr {
             const void *p;
             size_t bytes;
         } data;
+        const struct ir_graph *graph;
     };
 } ir_attr_t;
 
@@ -104,6 +109,7 @@ typedef struct ir_graph {
     ST_VEC(ir_value_info_t) values;
     ST_VEC(ir_output_t) outputs;
     ST_VEC(ir_alias_t) aliases;
+    ST_VEC(struct ir_graph *) bodies;     /* owned; what IR_ATTR_GRAPH attributes point to */
     ir_names_t output_names, alias_names; /* only graph.c's */
     st_map_t node_names;                  /* the same; state and inputs, the first of each name */
     ir_phase_t phase;                     /* cursor: of what ir_graph_add appends */
@@ -155,8 +161,8 @@ st_status_t ir_uses_build(const ir_graph_t *graph, ir_uses_t *out_uses) ST_WARN_
 void ir_uses_free(ir_uses_t *uses);
 
 /* ---- writing ---- */
-/* One attribute to give to ir_graph_add; attributes left out take the schema's default. Pointers
- * are copied into the graph's arena. */
+/* One attribute to give to ir_graph_add; attributes left out take the schema's default. What
+ * pointers point to is copied, bodies too. */
 typedef struct ir_arg {
     const char *key;
     ir_attr_t value;
@@ -170,6 +176,7 @@ typedef struct ir_arg {
     ((ir_arg_t){(key_), {.kind = IR_ATTR_INTS, .ints = {(p_), (uint32_t)(n_)}}})
 #define IR_ARG_DATA(key_, p_, bytes_) \
     ((ir_arg_t){(key_), {.kind = IR_ATTR_DATA, .data = {(p_), (bytes_)}}})
+#define IR_ARG_GRAPH(key_, p_) ((ir_arg_t){(key_), {.kind = IR_ATTR_GRAPH, .graph = (p_)}})
 
 /* Appends a node of the phase that the cursor graph->phase says: checks input count, attributes (kind, required), runs the op's shape rule, and
  * makes its output values. `name` may be NULL. *out_first is the first output value (IR_NONE for an
@@ -182,6 +189,13 @@ st_status_t ir_graph_add(ir_graph_t *graph, ir_op_t op, const char *name, uint32
  * the phase of `node`, whatever the cursor says. */
 st_status_t ir_graph_clone_node(ir_graph_t *graph, const ir_graph_t *from, ir_node_t node,
                                 const ir_attr_t *attrs, ir_value_t *map) ST_WARN_UNUSED;
+/* What a pass makes of a body: a graph with as many inputs and outputs. */
+typedef st_status_t (*ir_body_pass_t)(void *context, const ir_graph_t *body, ir_graph_t **out_body);
+/* ir_graph_clone_node that puts each body of the node through `pass`. How a pass over a graph goes on
+ * into bodies: it clones the nodes that it leaves alone so, with itself. */
+st_status_t ir_graph_clone_node_bodies(ir_graph_t *graph, const ir_graph_t *from, ir_node_t node,
+                                       const ir_attr_t *attrs, ir_body_pass_t pass, void *context,
+                                       ir_value_t *map) ST_WARN_UNUSED;
 /* What stands in a copy for `node` of `from`: appends to `to` the node itself
  * (ir_graph_clone_node), others, or none, and sets map[] for those of the node's outputs that are
  * still read. */

@@ -110,8 +110,11 @@ typedef struct ir_op_def {
     ir_op_t op;
     const char *name;
     int32_t min_inputs, max_inputs; /* max IR_VARIADIC: any number ≥ min */
-    int32_t n_outputs;              /* IR_VARIADIC: as many as inputs */
+    int32_t n_outputs;              /* IR_VARIADIC: see count_outputs */
     uint32_t flags;
+    /* Outputs of an op with n_outputs = IR_VARIADIC, from its attributes (of the right kinds, none
+     * missing); NULL: as many as inputs. */
+    uint32_t (*count_outputs)(uint32_t n_inputs, const ir_attr_t *attrs);
     const ir_attr_spec_t *attrs; /* ends with a row whose key is NULL; NULL: no attributes */
 
     st_status_t (*shape)(const ir_op_ctx_t *ctx, ir_type_t *out);
@@ -149,6 +152,8 @@ const ir_op_def_t *ir_op_def(ir_op_t op);
 const ir_op_def_t *ir_op_def_by_name(const char *name);
 /* Number of attributes in the schema. */
 uint32_t ir_op_n_attrs(const ir_op_def_t *def);
+/* Number of outputs of a node of the op. */
+uint32_t ir_op_n_outputs(const ir_op_def_t *def, uint32_t n_inputs, const ir_attr_t *attrs);
 
 #define OP(enumerator, name, wire, ...) extern const ir_op_def_t ir_op_##name;
 #include "ir/ops.def"

@@ -1,10 +1,11 @@
 /* Parser of the text form: a lexer with one token of lookahead and recursive descent over a grammar
- * of fixed depth. See text.h for the form.
+ * whose depth only bodies add to. See text.h for the form.
  *
  *   graph     = "graph" [string] ["producer" string] "{" { statement } "}"
  *   statement = "output" name "=" value | "alias" name "=" name | "phase" word
  *             | [ [value { "," value }] [name] "=" ] op [ "(" [value { "," value }] ")" ]
  *               [ "{" [key "=" attribute { "," key "=" attribute }] "}" ] [ ":" type { "," type } ]
+ *   attribute = int | float | "true" | "false" | dtype | ints | string | data | graph
  *   type      = dtype "[" [int { "," int }] "]"
  *
  * Tokens point into the text; what a statement needs beyond that lives in an arena that is emptied
@@ -15,6 +16,7 @@
 #include "base/map.h"
 #include "base/number.h"
 #include "base/vec.h"
+#include "ir/body.h"
 #include "ir/convert.h"
 #include "ir/op.h"
 #include "ir/structure.h"
@@ -44,8 +46,10 @@ typedef struct parser {
     uint32_t line;
     token_t token; /* the next one */
     ir_graph_t *graph;
-    st_map_t values;  /* value name → id */
-    st_arena_t arena; /* of the statement */
+    st_map_t values;             /* value name → id */
+    st_arena_t arena;            /* of the statement */
+    ST_VEC(ir_graph_t *) bodies; /* the same */
+    int depth;                   /* bodies around the graph */
     ST_VEC(token_t) results;
     ST_VEC(ir_value_t) inputs;
     ST_VEC(int64_t) ints;
@@ -338,6 +342,39 @@ static st_status_t parse_data(parser_t *p, size_t n_args, const ir_arg_t *args) 
     return next(p);
 }
 
+static st_status_t parse_graph(parser_t *p);
+static void release(parser_t *p);
+
+/* A graph in its own parser, which goes on where this one stands. */
+static st_status_t parse_body(parser_t *p, ir_attr_t *out_attr) {
+    if (!token_is(&p->token, "graph")) return unexpected(p, "'graph'");
+    if (p->depth == IR_MAX_DEPTH)
+        return FAIL_AT(&p->token, "bodies in bodies, %d deep at most", IR_MAX_DEPTH);
+    TRY(ST_VEC_RESERVE(&p->bodies, p->bodies.n + 1));
+    parser_t inner = {.at = p->at,
+                      .end = p->end,
+                      .line_start = p->line_start,
+                      .line = p->line,
+                      .token = p->token,
+                      .depth = p->depth + 1};
+    st_status_t status = parse_graph(&inner);
+    if (inner.graph) p->bodies.data[p->bodies.n++] = inner.graph;
+    release(&inner);
+    p->at = inner.at;
+    p->line_start = inner.line_start;
+    p->line = inner.line;
+    p->token = inner.token;
+    out_attr->graph = inner.graph;
+    return status;
+}
+
+/* What a statement's graph nodes have copied. */
+static void clear_statement(parser_t *p) {
+    for (size_t i = 0; i < p->bodies.n; i++) ir_graph_destroy(p->bodies.data[i]);
+    p->bodies.n = 0;
+    st_arena_clear(&p->arena);
+}
+
 static st_status_t parse_attr(parser_t *p, const ir_attr_spec_t *spec, size_t n_args,
                               const ir_arg_t *args, ir_attr_t *out_attr) {
     ir_dtype_t dtype;
@@ -367,6 +404,8 @@ static st_status_t parse_attr(parser_t *p, const ir_attr_spec_t *spec, size_t n_
             out_attr->data.p = st_arena_copy(&p->arena, p->data.data, p->data.n);
             out_attr->data.bytes = p->data.n;
             return out_attr->data.p ? ST_OK : st_no_memory(p->data.n, "a constant");
+        case IR_ATTR_GRAPH:
+            return parse_body(p, out_attr);
     }
     return FAIL(ST_INTERNAL, "attribute '%s' has no kind", spec->key);
 }
@@ -534,8 +573,8 @@ static st_status_t parse_statement(parser_t *p) {
     return parse_op(p, &first, name);
 }
 
+/* From its first token to the one after it. */
 static st_status_t parse_graph(parser_t *p) {
-    TRY(next(p));
     if (!token_is(&p->token, "graph")) return unexpected(p, "'graph'");
     TRY(next(p));
     const char *name = "", *producer = "";
@@ -551,18 +590,24 @@ static st_status_t parse_graph(parser_t *p) {
     while (!is_mark(p, '}')) {
         if (p->token.kind == TOKEN_END) return unexpected(p, "'}'");
         TRY(parse_statement(p));
-        st_arena_clear(&p->arena);
+        clear_statement(p);
     }
     p->graph->phase = IR_PHASE_FORWARD;
     TRY(next(p));
-    if (p->token.kind != TOKEN_END) return unexpected(p, "the end of the text");
     st_status_t status = ir_graph_verify(p->graph);
     return status == ST_INVALID ? ST_PARSE : status;
 }
 
+static st_status_t parse_text(parser_t *p) {
+    TRY(next(p));
+    TRY(parse_graph(p));
+    return p->token.kind == TOKEN_END ? ST_OK : unexpected(p, "the end of the text");
+}
+
 static void release(parser_t *p) {
     st_map_free(&p->values);
-    st_arena_clear(&p->arena);
+    clear_statement(p);
+    ST_VEC_FREE(&p->bodies);
     ST_VEC_FREE(&p->results);
     ST_VEC_FREE(&p->inputs);
     ST_VEC_FREE(&p->ints);
@@ -602,7 +647,7 @@ st_status_t ir_graph_parse(const char *text, size_t bytes, ir_graph_t **out_grap
     if (bytes > INT32_MAX)
         return FAIL(ST_PARSE, "%zu bytes of text, the limit is %d", bytes, INT32_MAX);
     parser_t p = {.at = text, .end = text + bytes, .line_start = text, .line = 1};
-    st_status_t status = parse_graph(&p);
+    st_status_t status = parse_text(&p);
     if (status == ST_OK)
         *out_graph = p.graph;
     else

@@ -15,6 +15,7 @@ enum { LONGEST_LIST = 64, ELEMENT_BYTES = 8 };
 
 typedef struct printer {
     ST_VEC(char) text;
+    int depth; /* of the graph that is being written: bodies are indented */
 } printer_t;
 
 static st_status_t put_bytes(printer_t *p, const char *bytes, size_t n) {
@@ -146,6 +147,20 @@ static st_status_t put_float(printer_t *p, double value) {
     return put(p, st_double_shortest(value, text));
 }
 
+static st_status_t put_graph(printer_t *p, const ir_graph_t *graph);
+
+static st_status_t put_indent(printer_t *p) {
+    for (int i = 0; i < p->depth; i++) TRY(put(p, "  "));
+    return ST_OK;
+}
+
+static st_status_t put_body(printer_t *p, const ir_graph_t *body) {
+    p->depth++;
+    TRY(put_graph(p, body));
+    p->depth--;
+    return ST_OK;
+}
+
 static st_status_t put_attr(printer_t *p, const ir_op_def_t *def, const ir_attr_t *attrs,
                             uint32_t i) {
     const ir_attr_t *attr = &attrs[i];
@@ -167,13 +182,15 @@ static st_status_t put_attr(printer_t *p, const ir_op_def_t *def, const ir_attr_
             return put_quoted(p, attr->s);
         case IR_ATTR_DATA:
             return put_data(p, data_dtype(def, attrs), attr->data.p, attr->data.bytes);
+        case IR_ATTR_GRAPH:
+            return put_body(p, attr->graph);
     }
     return FAIL(ST_INTERNAL, "attribute '%s' has no kind", def->attrs[i].key);
 }
 
 static st_status_t put_node(printer_t *p, const ir_graph_t *graph, const ir_node_info_t *node) {
     const ir_op_def_t *def = ir_op_def(node->op);
-    TRY(put(p, "  "));
+    TRY(put_indent(p));
     for (uint32_t k = 0; k < node->n_outputs; k++)
         TRY(putf(p, "%s%%%u", k ? ", " : "", node->first_output + k));
     if (node->name[0]) {
@@ -216,30 +233,36 @@ static st_status_t put_graph(printer_t *p, const ir_graph_t *graph) {
     ir_phase_t phase = IR_PHASE_FORWARD;
     for (ir_node_t i = 0; i < graph->nodes.n; i++) {
         const ir_node_info_t *node = ir_node(graph, i);
-        if (node->phase != phase) TRY(putf(p, "  phase %s\n", ir_phase_text(node->phase)));
+        if (node->phase != phase) {
+            TRY(put_indent(p));
+            TRY(putf(p, "phase %s\n", ir_phase_text(node->phase)));
+        }
         phase = node->phase;
         TRY(put_node(p, graph, node));
     }
     for (size_t i = 0; i < graph->outputs.n; i++) {
-        TRY(put(p, "  output "));
+        TRY(put_indent(p));
+        TRY(put(p, "output "));
         TRY(put_quoted(p, graph->outputs.data[i].name));
         TRY(putf(p, " = %%%u\n", graph->outputs.data[i].value));
     }
     for (size_t i = 0; i < graph->aliases.n; i++) {
-        TRY(put(p, "  alias "));
+        TRY(put_indent(p));
+        TRY(put(p, "alias "));
         TRY(put_quoted(p, graph->aliases.data[i].name));
         TRY(put(p, " = "));
         TRY(put_quoted(p, graph->aliases.data[i].stored));
         TRY(put(p, "\n"));
     }
-    TRY(put(p, "}\n"));
-    return put_bytes(p, "", 1);
+    for (int i = 1; i < p->depth; i++) TRY(put(p, "  "));
+    return put(p, "}");
 }
 
 st_status_t ir_graph_print(const ir_graph_t *graph, char **out_text) {
     *out_text = NULL;
-    printer_t p = {0};
+    printer_t p = {.depth = 1};
     st_status_t status = put_graph(&p, graph);
+    if (status == ST_OK) status = put_bytes(&p, "\n", 2);
     if (status != ST_OK) {
         ST_VEC_FREE(&p.text);
         return status == ST_NO_MEMORY ? st_no_memory(p.text.cap, "a graph as text") : status;

@@ -1,4 +1,4 @@
-/* Equality and hash of attributes. See structure.h for the contract. */
+/* Equality and hash of attributes and graphs. See structure.h for the contract. */
 #include "ir/structure.h"
 
 #include <string.h>
@@ -23,6 +23,9 @@ bool ir_attr_equal(const ir_attr_t *a, const ir_attr_t *b) {
         case IR_ATTR_DATA:
             return a->data.bytes == b->data.bytes &&
                    (a->data.bytes == 0 || memcmp(a->data.p, b->data.p, a->data.bytes) == 0);
+        case IR_ATTR_GRAPH:
+            return a->graph == b->graph ||
+                   (a->graph && b->graph && ir_graph_equal(a->graph, b->graph));
     }
     return false;
 }
@@ -58,8 +61,38 @@ uint64_t ir_attrs_hash(ir_op_t op, const ir_attr_t *attrs, uint64_t seed) {
             case IR_ATTR_DATA:
                 hash = st_hash64(attr->data.p, attr->data.bytes, hash);
                 break;
+            case IR_ATTR_GRAPH:
+                hash = ir_graph_hash(attr->graph, hash);
+                break;
         }
     }
+    return hash;
+}
+
+bool ir_graph_equal(const ir_graph_t *a, const ir_graph_t *b) {
+    if (a->nodes.n != b->nodes.n || a->values.n != b->values.n || a->outputs.n != b->outputs.n)
+        return false;
+    for (size_t i = 0; i < a->nodes.n; i++) {
+        const ir_node_info_t *x = &a->nodes.data[i], *y = &b->nodes.data[i];
+        if (x->op != y->op || x->n_inputs != y->n_inputs || x->first_output != y->first_output ||
+            (x->n_inputs && memcmp(x->inputs, y->inputs, x->n_inputs * sizeof *x->inputs) != 0) ||
+            !ir_attrs_equal(x->op, x->attrs, y->attrs))
+            return false;
+    }
+    for (size_t i = 0; i < a->outputs.n; i++)
+        if (a->outputs.data[i].value != b->outputs.data[i].value) return false;
+    return true;
+}
+
+uint64_t ir_graph_hash(const ir_graph_t *graph, uint64_t seed) {
+    uint64_t hash = seed;
+    for (size_t i = 0; i < graph->nodes.n; i++) {
+        const ir_node_info_t *node = &graph->nodes.data[i];
+        hash = ir_attrs_hash(node->op, node->attrs, hash);
+        hash = st_hash64(node->inputs, node->n_inputs * sizeof *node->inputs, hash);
+    }
+    for (size_t i = 0; i < graph->outputs.n; i++)
+        hash = st_hash64(&graph->outputs.data[i].value, sizeof graph->outputs.data[i].value, hash);
     return hash;
 }
 
@@ -69,7 +102,8 @@ ir_attr_t ir_attr_default(const ir_attr_spec_t *spec) {
         attr.f = spec->number;
     else if (spec->kind == IR_ATTR_STRING)
         attr.s = spec->text ? spec->text : "";
-    else if (spec->kind != IR_ATTR_INTS && spec->kind != IR_ATTR_DATA)
+    else if (spec->kind != IR_ATTR_INTS && spec->kind != IR_ATTR_DATA &&
+             spec->kind != IR_ATTR_GRAPH)
         attr.i = (int64_t)spec->number;
     return attr;
 }
@@ -78,7 +112,7 @@ const char *ir_attr_kind_text(ir_attr_kind_t kind) {
     static const char *const texts[] = {
         [IR_ATTR_INT] = "int",     [IR_ATTR_FLOAT] = "float",      [IR_ATTR_BOOL] = "bool",
         [IR_ATTR_DTYPE] = "dtype", [IR_ATTR_INTS] = "list of int", [IR_ATTR_STRING] = "string",
-        [IR_ATTR_DATA] = "data",
+        [IR_ATTR_DATA] = "data",   [IR_ATTR_GRAPH] = "graph",
     };
-    return kind >= IR_ATTR_INT && kind <= IR_ATTR_DATA ? texts[kind] : "unknown kind";
+    return kind >= IR_ATTR_INT && kind <= IR_ATTR_GRAPH ? texts[kind] : "unknown kind";
 }

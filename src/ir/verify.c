@@ -10,11 +10,12 @@
 
 #include "base/map.h"
 #include "base/memory.h"
-#include "ir/op.h"
+#include "ir/body.h"
 #include "ir/structure.h"
 
 typedef struct verifier {
     const ir_graph_t *graph;
+    int depth;        /* bodies around it */
     st_map_t names;   /* of inputs, parameters and buffers, then aliases → node */
     uint8_t *updated; /* [n_values] state that an update has written */
     ir_type_t *types; /* scratch: inputs of a node, then its outputs */
@@ -26,7 +27,17 @@ static bool is_state(const ir_node_info_t *node) {
     return (ir_op_def(node->op)->flags & IR_STATE) != 0;
 }
 
-static st_status_t check_attrs(const ir_op_def_t *def, const ir_node_info_t *node) {
+static st_status_t verify_at(const ir_graph_t *graph, int depth);
+
+/* A body is a graph, and pure. */
+static st_status_t verify_body(const ir_graph_t *body, int depth) {
+    if (depth >= IR_MAX_DEPTH)
+        return FAIL(ST_INVALID, "bodies in bodies, %d deep at most", IR_MAX_DEPTH);
+    TRY(verify_at(body, depth + 1));
+    return ir_body_check(body);
+}
+
+static st_status_t check_attrs(const ir_op_def_t *def, const ir_node_info_t *node, int depth) {
     uint32_t n = ir_op_n_attrs(def);
     if (n && !node->attrs) return FAIL(ST_INVALID, "the attributes are missing");
     for (uint32_t i = 0; i < n; i++) {
@@ -39,11 +50,15 @@ static st_status_t check_attrs(const ir_op_def_t *def, const ir_node_info_t *nod
                    (attr->kind == IR_ATTR_DTYPE && !ir_dtype_valid(attr->i)) ||
                    (attr->kind == IR_ATTR_STRING && !attr->s) ||
                    (attr->kind == IR_ATTR_INTS && attr->ints.n && !attr->ints.v) ||
-                   (attr->kind == IR_ATTR_DATA && attr->data.bytes && !attr->data.p);
+                   (attr->kind == IR_ATTR_DATA && attr->data.bytes && !attr->data.p) ||
+                   (attr->kind == IR_ATTR_GRAPH && !attr->graph);
         if (bad && (attr->kind == IR_ATTR_BOOL || attr->kind == IR_ATTR_DTYPE))
             return FAIL(ST_INVALID, "attribute '%s' is %" PRId64 ", which is no %s", spec->key,
                         attr->i, ir_attr_kind_text(spec->kind));
         if (bad) return FAIL(ST_INVALID, "attribute '%s' points nowhere", spec->key);
+        if (attr->kind != IR_ATTR_GRAPH) continue;
+        st_status_t status = verify_body(attr->graph, depth);
+        if (status != ST_OK) return st_error_context(status, "attribute '%s'", spec->key);
     }
     return ST_OK;
 }
@@ -52,7 +67,7 @@ static st_status_t check_counts(verifier_t *v, const ir_op_def_t *def, const ir_
     if (node->n_inputs < (uint32_t)def->min_inputs ||
         (def->max_inputs != IR_VARIADIC && node->n_inputs > (uint32_t)def->max_inputs))
         return FAIL(ST_INVALID, "%u inputs, which the op does not take", node->n_inputs);
-    uint32_t n_outputs = def->n_outputs == IR_VARIADIC ? node->n_inputs : (uint32_t)def->n_outputs;
+    uint32_t n_outputs = ir_op_n_outputs(def, node->n_inputs, node->attrs);
     if (node->n_outputs != n_outputs)
         return FAIL(ST_INVALID, "%u outputs, %u expected", node->n_outputs, n_outputs);
     if ((unsigned)node->phase >= IR_PHASE_END)
@@ -140,8 +155,8 @@ static st_status_t check_node(verifier_t *v, ir_node_t id) {
     if (!def) return FAIL(ST_INVALID, "node %u has the unknown op id %d", id, (int)node->op);
     if (!node->name) return FAIL(ST_INVALID, "node %u has no name string", id);
     st_status_t status = ST_OK;
+    TRY_GOTO(check_attrs(def, node, v->depth), fail);
     TRY_GOTO(check_counts(v, def, node), fail);
-    TRY_GOTO(check_attrs(def, node), fail);
     TRY_GOTO(check_types(v, def, id), fail);
     TRY_GOTO(check_name(v, def, id), fail);
     v->next_value += node->n_outputs;
@@ -189,8 +204,8 @@ done:
     return status;
 }
 
-st_status_t ir_graph_verify(const ir_graph_t *graph) {
-    verifier_t v = {.graph = graph};
+static st_status_t verify_at(const ir_graph_t *graph, int depth) {
+    verifier_t v = {.graph = graph, .depth = depth};
     st_status_t status = ST_OK;
     if (graph->nodes.n >= IR_NONE || graph->values.n >= IR_NONE)
         return FAIL(ST_DOES_NOT_FIT, "%zu nodes and %zu values, the limit is %u", graph->nodes.n,
@@ -208,4 +223,8 @@ done:
     st_free(v.updated);
     st_free(v.types);
     return status;
+}
+
+st_status_t ir_graph_verify(const ir_graph_t *graph) {
+    return verify_at(graph, 0);
 }

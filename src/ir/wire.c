@@ -8,6 +8,7 @@
 
 #include <string.h>
 
+#include "ir/body.h"
 #include "ir/codec.h"
 #include "ir/op.h"
 #include "ir/structure.h"
@@ -46,6 +47,19 @@ static st_status_t ints_to_wire(const ir_attr_t *attr, st_arena_t *arena,
     return ST_OK;
 }
 
+/* A body as a packed message. */
+static st_status_t body_to_wire(const ir_graph_t *body, st_arena_t *arena,
+                                ProtobufCBinaryData *out_data) {
+    Stator__Wire__Graph *wire;
+    TRY(ir_graph_to_wire(body, arena, &wire));
+    size_t bytes = stator__wire__graph__get_packed_size(wire);
+    uint8_t *data = st_arena_alloc(arena, bytes);
+    if (!data) return st_no_memory(bytes, "a body's message");
+    stator__wire__graph__pack(wire, data);
+    *out_data = (ProtobufCBinaryData){bytes, data};
+    return ST_OK;
+}
+
 static st_status_t attr_to_wire(const ir_attr_spec_t *spec, const ir_attr_t *attr,
                                 st_arena_t *arena, Stator__Wire__Attribute *wire) {
     stator__wire__attribute__init(wire);
@@ -79,6 +93,9 @@ static st_status_t attr_to_wire(const ir_attr_spec_t *spec, const ir_attr_t *att
             wire->data_value.len = attr->data.bytes;
             wire->data_value.data = (uint8_t *)(uintptr_t)attr->data.p;
             return ST_OK;
+        case IR_ATTR_GRAPH:
+            wire->value_case = STATOR__WIRE__ATTRIBUTE__VALUE_GRAPH_VALUE;
+            return body_to_wire(attr->graph, arena, &wire->graph_value);
     }
     return FAIL(ST_INTERNAL, "attribute '%s' has no kind", spec->key);
 }
@@ -170,8 +187,27 @@ st_status_t ir_type_from_wire(const Stator__Wire__Type *wire, ir_type_t *out_typ
     return ir_type_check(out_type);
 }
 
-/* The attribute borrows from the message. */
-static st_status_t attr_from_wire(const Stator__Wire__Attribute *wire, ir_attr_t *out_attr) {
+static st_status_t graph_from_wire(const Stator__Wire__Graph *wire, int depth,
+                                   ir_graph_t **out_graph);
+
+/* Here and not in protobuf-c's unpacking, which has no limit, a nest of bodies ends. */
+static st_status_t body_from_wire(ProtobufCBinaryData data, int depth, ir_graph_t **out_body) {
+    if (depth == IR_MAX_DEPTH)
+        return FAIL(ST_DOES_NOT_FIT, "bodies in bodies, %d deep at most", IR_MAX_DEPTH);
+    st_arena_t arena = {0};
+    ProtobufCMessage *wire;
+    st_status_t status =
+        ir_wire_unpack(&stator__wire__graph__descriptor, data.data, data.len, &arena, &wire);
+    if (status == ST_OK)
+        status = graph_from_wire((const Stator__Wire__Graph *)wire, depth + 1, out_body);
+    st_arena_clear(&arena);
+    return status;
+}
+
+/* The attribute borrows from the message, but owns a body. */
+static st_status_t attr_from_wire(const Stator__Wire__Attribute *wire, int depth,
+                                  ir_attr_t *out_attr) {
+    ir_graph_t *body;
     TRY(ir_wire_check_known(&wire->base));
     switch (wire->value_case) {
         case STATOR__WIRE__ATTRIBUTE__VALUE_INT_VALUE:
@@ -202,6 +238,12 @@ static st_status_t attr_from_wire(const Stator__Wire__Attribute *wire, ir_attr_t
             *out_attr = (ir_attr_t){.kind = IR_ATTR_DATA,
                                     .data = {wire->data_value.data, wire->data_value.len}};
             return ST_OK;
+        case STATOR__WIRE__ATTRIBUTE__VALUE_GRAPH_VALUE: {
+            st_status_t status = body_from_wire(wire->graph_value, depth, &body);
+            if (status != ST_OK) return st_error_context(status, "attribute '%s'", wire->key);
+            *out_attr = (ir_attr_t){.kind = IR_ATTR_GRAPH, .graph = body};
+            return ST_OK;
+        }
         default:
             return FAIL(ST_PARSE, "attribute '%s' has no value", wire->key);
     }
@@ -209,15 +251,25 @@ static st_status_t attr_from_wire(const Stator__Wire__Attribute *wire, ir_attr_t
 
 enum { MAX_ATTRS = 64 }; /* more than any schema has */
 
-static st_status_t args_from_wire(const ir_op_def_t *def, const Stator__Wire__Node *wire,
-                                  ir_arg_t args[MAX_ATTRS]) {
+/* What args_from_wire made. */
+static void args_release(size_t n_args, const ir_arg_t args[MAX_ATTRS]) {
+    for (size_t i = 0; i < n_args; i++)
+        if (args[i].value.kind == IR_ATTR_GRAPH)
+            ir_graph_destroy((ir_graph_t *)(uintptr_t)args[i].value.graph);
+}
+
+/* *out_n of the args are made, also on failure. */
+static st_status_t args_from_wire(const ir_op_def_t *def, const Stator__Wire__Node *wire, int depth,
+                                  ir_arg_t args[MAX_ATTRS], size_t *out_n) {
     uint32_t n_known = ir_op_n_attrs(def);
     ASSERT(n_known <= MAX_ATTRS);
+    *out_n = 0;
     if (wire->n_attributes > n_known)
         return FAIL(ST_PARSE, "%zu attributes, the op has %u", wire->n_attributes, n_known);
     for (size_t i = 0; i < wire->n_attributes; i++) {
         args[i].key = wire->attributes[i]->key;
-        TRY(attr_from_wire(wire->attributes[i], &args[i].value));
+        TRY(attr_from_wire(wire->attributes[i], depth, &args[i].value));
+        ++*out_n;
         for (size_t j = 0; j < i; j++)
             if (strcmp(args[i].key, args[j].key) == 0)
                 return FAIL(ST_PARSE, "attribute '%s' is given twice", args[i].key);
@@ -243,8 +295,9 @@ static st_status_t check_output_types(const ir_graph_t *graph, const Stator__Wir
     return ST_OK;
 }
 
-static st_status_t node_from_wire(ir_graph_t *graph, const Stator__Wire__Node *wire) {
+static st_status_t node_from_wire(ir_graph_t *graph, const Stator__Wire__Node *wire, int depth) {
     ir_arg_t args[MAX_ATTRS];
+    size_t n_args = 0;
     const ir_op_def_t *def = wire->op < (uint32_t)IR_OP_END ? ir_op_def((ir_op_t)wire->op) : NULL;
     TRY(ir_wire_check_known(&wire->base));
     if (!def)
@@ -254,10 +307,13 @@ static st_status_t node_from_wire(ir_graph_t *graph, const Stator__Wire__Node *w
     if (wire->phase >= IR_PHASE_END)
         return FAIL(ST_PARSE, "phase %u is not known, the last is %d", (unsigned)wire->phase,
                     IR_PHASE_END - 1);
-    TRY(args_from_wire(def, wire, args));
     graph->phase = (ir_phase_t)wire->phase;
-    TRY(ir_graph_add(graph, def->op, wire->name, (uint32_t)wire->n_inputs, wire->inputs,
-                     wire->n_attributes, args, NULL));
+    st_status_t status = args_from_wire(def, wire, depth, args, &n_args);
+    if (status == ST_OK)
+        status = ir_graph_add(graph, def->op, wire->name, (uint32_t)wire->n_inputs, wire->inputs,
+                              n_args, args, NULL);
+    args_release(n_args, args);
+    TRY(status);
     return check_output_types(graph, wire);
 }
 
@@ -274,7 +330,8 @@ static st_status_t names_from_wire(ir_graph_t *graph, const Stator__Wire__Graph 
     return ST_OK;
 }
 
-st_status_t ir_graph_from_wire(const Stator__Wire__Graph *wire, ir_graph_t **out_graph) {
+static st_status_t graph_from_wire(const Stator__Wire__Graph *wire, int depth,
+                                   ir_graph_t **out_graph) {
     *out_graph = NULL;
     TRY(ir_wire_check_known(&wire->base));
     if (wire->format_version == 0 || wire->format_version > IR_GRAPH_VERSION)
@@ -286,7 +343,7 @@ st_status_t ir_graph_from_wire(const Stator__Wire__Graph *wire, ir_graph_t **out
     graph->producer = st_arena_strdup(&graph->arena, wire->producer);
     if (!graph->producer) TRY_GOTO(st_no_memory(0, "a graph"), fail);
     for (size_t i = 0; i < wire->n_nodes; i++) {
-        status = node_from_wire(graph, wire->nodes[i]);
+        status = node_from_wire(graph, wire->nodes[i], depth);
         if (status != ST_OK) {
             st_error_context(status, "node %zu", i);
             goto fail;
@@ -300,6 +357,10 @@ st_status_t ir_graph_from_wire(const Stator__Wire__Graph *wire, ir_graph_t **out
 fail:
     ir_graph_destroy(graph);
     return status == ST_INVALID ? ST_PARSE : status;
+}
+
+st_status_t ir_graph_from_wire(const Stator__Wire__Graph *wire, ir_graph_t **out_graph) {
+    return graph_from_wire(wire, 0, out_graph);
 }
 
 /* ---- unpacking ---- */

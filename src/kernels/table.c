@@ -18,7 +18,8 @@ typedef const kern_impl_t *const kern_array_t[];
 
 #define REFERENCE_FILES(X) \
     X(elementwise)         \
-    X(shape) X(index) X(reduce) X(contract) X(pool) X(attention) X(norm) X(loss) X(source) X(state)
+    X(shape)               \
+    X(index) X(reduce) X(contract) X(pool) X(attention) X(norm) X(loss) X(source) X(state) X(region)
 #define CPU_FILES(X) \
     X(unary)         \
     X(binary)        \

@@ -105,7 +105,8 @@ static void default_attr(ir_attr_t *attr, const ir_attr_spec_t *spec) {
         attr->f = spec->number;
     else if (spec->kind == IR_ATTR_STRING)
         attr->s = spec->text ? spec->text : "";
-    else if (spec->kind != IR_ATTR_INTS && spec->kind != IR_ATTR_DATA)
+    else if (spec->kind != IR_ATTR_INTS && spec->kind != IR_ATTR_DATA &&
+             spec->kind != IR_ATTR_GRAPH)
         attr->i = (int64_t)spec->number;
 }
 
@@ -138,6 +139,9 @@ static void parse_attr(conf_built_t *built, uint32_t a, const char *value, ir_dt
             return;
         case IR_ATTR_DATA:
             parse_data(built, attr, value);
+            return;
+        case IR_ATTR_GRAPH:
+            attr->graph = built->bodies[a] = conf_body(word, dtype);
             return;
         case IR_ATTR_INTS:
             attr->ints.v = built->ints[a];
@@ -182,7 +186,7 @@ void conf_build(const conf_case_t *row, ir_dtype_t dtype, conf_built_t *built) {
     uint32_t n_in = 0;
     for (const char *at = row->inputs; *at;) at = parse_input(built, n_in++, at, dtype);
     parse_attrs(built, def, row->attrs, dtype);
-    uint32_t n_out = def->n_outputs == IR_VARIADIC ? n_in : (uint32_t)def->n_outputs;
+    uint32_t n_out = ir_op_n_outputs(def, n_in, built->attrs);
     ir_op_ctx_t ctx = {row->op, n_in, n_out, built->in, built->attrs, built->name};
     if (def->shape(&ctx, built->out) != ST_OK)
         fail_msg("%s: the shape rule refuses: %s", built->name, st_last_error());
@@ -192,6 +196,7 @@ void conf_build(const conf_case_t *row, ir_dtype_t dtype, conf_built_t *built) {
 }
 
 void conf_release(conf_built_t *built) {
+    for (uint32_t a = 0; a < CONF_MAX_ATTRS; a++) ir_graph_destroy(built->bodies[a]);
     for (uint32_t j = 0; j < built->problem.n_in; j++) {
         free(built->in_data[j]);
         free(built->in_values[j]);
@@ -539,5 +544,12 @@ const conf_case_t conf_cases[] = {
     {IR_OP_LR_SCHEDULE, "-", "l=11:", "base=0.1 warmup=10 total=100 kind=cosine min=0.01", 0},
     {IR_OP_LR_SCHEDULE, "-", "l=55:", "base=0.1 warmup=10 total=100 kind=cosine min=0.01", 0},
     {IR_OP_LR_SCHEDULE, "-", "l=500:", "base=0.1 warmup=10 total=100 kind=cosine min=0.01", 0},
+    /* regions */
+    {IR_OP_FUSED, "f", "T:3,35 T:35", "body=bias", 16},
+    {IR_OP_FUSED, "fi", "T:2,6", "body=passes", 0},
+    {IR_OP_FUSED, "f", "T:4,5", "body=centre", 16},
+    {IR_OP_FUSED, "f", "T:0,3", "body=empty", 0},
+    {IR_OP_FUSED, "-", "", "body=source", 0},
+    {IR_OP_FUSED, "f", "T:7", "body=nested", 16},
 };
 const size_t conf_n_cases = sizeof conf_cases / sizeof *conf_cases;

@@ -9,7 +9,7 @@
  *   kind  T the case's type; i i32; l i64; b bool; d f64; t the case's type, not differentiated
  *   fill  nothing: about [-2, 2]; +: [0.5, 2]; <n: integers in [-n, n); ^n: integers in [0, n); =v:
  * v Attributes: key=value, lists with commas; booleans 0 or 1; dtype by name. What is left out
- * takes its default. */
+ * takes its default. A body is given by its name (bodies.c). */
 typedef struct conf_case {
     ir_op_t op;
     const char *
@@ -31,6 +31,7 @@ typedef struct conf_built {
     int64_t ints[CONF_MAX_ATTRS][CONF_MAX_INTS];
     char strings[CONF_MAX_ATTRS][32];
     unsigned char data_bytes[512]; /* of a constant */
+    ir_graph_t *bodies[CONF_MAX_ATTRS];
     bool fixed[CONF_MAX_OPERANDS]; /* input is not differentiated */
     void *in_data[CONF_MAX_OPERANDS];
     double *in_values[CONF_MAX_OPERANDS]; /* the same, as double */
@@ -43,6 +44,9 @@ const ir_dtype_t *conf_types(const conf_case_t *row, int *out_n);
 /* Fills *built; fails the running test where the row is wrong. */
 void conf_build(const conf_case_t *row, ir_dtype_t dtype, conf_built_t *built);
 void conf_release(conf_built_t *built);
+
+/* Body of the cases by name. */
+ir_graph_t *conf_body(const char *name, ir_dtype_t dtype);
 
 /* Expected outputs from the definition of the op, in double. False: the oracle does not know the
  * op. */

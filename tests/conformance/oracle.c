@@ -509,6 +509,7 @@ bool conf_oracle(const conf_built_t *built, double *const *out) {
         {IR_OP_DROPOUT, IR_OP_DROPOUT, sources},
         {IR_OP_SGD, IR_OP_ADAMW, optimizers},
         {IR_OP_LR_SCHEDULE, IR_OP_LR_SCHEDULE, scalars},
+        {IR_OP_FUSED, IR_OP_FUSED, oracle_fused},
     };
     o_call_t call = {.p = &built->problem, .out = out};
     for (uint32_t j = 0; j < built->problem.n_in; j++)

@@ -72,4 +72,10 @@ bool oracle_row_norms(const o_call_t *c);
 bool oracle_row_norm_grads(const o_call_t *c);
 bool oracle_rope(const o_call_t *c);
 
+/* ---- rules of bodies.c ---- */
+
+/* A body's outputs; false: the oracle does not know an op of it. */
+bool conf_body_oracle(const ir_graph_t *body, const double *const *in, double *const *out);
+bool oracle_fused(const o_call_t *c);
+
 #endif

@@ -43,6 +43,8 @@ static st_status_t build(ir_graph_t *graph) {
     return b.status;
 }
 
+static void assert_same_graph(const ir_graph_t *a, const ir_graph_t *b);
+
 static void assert_same_attr(const ir_attr_t *a, const ir_attr_t *b) {
     assert_int_equal(a->kind, b->kind);
     switch (a->kind) {
@@ -55,6 +57,10 @@ static void assert_same_attr(const ir_attr_t *a, const ir_attr_t *b) {
             assert_int_equal(a->data.bytes, b->data.bytes);
             assert_ptr_not_equal(a->data.p, b->data.p);
             assert_memory_equal(a->data.p, b->data.p, a->data.bytes);
+            return;
+        case IR_ATTR_GRAPH:
+            assert_ptr_not_equal(a->graph, b->graph);
+            assert_same_graph(a->graph, b->graph);
             return;
         case IR_ATTR_STRING:
             assert_string_equal(a->s, b->s);

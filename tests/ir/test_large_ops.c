@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "ir/build.h"
+#include "ir/body.h"
 #include "ir/expand.h"
 #include "ir/large_samples.h"
 #include "ir/learning_rate.h"
@@ -308,6 +308,11 @@ static void test_any_types(void **state) {
                              LS_DIMS(I64, 3),
                              F(1, 1, 1, 1, 1, 1, 1, 1)};
     const size_t n_odd = sizeof odd / sizeof odd[0];
+    ir_graph_t *body;
+    assert_int_equal(ir_graph_create("", &body), ST_OK);
+    ir_build_t b = {.graph = body};
+    ir_b_body_output(&b, ir_b_unary(&b, IR_OP_NEG, ir_b_body_input(&b, &odd[4])));
+    assert_int_equal(b.status, ST_OK);
     for (int op = IR_OP_MATMUL; op < IR_OP_END; op++) {
         const ir_op_def_t *def = ir_op_def((ir_op_t)op);
         if (!def) continue;
@@ -324,19 +329,19 @@ static void test_any_types(void **state) {
                 attrs[i] = (ir_attr_t){.kind = def->attrs[i].kind, .i = 1};
                 if (def->attrs[i].kind == IR_ATTR_FLOAT) attrs[i].f = 0.5;
                 if (def->attrs[i].kind == IR_ATTR_STRING) attrs[i].s = "linear";
+                if (def->attrs[i].kind == IR_ATTR_GRAPH) attrs[i].graph = body;
                 if (def->attrs[i].kind == IR_ATTR_INTS) {
                     attrs[i].ints.v = ones;
                     attrs[i].ints.n = (uint32_t)(round % 4);
                 }
             }
-            ir_op_ctx_t ctx = {
-                (ir_op_t)op, n_in,  def->n_outputs == IR_VARIADIC ? n_in : (uint32_t)def->n_outputs,
-                in,          attrs, ""};
+            ir_op_ctx_t ctx = {(ir_op_t)op, n_in, ir_op_n_outputs(def, n_in, attrs), in, attrs, ""};
             if (def->shape(&ctx, out) != ST_OK) continue;
             for (uint32_t k = 0; k < ctx.n_outputs; k++)
                 assert_int_equal(ir_type_check(&out[k]), ST_OK);
         }
     }
+    ir_graph_destroy(body);
 }
 
 static uint32_t n_found;

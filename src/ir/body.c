@@ -1,0 +1,80 @@
+/* Bodies. See body.h for the contract. */
+#include "ir/body.h"
+
+#include <stdio.h>
+
+uint32_t ir_body_n_inputs(const ir_graph_t *body) {
+    uint32_t n = 0;
+    for (size_t i = 0; i < body->nodes.n; i++) n += body->nodes.data[i].op == IR_OP_INPUT;
+    return n;
+}
+
+void ir_body_inputs(const ir_graph_t *body, ir_value_t *out) {
+    for (size_t i = 0; i < body->nodes.n; i++)
+        if (body->nodes.data[i].op == IR_OP_INPUT) *out++ = body->nodes.data[i].first_output;
+}
+
+int ir_graph_depth(const ir_graph_t *graph) {
+    int depth = 0;
+    for (size_t i = 0; i < graph->nodes.n; i++) {
+        const ir_node_info_t *node = &graph->nodes.data[i];
+        uint32_t n = ir_op_n_attrs(ir_op_def(node->op));
+        for (uint32_t a = 0; a < n; a++) {
+            if (node->attrs[a].kind != IR_ATTR_GRAPH) continue;
+            int inner = 1 + ir_graph_depth(node->attrs[a].graph);
+            if (inner > depth) depth = inner;
+        }
+    }
+    return depth;
+}
+
+st_status_t ir_body_check(const ir_graph_t *body) {
+    if (body->aliases.n)
+        return FAIL(ST_INVALID, "a body has no state, hence no alias: '%s'",
+                    body->aliases.data[0].name);
+    for (ir_node_t i = 0; i < body->nodes.n; i++) {
+        uint32_t flags = ir_op_def(ir_node(body, i)->op)->flags;
+        const char *what = flags & IR_STATE         ? "state"
+                           : flags & IR_COLLECTIVE  ? "a collective"
+                           : flags & IR_SIDE_EFFECT ? "an effect"
+                                                    : NULL;
+        if (what)
+            return FAIL(ST_INVALID, "%s is %s, which a body must not have", ir_node_label(body, i),
+                        what);
+    }
+    return ST_OK;
+}
+
+ir_value_t ir_b_body_input(ir_build_t *b, const ir_type_t *type) {
+    char name[16];
+    if (b->status != ST_OK) return IR_NONE;
+    snprintf(name, sizeof name, "%u", ir_body_n_inputs(b->graph));
+    return ir_b_input(b, name, *type, -1);
+}
+
+void ir_b_body_output(ir_build_t *b, ir_value_t value) {
+    char name[24];
+    if (b->status != ST_OK) return;
+    snprintf(name, sizeof name, "%zu", b->graph->outputs.n);
+    ir_b_output(b, name, value);
+}
+
+st_status_t ir_body_inline(ir_graph_t *graph, const ir_graph_t *body, const ir_value_t *inputs,
+                           ir_value_t *out) {
+    ir_value_t *map = st_malloc(body->values.n * sizeof *map);
+    st_status_t status = ST_OK;
+    if (!map) return st_no_memory(body->values.n * sizeof *map, "a body's values");
+    for (ir_node_t i = 0; i < body->nodes.n; i++) {
+        const ir_node_info_t *node = ir_node(body, i);
+        if (node->op == IR_OP_INPUT) {
+            map[node->first_output] = *inputs++;
+            continue;
+        }
+        TRY_GOTO(ir_graph_clone_node(graph, body, i, NULL, map), done);
+        graph->nodes.data[graph->nodes.n - 1].phase = graph->phase;
+    }
+    for (size_t k = 0; k < body->outputs.n; k++) out[k] = map[body->outputs.data[k].value];
+done:
+    st_free(map);
+    return status;
+}

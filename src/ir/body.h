@@ -1,0 +1,38 @@
+/* Bodies: graphs that a node owns as an attribute.
+ *
+ *   outer   %5, %6 = fused(%3, %4) {body}         operand j  ↔  the body's j-th `input` node
+ *   body    { %0 input, %1 input, …, outputs }    result k   ↔  the body's k-th output
+ *
+ * A body sees nothing of the outer graph but its operands. It is pure: no parameters or buffers, no
+ * updates, no collectives, no aliases; bodies may nest, IR_MAX_DEPTH deep. Its inputs have names
+ * (any, distinct), but no one looks them up, and their batch axis means nothing: -1 by custom. */
+#ifndef STATOR_IR_BODY_H
+#define STATOR_IR_BODY_H
+
+#include "ir/build.h"
+#include "ir/op.h"
+
+enum { IR_MAX_DEPTH = 8 }; /* bodies around a node, at most */
+
+/* The rules above, beside those of every graph (verify.h). FAILs naming the node. */
+st_status_t ir_body_check(const ir_graph_t *body) ST_WARN_UNUSED;
+/* Bodies inside each other: 0 for a graph without. */
+int ir_graph_depth(const ir_graph_t *graph);
+
+uint32_t ir_body_n_inputs(const ir_graph_t *body);
+/* The values of the input nodes, in order, into out[ir_body_n_inputs]. */
+void ir_body_inputs(const ir_graph_t *body, ir_value_t *out);
+static inline const ir_type_t *ir_body_output_type(const ir_graph_t *body, size_t k) {
+    return ir_value_type(body, body->outputs.data[k].value);
+}
+
+/* Next input of a body that is being built, named by its number. */
+ir_value_t ir_b_body_input(ir_build_t *b, const ir_type_t *type);
+/* Next output, named by its number. */
+void ir_b_body_output(ir_build_t *b, ir_value_t value);
+
+/* Appends the body's nodes to `graph` over `inputs`, in the phase of its cursor; out[k] is the value of its output k. */
+st_status_t ir_body_inline(ir_graph_t *graph, const ir_graph_t *body, const ir_value_t *inputs,
+                           ir_value_t *out) ST_WARN_UNUSED;
+
+#endif
