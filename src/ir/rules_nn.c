@@ -29,6 +29,22 @@ st_status_t ir_need_shape(const ir_op_ctx_t *ctx, uint32_t j, const char *what, 
     return ir_need_type(ctx, j, what, &expected);
 }
 
+st_status_t ir_need_beside(const ir_op_ctx_t *ctx, uint32_t j, const char *what, ir_dtype_t dtype,
+                           int32_t rank, const int64_t *dims) {
+    if (ctx->in[j].dtype == ir_dtype_wide(dtype)) dtype = ir_dtype_wide(dtype);
+    return ir_need_shape(ctx, j, what, dtype, rank, dims);
+}
+
+st_status_t ir_need_gradient(const ir_op_ctx_t *ctx, uint32_t j, const ir_type_t *p) {
+    const ir_type_t *g = &ctx->in[j];
+    char given[IR_TYPE_TEXT_BYTES], wanted[IR_TYPE_TEXT_BYTES];
+    if (ir_dims_equal(g, p) && ir_dtype_is_float(g->dtype) &&
+        (g->dtype == p->dtype || ir_dtype_bytes(g->dtype) < ir_dtype_bytes(p->dtype)))
+        return ST_OK;
+    return FAIL(ST_INVALID, "gradient is %s, expected %s or a smaller float type",
+                ir_type_text(g, given, sizeof given), ir_type_text(p, wanted, sizeof wanted));
+}
+
 st_status_t ir_need_axis(const ir_op_ctx_t *ctx, int32_t *out_axis) {
     int64_t axis = ir_ctx_int(ctx, "axis");
     char text[IR_TYPE_TEXT_BYTES];

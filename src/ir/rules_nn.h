@@ -14,8 +14,15 @@ st_status_t ir_need_type(const ir_op_ctx_t *ctx, uint32_t j, const char *what,
 /* Input j has dtype `dtype` and this shape. */
 st_status_t ir_need_shape(const ir_op_ctx_t *ctx, uint32_t j, const char *what, ir_dtype_t dtype,
                           int32_t rank, const int64_t *dims) ST_WARN_UNUSED;
+/* Input j has this shape and the dtype `dtype` or ir_dtype_wide of it: what may stay f32 beside an
+ * activation of a small float. */
+st_status_t ir_need_beside(const ir_op_ctx_t *ctx, uint32_t j, const char *what, ir_dtype_t dtype,
+                           int32_t rank, const int64_t *dims) ST_WARN_UNUSED;
 /* Attribute "axis" within 0 … rank of input 0 - 1 (importers resolve negative ones). */
 st_status_t ir_need_axis(const ir_op_ctx_t *ctx, int32_t *out_axis) ST_WARN_UNUSED;
+
+/* Input j is the gradient of a parameter of type `p`: its shape, and a float type no wider. */
+st_status_t ir_need_gradient(const ir_op_ctx_t *ctx, uint32_t j, const ir_type_t *p) ST_WARN_UNUSED;
 
 /* FAILs if a gradient arrives at output k, which has no rule; `what` names the output. */
 st_status_t ir_no_output_gradient(const ir_value_t *dout, uint32_t k,

@@ -25,7 +25,8 @@ typedef const kern_impl_t *const kern_array_t[];
     X(binary)        \
     X(copy)          \
     X(index)         \
-    X(reduce) X(matmul) X(conv) X(pool) X(attention) X(softmax) X(norm) X(batch_norm) X(optimizer)
+    X(reduce)        \
+    X(matmul) X(conv) X(pool) X(attention) X(softmax) X(norm) X(batch_norm) X(optimizer) X(small)
 
 #define DECLARE(file) extern kern_array_t kern_reference_##file;
 REFERENCE_FILES(DECLARE)
@@ -83,7 +84,7 @@ static void append(const kern_arrays_t *arrays) {
 static bool has_v3(void) {
 #ifdef __x86_64__
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-           __builtin_cpu_supports("bmi2");
+           __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("f16c");
 #else
     return false;
 #endif
@@ -115,7 +116,7 @@ st_status_t kern_set_level(const char *name) {
         return FAIL(ST_INVALID, "processor level '%s' is not known: base or v3", name);
     if (v3 && !has_v3())
         return FAIL(ST_UNSUPPORTED,
-                    "this processor has no avx2, fma and bmi2, which level v3 needs");
+                    "this processor has no avx2, fma, bmi2 and f16c, which level v3 needs");
     build_for(v3);
     return ST_OK;
 }

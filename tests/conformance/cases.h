@@ -6,7 +6,8 @@
 #include "kernels/table.h"
 
 /* Inputs, separated by spaces: kind[fill]:dims, dims separated by commas, none for a scalar.
- *   kind  T the case's type; i i32; l i64; b bool; d f64; t the case's type, not differentiated
+ *   kind  T the case's type; W f32 where that is a smaller float, else the same; i i32; l i64; b bool;
+ *         d f64; h f16; t, w as T, W, not differentiated
  *   fill  nothing: about [-2, 2]; +: [0.5, 2]; <n: integers in [-n, n); ^n: integers in [0, n); =v:
  * v Attributes: key=value, lists with commas; booleans 0 or 1; dtype by name. What is left out
  * takes its default. A body is given by its name (bodies.c). */

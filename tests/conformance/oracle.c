@@ -403,12 +403,22 @@ static bool optimizers(const o_call_t *c) {
     bool sgd = c->p->op == IR_OP_SGD;
     double lr = c->in[sgd ? 2 : 4].v[0], scale = c->in[sgd ? 3 : 6].v[0];
     double decay = attr_float(c, "weight_decay");
-    if (sgd && c->p->n_in == 4) c->out[1][0] = 0;
+    double mu = sgd ? attr_float(c, "momentum") : 0;
+    if (sgd && mu == 0) c->out[1][0] = 0;
+    uint32_t last = c->p->n_in - 1;
+    if (c->p->in[last].dtype == IR_BOOL && c->in[last].v[0] == 0) { /* nothing changes */
+        for (int64_t i = 0; i < n; i++) {
+            c->out[0][i] = c->in[0].v[i];
+            if (mu != 0) c->out[1][i] = c->in[4].v[i];
+            if (!sgd) c->out[1][i] = c->in[2].v[i], c->out[2][i] = c->in[3].v[i];
+        }
+        return true;
+    }
     for (int64_t i = 0; i < n; i++) {
         double p = c->in[0].v[i], g = c->in[1].v[i] * scale;
         if (sgd) {
-            double mu = attr_float(c, "momentum"), step = g + decay * p;
-            if (c->p->n_in > 4) {
+            double step = g + decay * p;
+            if (mu != 0) {
                 double buffer = mu * c->in[4].v[i] + (1 - attr_float(c, "dampening")) * step;
                 c->out[1][i] = buffer;
                 step = attr_int(c, "nesterov") ? step + mu * buffer : buffer;

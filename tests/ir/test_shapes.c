@@ -461,7 +461,8 @@ static void reductions(void **state) {
         {IR_OP_CUMSUM, 1, {T(F32, 2, 0)}, 1, {IR_ARG_INT("axis", 1)}, NULL, T(F32, 2, 0)},
         {IR_OP_CUMSUM, 1, {SCALAR(F32)}, 1, {IR_ARG_INT("axis", 0)}, "axis 0", {0}},
         {IR_OP_SUM_SQUARES, 3, {T(F32, 2), SCALAR(F32), T(F32, 0)}, 0, {{0}}, NULL, SCALAR(F32)},
-        {IR_OP_SUM_SQUARES, 2, {T(F32, 2), T(F64, 2)}, 0, {{0}}, "f32[2] and f64[2]", {0}},
+        {IR_OP_SUM_SQUARES, 2, {T(F32, 2), T(F64, 2)}, 0, {{0}}, NULL, SCALAR(F64)},
+        {IR_OP_SUM_SQUARES, 2, {T(F16, 2), T(BF16, 2)}, 0, {{0}}, NULL, SCALAR(F32)},
         {IR_OP_SUM_SQUARES, 1, {T(I32, 2)}, 0, {{0}}, "i32[2]", {0}},
     };
     check(rows, COUNT(rows));

@@ -37,14 +37,18 @@ static kern_problem_t exp_problem(const ir_type_t *type) {
 static void choice_takes_the_first_that_can(void **state) {
     (void)state;
     const kern_impl_t *impl;
-    ir_type_t f32 = ir_type_make(IR_F32, 1, (int64_t[]){3}), f16 = f32;
+    ir_type_t f32 = ir_type_make(IR_F32, 1, (int64_t[]){3}), f16 = f32, f8 = f32;
     f16.dtype = IR_F16;
+    f8.dtype = IR_F8E4M3;
     kern_problem_t problem = exp_problem(&f32);
     assert_int_equal(kern_choose("cpu", &problem, false, &impl), ST_OK);
     assert_string_equal(impl->name, "cpu.exp.fast");
     assert_int_equal(kern_choose("cpu", &problem, true, &impl), ST_OK);
     assert_string_equal(impl->name, "cpu.exp.reference");
     problem = exp_problem(&f16);
+    assert_int_equal(kern_choose("cpu", &problem, false, &impl), ST_OK);
+    assert_string_equal(impl->name, "cpu.exp.small");
+    problem = exp_problem(&f8);
     assert_int_equal(kern_choose("cpu", &problem, false, &impl), ST_OK);
     assert_string_equal(impl->name, "cpu.exp.reference");
 }

@@ -195,7 +195,7 @@ void dev_team_leave(const dev_team_t *team) {
 void dev_team_for(dev_team_t *team, int64_t n, int64_t grain, dev_team_body_t body, void *arg) {
     ASSERT(grain >= 1);
     if (n <= 0) return;
-    if (n <= grain || team->n_threads == 1) {
+    if (n <= grain || !team || team->n_threads == 1) {
         for (int64_t begin = 0; begin < n;) {
             int64_t end = n - begin < grain ? n : begin + grain;
             body(arg, begin, end, 0);

@@ -27,7 +27,7 @@ typedef void (*dev_team_body_t)(void *arg, int64_t begin, int64_t end, int threa
 
 /* Runs body over [0, n) in chunks of `grain` (≥ 1; the last may be shorter): each thread gets one
  * contiguous run of chunks and one call of `body` a chunk. Returns when all are done. Runs inline
- * when there is one chunk or one thread. Not reentrant. */
+ * when there is one chunk or one thread, or no team (NULL). Not reentrant. */
 void dev_team_for(dev_team_t *team, int64_t n, int64_t grain, dev_team_body_t body, void *arg);
 
 #endif

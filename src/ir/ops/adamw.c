@@ -5,7 +5,8 @@
  *   m' = beta1 * m + (1 - beta1) * g,   v' = beta2 * v + (1 - beta2) * g^2
  *   p' = p - lr / (1 - beta1^step) * m' / (sqrt(v') / sqrt(1 - beta2^step) + eps)
  *
- * eps is added after the bias correction. `step` counts from 1. */
+ * eps is added after the bias correction. `step` counts from 1. The gradient may be of a smaller
+ * float type than the parameter. With `apply`, false leaves p, m and v as they are, bit for bit. */
 #include <math.h>
 
 #include "ir/op.h"
@@ -21,12 +22,13 @@ static st_status_t shape(const ir_op_ctx_t *ctx, ir_type_t *out) {
     const double beta1 = ir_ctx_attr(ctx, "beta1")->f, beta2 = ir_ctx_attr(ctx, "beta2")->f;
     const double eps = ir_ctx_attr(ctx, "eps")->f, decay = ir_ctx_attr(ctx, "weight_decay")->f;
     TRY(ir_need_float(ctx, 0, "parameter"));
-    TRY(ir_need_type(ctx, 1, "gradient", p));
+    TRY(ir_need_gradient(ctx, 1, p));
     TRY(ir_need_type(ctx, 2, "first moment", p));
     TRY(ir_need_type(ctx, 3, "second moment", p));
     TRY(ir_need_shape(ctx, 4, "lr", IR_F64, 0, NULL));
     TRY(ir_need_shape(ctx, 5, "step", IR_I64, 0, NULL));
     TRY(ir_need_shape(ctx, 6, "scale", p->dtype, 0, NULL));
+    if (ctx->n_inputs > 7) TRY(ir_need_shape(ctx, 7, "apply", IR_BOOL, 0, NULL));
     if (!(beta1 >= 0 && beta1 < 1) || !(beta2 >= 0 && beta2 < 1))
         return FAIL(ST_INVALID, "betas are %g and %g, 0 ≤ beta < 1 is needed", beta1, beta2);
     if (!(eps >= 0 && isfinite(eps)) || !isfinite(decay))
@@ -44,7 +46,7 @@ const ir_op_def_t ir_op_adamw = {
     .op = IR_OP_ADAMW,
     .name = "adamw",
     .min_inputs = 7,
-    .max_inputs = 7,
+    .max_inputs = 8,
     .n_outputs = 3,
     .attrs = attrs,
     .shape = shape,

@@ -46,7 +46,8 @@ static st_status_t shape(const ir_op_ctx_t *ctx, ir_type_t *out) {
         ir_type_t scores =
             ir_type_make(q->dtype, 4, (int64_t[]){q->dims[0], q->dims[1], q->dims[2], k->dims[2]});
         ir_type_t both;
-        if ((mask->dtype != IR_BOOL && mask->dtype != q->dtype) ||
+        if ((mask->dtype != IR_BOOL && mask->dtype != q->dtype &&
+             mask->dtype != ir_dtype_wide(q->dtype)) ||
             ir_dims_broadcast(&scores, mask, &both) != ST_OK || !ir_dims_equal(&both, &scores))
             return FAIL(ST_INVALID,
                         "mask %s: bool or %s that broadcasts to [%lld,%lld,%lld,%lld] needed",
@@ -56,7 +57,7 @@ static st_status_t shape(const ir_op_ctx_t *ctx, ir_type_t *out) {
     }
     out[0] = *q;
     out[0].dims[3] = v->dims[3];
-    out[1] = ir_type_make(q->dtype, 3, q->dims);
+    out[1] = ir_type_make(ir_dtype_wide(q->dtype), 3, q->dims);
     return ST_OK;
 }
 

@@ -32,7 +32,8 @@ static st_status_t shape(const ir_op_ctx_t *ctx, ir_type_t *out) {
     ir_type_text(x, text, sizeof text);
     TRY(ir_need_float(ctx, 0, "x"));
     if (x->rank < 2) return FAIL(ST_INVALID, "x is %s, at least [batch, channels] is needed", text);
-    for (uint32_t j = 1; j < 5; j++) TRY(ir_need_shape(ctx, j, names[j], x->dtype, 1, &x->dims[1]));
+    for (uint32_t j = 1; j < 5; j++)
+        TRY(ir_need_beside(ctx, j, names[j], x->dtype, 1, &x->dims[1]));
     if (ir_ctx_int(ctx, "train") && x->dims[1] && channel_items(x) < 2)
         return FAIL(
             ST_INVALID,
@@ -40,14 +41,17 @@ static st_status_t shape(const ir_op_ctx_t *ctx, ir_type_t *out) {
             "batch or train=false",
             text, (long long)channel_items(x));
     out[0] = *x;
-    for (int k = 1; k < 5; k++) out[k] = ctx->in[1];
+    out[1] = out[2] = ir_type_make(ir_dtype_wide(x->dtype), 1, &x->dims[1]);
+    for (int k = 3; k < 5; k++) out[k] = ctx->in[k];
     return ST_OK;
 }
 
-/* old + momentum * (new - old) */
+/* old + momentum * (new - old), in the type of `target`, stored in that of `old` */
 static ir_value_t moved(ir_build_t *b, ir_value_t old, ir_value_t target, double momentum) {
-    ir_value_t step = ir_b_scale(b, ir_b_binary(b, IR_OP_SUB, target, old), momentum);
-    return ir_b_binary(b, IR_OP_ADD, old, step);
+    const ir_dtype_t held = ir_b_type(b, old)->dtype;
+    ir_value_t from = ir_b_cast(b, old, ir_b_type(b, target)->dtype);
+    ir_value_t step = ir_b_scale(b, ir_b_binary(b, IR_OP_SUB, target, from), momentum);
+    return ir_b_cast(b, ir_b_binary(b, IR_OP_ADD, from, step), held);
 }
 
 static st_status_t expand(ir_graph_t *graph, const ir_op_ctx_t *ctx, const ir_value_t *inputs,
@@ -57,9 +61,13 @@ static st_status_t expand(ir_graph_t *graph, const ir_op_ctx_t *ctx, const ir_va
     const double eps = ir_ctx_attr(ctx, "eps")->f, momentum = ir_ctx_attr(ctx, "momentum")->f;
     const bool train = ir_ctx_int(ctx, "train");
     const int64_t items = channel_items(x);
-    ir_value_t mean = inputs[3], variance = inputs[4], squares = IR_NONE;
-    if (train) {
-        ir_value_t n = ir_b_scalar(&b, x->dtype, (double)items);
+    const ir_dtype_t wide = ir_dtype_wide(x->dtype);
+    ir_value_t mean = IR_NONE, variance = IR_NONE, squares = IR_NONE;
+    if (!train) {
+        mean = ir_b_cast(&b, inputs[3], wide);
+        variance = ir_b_cast(&b, inputs[4], wide);
+    } else {
+        ir_value_t n = ir_b_scalar(&b, wide, (double)items);
         mean = ir_b_binary(&b, IR_OP_DIV, ir_b_unary(&b, IR_OP_CHANNEL_SUM, inputs[0]), n);
         squares = ir_b_binary(&b, IR_OP_CHANNEL_CENTERED_SQUARES, inputs[0], mean);
         variance = ir_b_binary(&b, IR_OP_DIV, squares, n);
@@ -76,7 +84,7 @@ static st_status_t expand(ir_graph_t *graph, const ir_op_ctx_t *ctx, const ir_va
     if (train) {
         if (ir_ctx_int(ctx, "unbiased"))
             variance =
-                ir_b_binary(&b, IR_OP_DIV, squares, ir_b_scalar(&b, x->dtype, (double)(items - 1)));
+                ir_b_binary(&b, IR_OP_DIV, squares, ir_b_scalar(&b, wide, (double)(items - 1)));
         out[3] = moved(&b, inputs[3], mean, momentum);
         out[4] = moved(&b, inputs[4], variance, momentum);
     }

@@ -19,7 +19,10 @@ static st_status_t shape(const ir_op_ctx_t *ctx, ir_type_t *out) {
     if (x->rank < 2)
         return FAIL(ST_INVALID, "x is %s, at least [batch, channels] is needed",
                     ir_type_text(x, text, sizeof text));
-    for (uint32_t j = 1; j < 5; j++) TRY(ir_need_shape(ctx, j, names[j], x->dtype, 1, &x->dims[1]));
+    for (uint32_t j = 1; j < 3; j++)
+        TRY(ir_need_shape(ctx, j, names[j], ir_dtype_wide(x->dtype), 1, &x->dims[1]));
+    for (uint32_t j = 3; j < 5; j++)
+        TRY(ir_need_beside(ctx, j, names[j], x->dtype, 1, &x->dims[1]));
     if (ir_ctx_int(ctx, "train") && ir_ctx_int(ctx, "count") < 1)
         return FAIL(ST_INVALID, "count is %lld: with train it is the number of items a channel",
                     (long long)ir_ctx_int(ctx, "count"));
@@ -49,8 +52,8 @@ static st_status_t gradient(ir_graph_t *graph, ir_node_t node, const ir_value_t 
     if ((train && want[0]) || want[3] || want[4]) {
         ir_value_t sum = ir_b_node(&b, IR_OP_BATCH_NORM_GRAD_SUMS, 4,
                                    (ir_value_t[]){dout[0], x, mean, invstd}, 0, NULL);
-        if (want[3]) din[3] = sum + 1;
-        if (want[4]) din[4] = sum;
+        if (want[3]) din[3] = ir_b_cast(&b, sum + 1, ir_b_type(&b, info.inputs[3])->dtype);
+        if (want[4]) din[4] = ir_b_cast(&b, sum, ir_b_type(&b, info.inputs[4])->dtype);
         if (train && want[0])
             din[0] =
                 ir_b_node(&b, IR_OP_BATCH_NORM_GRAD_APPLY, 7,
@@ -58,8 +61,11 @@ static st_status_t gradient(ir_graph_t *graph, ir_node_t node, const ir_value_t 
                           (ir_arg_t[]){IR_ARG_INT("count", ir_attr_int(&info, "count"))});
     }
     if (!train && want[0]) {
-        ir_value_t factor = ir_b_binary(&b, IR_OP_MUL, info.inputs[3], invstd);
-        din[0] = ir_b_binary(&b, IR_OP_MUL, dout[0], by_channel(&b, factor, &type));
+        const ir_dtype_t wide = ir_dtype_wide(type.dtype);
+        ir_value_t factor = ir_b_binary(&b, IR_OP_MUL, ir_b_cast(&b, info.inputs[3], wide), invstd);
+        ir_value_t dx =
+            ir_b_binary(&b, IR_OP_MUL, ir_b_cast(&b, dout[0], wide), by_channel(&b, factor, &type));
+        din[0] = ir_b_cast(&b, dx, type.dtype);
     }
     return b.status;
 }

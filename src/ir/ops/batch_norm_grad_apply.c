@@ -19,7 +19,8 @@ static st_status_t shape(const ir_op_ctx_t *ctx, ir_type_t *out) {
                     ir_type_text(dy, text, sizeof text));
     TRY(ir_need_type(ctx, 1, "x", dy));
     for (uint32_t j = 2; j < 7; j++)
-        TRY(ir_need_shape(ctx, j, names[j], dy->dtype, 1, &dy->dims[1]));
+        TRY(j == 4 ? ir_need_beside(ctx, j, names[j], dy->dtype, 1, &dy->dims[1])
+                   : ir_need_shape(ctx, j, names[j], ir_dtype_wide(dy->dtype), 1, &dy->dims[1]));
     if (ir_ctx_int(ctx, "count") < 1)
         return FAIL(ST_INVALID, "count is %lld, the number of items a channel is needed",
                     (long long)ir_ctx_int(ctx, "count"));

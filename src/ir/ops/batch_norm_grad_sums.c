@@ -11,8 +11,8 @@ static st_status_t shape(const ir_op_ctx_t *ctx, ir_type_t *out) {
         return FAIL(ST_INVALID, "dy is %s, at least [batch, channels] is needed",
                     ir_type_text(dy, text, sizeof text));
     TRY(ir_need_type(ctx, 1, "x", dy));
-    TRY(ir_need_shape(ctx, 2, "mean", dy->dtype, 1, &dy->dims[1]));
-    TRY(ir_need_shape(ctx, 3, "invstd", dy->dtype, 1, &dy->dims[1]));
+    TRY(ir_need_shape(ctx, 2, "mean", ir_dtype_wide(dy->dtype), 1, &dy->dims[1]));
+    TRY(ir_need_shape(ctx, 3, "invstd", ir_dtype_wide(dy->dtype), 1, &dy->dims[1]));
     out[0] = out[1] = ctx->in[2];
     return ST_OK;
 }

@@ -8,7 +8,7 @@ static st_status_t shape(const ir_op_ctx_t *ctx, ir_type_t *out) {
     if (ctx->in[0].rank < 2)
         return FAIL(ST_INVALID, "x is %s, at least [batch, channels] is needed",
                     ir_type_text(&ctx->in[0], text, sizeof text));
-    out[0] = ir_type_make(ctx->in[0].dtype, 1, &ctx->in[0].dims[1]);
+    out[0] = ir_type_make(ir_dtype_wide(ctx->in[0].dtype), 1, &ctx->in[0].dims[1]);
     return ST_OK;
 }
 

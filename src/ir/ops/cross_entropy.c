@@ -25,14 +25,14 @@ static st_status_t shape(const ir_op_ctx_t *ctx, ir_type_t *out) {
     ir_op_ctx_t rows = {IR_OP_CROSS_ENTROPY_ROWS, ctx->n_inputs, 3, ctx->in, rows_attrs, ctx->name};
     ir_type_t rows_out[3];
     TRY(ir_op_cross_entropy_rows.shape(&rows, rows_out));
-    out[0] = out[1] = ir_type_scalar(ctx->in[0].dtype);
+    out[0] = out[1] = ir_type_scalar(ir_dtype_wide(ctx->in[0].dtype));
     return ST_OK;
 }
 
 static st_status_t expand(ir_graph_t *graph, const ir_op_ctx_t *ctx, const ir_value_t *inputs,
                           ir_value_t *out) {
     ir_build_t b = {.graph = graph, .name = ctx->name};
-    const ir_dtype_t dtype = ctx->in[0].dtype;
+    const ir_dtype_t dtype = ir_dtype_wide(ctx->in[0].dtype);
     ir_value_t rows = ir_b_node(&b, IR_OP_CROSS_ENTROPY_ROWS, ctx->n_inputs, inputs, 2,
                                 (ir_arg_t[]){{"ignore_index", *ir_ctx_attr(ctx, "ignore_index")},
                                              {"smoothing", *ir_ctx_attr(ctx, "smoothing")}});

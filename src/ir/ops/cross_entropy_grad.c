@@ -16,7 +16,7 @@ static st_status_t shape(const ir_op_ctx_t *ctx, ir_type_t *out) {
     ir_op_ctx_t rows = {
         IR_OP_CROSS_ENTROPY_ROWS, ctx->n_inputs - 2, 3, rows_in, ctx->attrs, ctx->name};
     TRY(ir_op_cross_entropy_rows.shape(&rows, rows_out));
-    ir_type_t scalar = ir_type_scalar(ctx->in[1].dtype);
+    ir_type_t scalar = ir_type_scalar(rows_out[0].dtype);
     TRY(ir_need_type(ctx, 0, "dloss", ctx->in[0].rank == 0 ? &scalar : &rows_out[0]));
     TRY(ir_need_type(ctx, 3, "lse", &rows_out[2]));
     out[0] = ctx->in[1];

@@ -26,8 +26,9 @@ static st_status_t shape(const ir_op_ctx_t *ctx, ir_type_t *out) {
     if (!(smoothing >= 0 && smoothing <= 1))
         return FAIL(ST_INVALID, "smoothing is %g, 0 to 1 is needed", smoothing);
     if (ctx->n_inputs > 2)
-        TRY(ir_need_shape(ctx, 2, "class weight", logits->dtype, 1, &logits->dims[1]));
-    for (int k = 0; k < 3; k++) out[k] = ir_type_make(logits->dtype, 1, logits->dims);
+        TRY(ir_need_beside(ctx, 2, "class weight", logits->dtype, 1, &logits->dims[1]));
+    for (int k = 0; k < 3; k++)
+        out[k] = ir_type_make(ir_dtype_wide(logits->dtype), 1, logits->dims);
     return ST_OK;
 }
 

@@ -10,18 +10,19 @@ static const ir_attr_spec_t attrs[] = {{"eps", IR_ATTR_FLOAT, false, 1e-5, NULL}
 static st_status_t shape(const ir_op_ctx_t *ctx, ir_type_t *out) {
     const ir_type_t *x = &ctx->in[0], *w = &ctx->in[1];
     char tx[IR_TYPE_TEXT_BYTES], tw[IR_TYPE_TEXT_BYTES];
-    bool fits =
-        ir_dtype_is_float(x->dtype) && w->dtype == x->dtype && w->rank >= 1 && w->rank <= x->rank;
+    bool fits = ir_dtype_is_float(x->dtype) &&
+                (w->dtype == x->dtype || w->dtype == ir_dtype_wide(x->dtype)) && w->rank >= 1 &&
+                w->rank <= x->rank;
     for (int32_t i = 0; fits && i < w->rank; i++)
         fits = w->dims[i] == x->dims[x->rank - w->rank + i];
     if (!fits)
         return FAIL(ST_INVALID,
-                    "x %s and weight %s: one float type and a weight shaped as x's trailing dims "
-                    "are needed",
+                    "x %s and weight %s: a float x and a weight shaped as x's trailing dims of its "
+                    "type, or of f32 beside a small float, are needed",
                     ir_type_text(x, tx, sizeof tx), ir_type_text(w, tw, sizeof tw));
     TRY(ir_need_type(ctx, 2, "bias", w));
     out[0] = *x;
-    out[1] = out[2] = ir_type_make(x->dtype, x->rank - w->rank, x->dims);
+    out[1] = out[2] = ir_type_make(ir_dtype_wide(x->dtype), x->rank - w->rank, x->dims);
     return ST_OK;
 }
 

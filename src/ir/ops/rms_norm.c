@@ -9,13 +9,15 @@ static const ir_attr_spec_t attrs[] = {{"eps", IR_ATTR_FLOAT, false, 1e-6, NULL}
 static st_status_t shape(const ir_op_ctx_t *ctx, ir_type_t *out) {
     const ir_type_t *x = &ctx->in[0], *w = &ctx->in[1];
     char tx[IR_TYPE_TEXT_BYTES], tw[IR_TYPE_TEXT_BYTES];
-    if (!ir_dtype_is_float(x->dtype) || x->rank < 1 || w->dtype != x->dtype || w->rank != 1 ||
+    if (!ir_dtype_is_float(x->dtype) || x->rank < 1 ||
+        (w->dtype != x->dtype && w->dtype != ir_dtype_wide(x->dtype)) || w->rank != 1 ||
         w->dims[0] != x->dims[x->rank - 1])
         return FAIL(ST_INVALID,
-                    "x %s and weight %s: one float type and weight [last dim of x] needed",
+                    "x %s and weight %s: a float x and a weight [last dim of x] of its type, or of "
+                    "f32 beside a small float, are needed",
                     ir_type_text(x, tx, sizeof tx), ir_type_text(w, tw, sizeof tw));
     out[0] = *x;
-    out[1] = ir_type_make(x->dtype, x->rank - 1, x->dims);
+    out[1] = ir_type_make(ir_dtype_wide(x->dtype), x->rank - 1, x->dims);
     return ST_OK;
 }
 

@@ -21,8 +21,8 @@ static st_status_t shape(const ir_op_ctx_t *ctx, ir_type_t *out) {
                     "features is needed",
                     ir_type_text(x, text, sizeof text));
     const int64_t angles[2] = {x->dims[2], x->dims[3] / 2};
-    TRY(ir_need_shape(ctx, 1, "cos", x->dtype, 2, angles));
-    TRY(ir_need_shape(ctx, 2, "sin", x->dtype, 2, angles));
+    TRY(ir_need_beside(ctx, 1, "cos", x->dtype, 2, angles));
+    TRY(ir_need_beside(ctx, 2, "sin", x->dtype, 2, angles));
     out[0] = *x;
     return ST_OK;
 }

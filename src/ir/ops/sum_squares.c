@@ -1,16 +1,14 @@
 /* sum_squares: sum of the squares of all elements of all inputs: the square of a global gradient
- * norm. */
+ * norm. The inputs' float types may differ; the sum is f64 if one of them is, else f32. */
 #include "ir/op.h"
 
 static st_status_t shape(const ir_op_ctx_t *ctx, ir_type_t *out) {
-    char ta[IR_TYPE_TEXT_BYTES], tb[IR_TYPE_TEXT_BYTES];
-    TRY(ir_check_float(ctx, 0));
-    for (uint32_t j = 1; j < ctx->n_inputs; j++)
-        if (ctx->in[j].dtype != ctx->in[0].dtype)
-            return FAIL(ST_INVALID, "inputs 0 and %u are %s and %s: one float type is needed", j,
-                        ir_type_text(&ctx->in[0], ta, sizeof ta),
-                        ir_type_text(&ctx->in[j], tb, sizeof tb));
-    *out = ir_type_scalar(ctx->in[0].dtype);
+    ir_dtype_t widest = IR_F32;
+    for (uint32_t j = 0; j < ctx->n_inputs; j++) {
+        TRY(ir_check_float(ctx, j));
+        if (ctx->in[j].dtype == IR_F64) widest = IR_F64;
+    }
+    *out = ir_type_scalar(widest);
     return ST_OK;
 }
 

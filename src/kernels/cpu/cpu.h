@@ -44,18 +44,27 @@ static inline int64_t cpu_row_grain(int64_t row) {
     return cpu_max(1, CPU_GRAIN / cpu_max(1, row));
 }
 
+/* Is an operand a float smaller than f32? Such problems go to small.c. */
+static inline bool cpu_any_small(const kern_problem_t *problem) {
+    for (uint32_t j = 0; j < problem->n_in + problem->n_out; j++) {
+        ir_dtype_t dtype =
+            (j < problem->n_in ? problem->in[j] : problem->out[j - problem->n_in]).dtype;
+        if (ir_dtype_is_float(dtype) && ir_dtype_bytes(dtype) < sizeof(float)) return true;
+    }
+    return false;
+}
 /* Every float operand is f32, or every one is f64; labels, masks, seeds and scalars may differ. */
-static inline bool cpu_can_real(const kern_problem_t *problem, const char **out_reason) {
-    ir_dtype_t dtype = problem->out[0].dtype;
-    if (dtype == IR_F32 || dtype == IR_F64) return true;
+static inline bool cpu_can_real_as(ir_dtype_t dtype, const kern_problem_t *problem,
+                                   const char **out_reason) {
+    if ((dtype == IR_F32 || dtype == IR_F64) && !cpu_any_small(problem)) return true;
     *out_reason = "f32 or f64 is needed";
     return false;
 }
+static inline bool cpu_can_real(const kern_problem_t *problem, const char **out_reason) {
+    return cpu_can_real_as(problem->out[0].dtype, problem, out_reason);
+}
 static inline bool cpu_can_real_input(const kern_problem_t *problem, const char **out_reason) {
-    ir_dtype_t dtype = problem->in[0].dtype;
-    if (dtype == IR_F32 || dtype == IR_F64) return true;
-    *out_reason = "f32 or f64 is needed";
-    return false;
+    return cpu_can_real_as(problem->in[0].dtype, problem, out_reason);
 }
 
 /* ---- walks: an output in row-major order with up to 4 strided operands ---- */

@@ -9,6 +9,7 @@
  * A long sum into few outputs is cut into pieces of PIECE elements, added in order. */
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/math.h"
+#include "kernels/cpu/small.h"
 
 enum { PIECE = 16384, COLUMNS = 64, ROWS_A_FLUSH = 64 };
 
@@ -122,6 +123,7 @@ typedef struct squares_job {
     const void *x;
     int64_t n;
     double *partial;
+    ir_dtype_t dtype;
 } squares_job_t;
 
 #define SQUARES(real, name)                                                           \
@@ -134,6 +136,30 @@ typedef struct squares_job {
 SQUARES(float, f32)
 SQUARES(double, f64)
 
+static void squares_small(void *arg, int64_t begin, int64_t end, int thread) {
+    const squares_job_t *job = arg;
+    float x[CPU_SMALL_BLOCK];
+    double total = 0;
+    (void)thread;
+    for (int64_t i = begin; i < end; i += CPU_SMALL_BLOCK) {
+        int64_t n = cpu_min(CPU_SMALL_BLOCK, end - i);
+        cpu_widen(job->dtype, (const uint16_t *)job->x + i, x, n);
+        total += sum_squares_f32(x, x, x, 0, 0, n);
+    }
+    job->partial[begin / PIECE] = total;
+}
+
+/* Types may differ: each input has its own loop. */
+static bool can_squares(const kern_problem_t *problem, const char **out_reason) {
+    for (uint32_t j = 0; j < problem->n_in; j++) {
+        ir_dtype_t dtype = problem->in[j].dtype;
+        if (dtype == IR_F32 || dtype == IR_F64 || cpu_is_small(dtype)) continue;
+        *out_reason = "f32, f64, bf16 or f16 is needed";
+        return false;
+    }
+    return true;
+}
+
 static size_t squares_workspace(const kern_problem_t *problem, int n_threads) {
     int64_t most = 1;
     (void)n_threads;
@@ -144,21 +170,25 @@ static size_t squares_workspace(const kern_problem_t *problem, int n_threads) {
 
 static st_status_t sum_squares(const kern_call_t *call) {
     const kern_problem_t *problem = call->problem;
-    bool f64 = problem->out[0].dtype == IR_F64;
     double total = 0;
     for (uint32_t j = 0; j < problem->n_in; j++) {
-        squares_job_t job = {call->in[j], ir_type_elements(&problem->in[j]), call->workspace};
-        dev_team_for(call->team, job.n, PIECE, f64 ? squares_f64 : squares_f32, &job);
+        squares_job_t job = {call->in[j], ir_type_elements(&problem->in[j]), call->workspace,
+                             problem->in[j].dtype};
+        dev_team_for(call->team, job.n, PIECE,
+                     job.dtype == IR_F64   ? squares_f64
+                     : job.dtype == IR_F32 ? squares_f32
+                                           : squares_small,
+                     &job);
         for (int64_t i = 0; i < cpu_ceil(job.n, PIECE); i++) total += job.partial[i];
     }
-    if (f64)
+    if (problem->out[0].dtype == IR_F64)
         *(double *)call->out[0] = total;
     else
         *(float *)call->out[0] = (float)total;
     return ST_OK;
 }
 
-CPU_IMPL(SUM_SQUARES, sum_squares, cpu_can_real, squares_workspace, sum_squares)
+CPU_IMPL(SUM_SQUARES, sum_squares, can_squares, squares_workspace, sum_squares)
 
 extern cpu_array_t KERN_SYMBOL(kern_cpu_reduce);
 cpu_array_t KERN_SYMBOL(kern_cpu_reduce) = {&cpu_impl_reduce_sum,  &cpu_impl_reduce_mean,

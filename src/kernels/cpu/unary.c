@@ -1,6 +1,7 @@
 /* Unary elementwise ops and casts for f32 and f64. */
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/math.h"
+#include "kernels/cpu/small.h"
 
 typedef void (*unary_row_t)(const void *in, void *out, int64_t n);
 
@@ -116,22 +117,15 @@ CAST_ROW(i64, int64_t, i32, int32_t)
 CAST_ROW(u8, uint8_t, i32, int32_t)
 CAST_ROW(u8, uint8_t, i64, int64_t)
 
-/* bf16: the upper half of a float, rounded to nearest even; NaN stays a quiet NaN. */
-static void cast_bf16_f32(const void *in, void *out, int64_t n) {
-    const uint16_t *x = in;
-    float *y = out;
-    for (int64_t i = 0; i < n; i++) y[i] = m_float((uint32_t)x[i] << 16);
-}
-static void cast_f32_bf16(const void *in, void *out, int64_t n) {
-    const float *x = in;
-    uint16_t *y = out;
-    for (int64_t i = 0; i < n; i++) {
-        uint32_t bits = m_bits(x[i]);
-        uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
-        uint32_t quiet = bits >> 16 | 0x40u;
-        y[i] = (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? quiet : rounded);
+#define CAST_SMALL(name, dtype)                                           \
+    static void cast_##name##_f32(const void *in, void *out, int64_t n) { \
+        cpu_widen(dtype, in, out, n);                                     \
+    }                                                                     \
+    static void cast_f32_##name(const void *in, void *out, int64_t n) {   \
+        cpu_narrow(dtype, in, out, n);                                    \
     }
-}
+CAST_SMALL(bf16, IR_BF16)
+CAST_SMALL(f16, IR_F16)
 
 static const cast_rule_t cast_rules[] = {
     {IR_F32, IR_F32, cast_f32_f32},   {IR_F32, IR_F64, cast_f32_f64},
@@ -143,6 +137,7 @@ static const cast_rule_t cast_rules[] = {
     {IR_I32, IR_I64, cast_i32_i64},   {IR_I64, IR_I32, cast_i64_i32},
     {IR_BOOL, IR_I32, cast_u8_i32},   {IR_BOOL, IR_I64, cast_u8_i64},
     {IR_BF16, IR_F32, cast_bf16_f32}, {IR_F32, IR_BF16, cast_f32_bf16},
+    {IR_F16, IR_F32, cast_f16_f32},   {IR_F32, IR_F16, cast_f32_f16},
 };
 
 static unary_row_t cast_row(const kern_problem_t *problem) {

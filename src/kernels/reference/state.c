@@ -9,9 +9,15 @@ static st_status_t sgd(const kern_call_t *call) {
     double lr = ref_get(call, 2, 0), scale = ref_get(call, 3, 0);
     double momentum = kern_float(problem, "momentum"), dampening = kern_float(problem, "dampening");
     double decay = kern_float(problem, "weight_decay");
-    bool nesterov = kern_int(problem, "nesterov") != 0, buffered = problem->n_in > 4;
+    bool nesterov = kern_int(problem, "nesterov") != 0, buffered = momentum != 0;
+    uint32_t apply = buffered ? 5 : 4;
     int64_t n = ref_elements_in(call, 0);
-    for (int64_t i = 0; i < n; i++) {
+    bool skip = problem->n_in > apply && !ref_get_int(call, apply, 0);
+    for (int64_t i = 0; skip && i < n; i++) {
+        ref_put(call, 0, i, ref_get(call, 0, i));
+        if (buffered) ref_put(call, 1, i, ref_get(call, 4, i));
+    }
+    for (int64_t i = 0; !skip && i < n; i++) {
         double p = ref_get(call, 0, i), g = ref_get(call, 1, i) * scale + decay * p;
         if (buffered) {
             double buffer = momentum * ref_get(call, 4, i) + (1 - dampening) * g;
@@ -32,7 +38,11 @@ static st_status_t adamw(const kern_call_t *call) {
     bool decoupled = kern_int(problem, "decoupled") != 0;
     double correct1 = 1 - pow(beta1, step), correct2 = 1 - pow(beta2, step);
     int64_t n = ref_elements_in(call, 0);
-    for (int64_t i = 0; i < n; i++) {
+    bool skip = problem->n_in > 7 && !ref_get_int(call, 7, 0);
+    static const uint32_t kept[3] = {0, 2, 3};
+    for (int64_t i = 0; skip && i < n; i++)
+        for (uint32_t k = 0; k < 3; k++) ref_put(call, k, i, ref_get(call, kept[k], i));
+    for (int64_t i = 0; !skip && i < n; i++) {
         double p = ref_get(call, 0, i), g = ref_get(call, 1, i) * scale;
         if (decoupled)
             p -= lr * decay * p;
