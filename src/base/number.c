@@ -5,6 +5,7 @@
 #include "base/number.h"
 
 #include <locale.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,4 +71,21 @@ bool st_int_parse(const char *text, size_t bytes, int64_t *out_value) {
     if (!negative && value == INT64_MIN) return false;
     *out_value = negative ? value : -value;
     return true;
+}
+
+bool st_size_parse(const char *text, uint64_t *out_bytes) {
+    static const struct {
+        const char *unit;
+        double factor;
+    } units[] = {{"", 1},         {"B", 1},        {"KiB", 0x1p10},
+                 {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40}};
+    size_t digits = strspn(text, "+-.0123456789eE");
+    double number;
+    if (!st_double_parse(text, digits, &number) || !isfinite(number) || number < 0) return false;
+    const char *end = text + digits;
+    while (*end == ' ') end++;
+    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
+        if (strcmp(end, units[i].unit) == 0 && number * units[i].factor < 0x1p63)
+            return *out_bytes = (uint64_t)(number * units[i].factor), true;
+    return false;
 }

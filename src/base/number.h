@@ -18,5 +18,8 @@ char *st_double_shortest(double value, char *buffer);
 bool st_double_parse(const char *text, size_t bytes, double *out_value);
 /* Whole of text as a decimal integer with optional sign; false if it is none or does not fit. */
 bool st_int_parse(const char *text, size_t bytes, int64_t *out_value);
+/* Whole of text as a number of bytes ≥ 0 with unit B, KiB, MiB, GiB, TiB or none ("4MiB", "1.5 GiB");
+ * false if it is none or reaches 2^63. */
+bool st_size_parse(const char *text, uint64_t *out_bytes);
 
 #endif

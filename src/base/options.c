@@ -57,22 +57,6 @@ static bool parse_bool(const char *text, bool *out) {
     }
     return false;
 }
-static bool parse_size(const char *text, uint64_t *out) {
-    static const struct {
-        const char *unit;
-        double factor;
-    } units[] = {{"", 1},         {"B", 1},        {"KiB", 0x1p10},
-                 {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40}};
-    size_t digits = strspn(text, "+-.0123456789eE");
-    double number;
-    if (!parse_float(text, digits, &number) || number < 0) return false;
-    const char *end = text + digits;
-    while (*end == ' ') end++;
-    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
-        if (strcmp(end, units[i].unit) == 0 && number * units[i].factor < 0x1p63)
-            return *out = (uint64_t)(number * units[i].factor), true;
-    return false;
-}
 static size_t parse_floats(const char *text, double *out, size_t capacity, bool *ok) {
     size_t n = 0;
     *ok = true;
@@ -113,7 +97,7 @@ static st_status_t check_value(const st_option_row_t *row, const char *value) {
     else if (strcmp(row->kind, FLOATS) == 0)
         parse_floats(value, NULL, 0, &ok), expected = "numbers separated by commas";
     else if (strcmp(row->kind, SIZE) == 0)
-        ok = parse_size(value, &u), expected = "a size such as 4MiB";
+        ok = st_size_parse(value, &u), expected = "a size such as 4MiB";
     else if (strcmp(row->kind, STRING) != 0)
         ok = is_choice(row->kind, value);
     return ok ? ST_OK
@@ -199,7 +183,7 @@ bool st_options_bool(const st_options_t *options, const char *key) {
 }
 uint64_t st_options_size(const st_options_t *options, const char *key) {
     uint64_t value = 0;
-    bool ok = parse_size(st_options_string(options, key), &value);
+    bool ok = st_size_parse(st_options_string(options, key), &value);
     ASSERT(ok);
     return value;
 }

@@ -26,8 +26,10 @@ static st_status_t read_options(const stator_options_t *options, const stator_pl
         return FAIL(ST_INVALID, "option 'timeout' is %g seconds; above 0 up to %d are possible",
                     timeout, LONGEST_TIMEOUT_S);
     const char *dtype = st_options_string(table, "dtype"), *dump = st_options_string(table, "dump");
+    const char *device = st_options_string(table, "device");
     *out = (compile_options_t){
-        .device = st_options_string(table, "device"),
+        .target = st_options_string(table, "target"),
+        .device = device[0] ? device : NULL,
         .n_ranks = (uint32_t)ranks,
         .n_threads = (uint32_t)threads,
         .dtype = strcmp(dtype, "f64") == 0 ? IR_F64 : IR_DTYPE_NONE,

@@ -1,7 +1,7 @@
-/* Choosing a kernel for each node (memory.h): the first of the op's list that can run the problem.
- */
+/* Choosing a kernel for each node (memory.h): the first that the target has and that can run the
+ * problem. */
 #include "compile/memory.h"
-#include "kernels/table.h"
+#include "compile/target.h"
 
 static plan_step_kind_t step_kind(const ir_graph_t *graph, const ir_node_info_t *node) {
     uint32_t flags = ir_op_def(node->op)->flags;
@@ -23,23 +23,22 @@ static st_status_t choose(compile_context_t *context, plan_program_t *program, i
     for (uint32_t j = 0; j < node->n_inputs; j++) types[j] = *ir_value_type(graph, node->inputs[j]);
     for (uint32_t k = 0; k < node->n_outputs; k++)
         types[node->n_inputs + k] = *ir_value_type(graph, node->first_output + k);
-    kern_problem_t problem = {node->op,  node->n_inputs,         node->n_outputs,
-                              types,     types + node->n_inputs, node->attrs,
-                              node->name};
-    const kern_impl_t *impl = NULL;
-    st_status_t status =
-        kern_choose(context->options.device, &problem, context->options.reference_kernels, &impl);
-    if (status != ST_OK) return st_error_context(status, "%s", ir_node_label(graph, n));
+    ir_op_ctx_t ctx = {node->op, node->n_inputs, node->n_outputs, types, node->attrs, node->name};
     plan_step_t *step = &program->steps[n];
-    step->kernel = st_arena_strdup(&context->plan->arena, impl->name);
+    const char *reason;
+    uint32_t launches;
+    size_t workspace;
+    const char *kernel = target_choose(context->target.context, &ctx, types + node->n_inputs,
+                                       &workspace, &launches, &reason);
+    if (!kernel) return FAIL(ST_UNSUPPORTED, "%s: %s", ir_node_label(graph, n), reason);
+    step->workspace.bytes = workspace;
+    step->kernel = st_arena_strdup(&context->plan->arena, kernel);
     if (!step->kernel) return st_no_memory(0, "a kernel's name");
-    if (impl->workspace)
-        step->workspace.bytes = impl->workspace(&problem, (int)context->options.n_threads);
     if (step->workspace.bytes > INT64_MAX)
         return FAIL(ST_DOES_NOT_FIT,
                     "%s: the scratch space of kernel '%s' overflows 63 bits: make its tensors "
                     "smaller",
-                    ir_node_label(graph, n), impl->name);
+                    ir_node_label(graph, n), kernel);
     return ST_OK;
 }
 

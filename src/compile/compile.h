@@ -5,7 +5,9 @@
 #include "compile/plan.h"
 
 typedef struct compile_options {
-    const char *device;     /* "cpu" */
+    const char *target;     /* description to plan for, by name or file; NULL: "cpu" */
+    const char *device;     /* what will run the plan: the target's ("cpu", "cuda"), or "null", which
+                             * computes nothing; NULL: the target's */
     uint32_t n_ranks;       /* ≥ 1 */
     uint32_t n_threads;     /* a rank, ≥ 1 */
     ir_dtype_t dtype;       /* IR_DTYPE_NONE: as the graph says; IR_F64: every float is float64 */

@@ -1,21 +1,30 @@
-/* What a node costs on a target: the longer of its arithmetic and its bytes, and its launches.
+/* What a node costs on a target.
  *
- *   us = launches · launch_us + max(flop / rate, bytes / bandwidth(bytes))
+ *   us = launches · launch_us + max(units · ns a unit, flop / rate, bytes / bandwidth)
  *
- * The bandwidth is that of operands of this size together, so that what fits a cache moves at the
- * cache's. A collective of n ranks is a ring: 2 (n - 1) steps of 1/n of the bytes for a sum, n - 1 to
- * gather. O(1) a node. Rooflines: Williams, Waterman, Patterson, CACM 2009. */
+ * Where the description has rates of the op and the element type, ns a unit comes from them: for
+ * passes over elements interpolated over the logarithm of the bytes that the op touches (or of those
+ * that lie between the last use of its operands and now, if that is more: then they have left the
+ * nearer caches), for products from the nearest measured shapes, weighted by the inverse fourth power
+ * of their distance in log2 of the sizes. Elsewhere a roofline: arithmetic at the type's rate, bytes at
+ * the bandwidth of operands of this size. A collective of n ranks is a ring: 2 (n - 1) steps with 1/n
+ * of the bytes each for a sum, n - 1 to gather. O(rates of the op) a node.
+ *
+ * Rooflines: Williams, Waterman, Patterson, CACM 2009. Weighting: Shepard, ACM 1968. */
 #include <math.h>
+#include <stdio.h>
+#include <string.h>
 
+#include "base/memory.h"
 #include "compile/target.h"
-#include "compile/work.h"
 #include "kernels/table.h"
+
+/* ---- rates ---- */
 
 /* Between two sizes the time, not the rate, is interpolated, over the logarithm of the size. */
 static double bandwidth_at(const target_t *t, double bytes) {
     const target_bandwidth_t *b = t->bandwidths;
     uint32_t n = t->n_bandwidths;
-    if (!n) return t->machine.memory_gbps;
     if (bytes <= b[0].bytes) return b[0].gbps;
     for (uint32_t i = 1; i < n; i++) {
         if (bytes > b[i].bytes) continue;
@@ -29,37 +38,198 @@ static double rate_of(const double *by_dtype, ir_dtype_t dtype) {
     return by_dtype[dtype] > 0 ? by_dtype[dtype] : by_dtype[IR_F32];
 }
 
-static void roofline(const target_t *t, const work_t *w, ir_cost_t *out) {
-    double bytes = w->bytes_read + w->bytes_written;
-    double threads = t->machine.n_threads;
-    double passes = w->flop - w->product_flop;
-    double compute = (passes / rate_of(t->pass_gflops, w->dtype) +
-                      w->product_flop / rate_of(t->product_gflops, w->dtype)) *
-                     1e-3 / threads;
-    double memory = bytes / bandwidth_at(t, bytes) * 1e-3;
-    out->us = t->machine.launch_us + fmax(compute, memory);
-    out->limit = compute > memory ? "compute" : "memory";
-    if (t->machine.launch_us > fmax(compute, memory)) out->limit = "launch";
+/* Speed of the plan's threads against one. Between the rows linear, beyond the last in proportion,
+ * never for more threads than there are cores. */
+static double speed(const target_t *t, bool products) {
+    double n = t->machine.n_threads, at = 1, so_far = 1;
+    if (n > t->machine.n_cores) n = t->machine.n_cores;
+    for (uint32_t i = 0; i < t->n_threads && at < n; i++) {
+        double value = products ? t->threads[i].products : t->threads[i].passes;
+        double next = t->threads[i].n;
+        if (next > n) value = so_far + (value - so_far) * (n - at) / (next - at);
+        at = next > n ? n : next;
+        so_far = value;
+    }
+    return so_far * n / at;
 }
 
-static const kern_impl_t *choose(const target_t *t, const ir_op_ctx_t *ctx,
-                                 const ir_type_t *out_types, const char **out_reason,
-                                 size_t *out_workspace) {
+static double octaves(int64_t a, int64_t b) {
+    return log2((double)(a > 0 ? a : 1) / (double)(b > 0 ? b : 1));
+}
+/* Squared distance of two problems of one kind, in octaves of their sizes. */
+static double distance2(work_kind_t kind, const work_dims_t *a, const work_dims_t *b) {
+    double d[6] = {0};
+    if (kind == WORK_PRODUCT) {
+        d[0] = octaves(a->b, b->b);
+        d[1] = octaves(a->m, b->m);
+        d[2] = octaves(a->n, b->n);
+        d[3] = octaves(a->k, b->k);
+    } else if (kind == WORK_CONV) {
+        d[0] = octaves(a->n * a->p, b->n * b->p) / 2;
+        d[1] = octaves(a->c, b->c);
+        d[2] = octaves(a->o, b->o);
+        d[3] = octaves(a->g, b->g) * 2;
+        d[4] = octaves(a->r, b->r);
+        d[5] = octaves(a->s, b->s);
+    } else {
+        d[0] = octaves(a->b * a->h, b->b * b->h) / 2;
+        d[1] = octaves(a->m, b->m);
+        d[2] = octaves(a->s, b->s);
+        d[3] = octaves(a->d, b->d);
+        d[4] = octaves(a->h * b->g, b->h * a->g) / 2;
+    }
+    double sum = 0;
+    for (int i = 0; i < 6; i++) sum += d[i] * d[i];
+    return sum;
+}
+
+/* Rates of the op that fit: of its variant, else those that hold for any. */
+static uint32_t rates_for(const target_t *t, ir_op_t op, const char *variant, ir_dtype_t dtype,
+                          const target_rate_t **out) {
+    uint32_t n = 0;
+    for (uint32_t i = t->first_rate[op]; i < t->first_rate[op + 1]; i++) {
+        const target_rate_t *r = &t->rates[i];
+        if (r->dtype != dtype || strcmp(r->variant, variant) != 0) continue;
+        if (!n++) *out = r; /* they stand together */
+    }
+    return n || !variant[0] ? n : rates_for(t, op, "", dtype, out);
+}
+
+static double pass_ns(const target_rate_t *r, uint32_t n, double bytes) {
+    if (bytes <= r[0].bytes) return r[0].ns;
+    for (uint32_t i = 1; i < n; i++) {
+        if (bytes > r[i].bytes) continue;
+        double x = log(bytes / r[i - 1].bytes) / log(r[i].bytes / r[i - 1].bytes);
+        return (1 - x) * r[i - 1].ns + x * r[i].ns;
+    }
+    return r[n - 1].ns;
+}
+
+static double product_ns(const target_rate_t *r, uint32_t n, const work_t *w) {
+    double weights = 0, sum = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        double d2 = distance2(w->kind, &w->dims, &r[i].dims) + 1e-4;
+        weights += 1 / (d2 * d2);
+        sum += log(r[i].ns) / (d2 * d2);
+    }
+    return exp(sum / weights);
+}
+
+/* Nanoseconds a unit on one thread; 0: the description has no rate of it. */
+static double unit_ns(const target_t *t, ir_op_t op, const work_t *w, double bytes) {
+    const target_rate_t *rates = NULL;
+    uint32_t n = rates_for(t, op, w->variant, w->dtype, &rates);
+    if (!n) return 0;
+    return w->kind == WORK_EACH ? pass_ns(rates, n, bytes) : product_ns(rates, n, w);
+}
+
+/* ---- kernels ---- */
+
+static _Thread_local char reasons[512];
+
+static bool kernel_fits(const target_kernel_t *k, const work_t *w, const target_names_t *names,
+                        char *reason, size_t capacity) {
+    const char *error;
+    int64_t value;
+    if (k->dtypes && !(k->dtypes >> w->dtype & 1)) {
+        snprintf(reason, capacity, "not for %s", ir_dtype_text(w->dtype));
+        return false;
+    }
+    if (!k->when || (target_eval(k->when, names, &value, &error) && value)) return true;
+    snprintf(reason, capacity, "only when %s", k->when);
+    return false;
+}
+
+static const char *choose_listed(const target_t *t, const ir_op_ctx_t *ctx, const work_t *w,
+                                 size_t *out_workspace, uint32_t *out_launches) {
+    target_names_t names = {w, (int64_t)w->bytes_read, (int64_t)w->bytes_written};
+    size_t used = (size_t)snprintf(reasons, sizeof reasons, "no kernel on %s for %s",
+                                   t->machine.name, ir_op_def(ctx->op)->name);
+    for (uint32_t i = 0; i < t->n_kernels; i++) {
+        const target_kernel_t *k = &t->kernels[i];
+        char reason[160];
+        const char *error;
+        int64_t bytes = 0;
+        if (!k->ops[ctx->op]) continue;
+        if (!kernel_fits(k, w, &names, reason, sizeof reason)) {
+            if (used < sizeof reasons)
+                used += (size_t)snprintf(reasons + used, sizeof reasons - used, "; %s: %s", k->name,
+                                         reason);
+            continue;
+        }
+        if (k->workspace && !target_eval(k->workspace, &names, &bytes, &error)) bytes = 0;
+        *out_workspace = bytes == INT64_MAX ? ST_SIZE_TOO_LARGE : bytes > 0 ? (size_t)bytes : 0;
+        *out_launches = k->launches;
+        return k->name;
+    }
+    return NULL;
+}
+
+static const char *choose(const target_t *t, const ir_op_ctx_t *ctx, const ir_type_t *out_types,
+                          const work_t *w, size_t *out_workspace, uint32_t *out_launches,
+                          const char **out_reason) {
+    *out_workspace = 0;
+    *out_launches = 1;
+    *out_reason = reasons;
+    if (strcmp(t->machine.device, "cpu") != 0)
+        return choose_listed(t, ctx, w, out_workspace, out_launches);
     kern_problem_t problem = {ctx->op,   ctx->n_inputs, ctx->n_outputs, ctx->in,
                               out_types, ctx->attrs,    ctx->name};
     const kern_impl_t *impl = NULL;
-    *out_workspace = 0;
-    if (kern_choose(t->machine.device, &problem, t->reference_kernels, &impl) != ST_OK) {
-        *out_reason = st_last_error();
+    if (kern_choose("cpu", &problem, t->reference_kernels, &impl) != ST_OK) {
+        snprintf(reasons, sizeof reasons, "%s", st_last_error());
         return NULL;
     }
     if (impl->workspace) *out_workspace = impl->workspace(&problem, (int)t->machine.n_threads);
-    return impl;
+    return impl->name;
 }
 
-void target_cost(void *context, const ir_op_ctx_t *ctx, const ir_type_t *out_types,
-                 ir_cost_t *out) {
-    const target_t *t = context;
+const char *target_choose(const target_t *t, const ir_op_ctx_t *ctx, const ir_type_t *out_types,
+                          size_t *out_workspace, uint32_t *out_launches, const char **out_reason) {
+    work_t w;
+    work_of(ctx, out_types, &w);
+    return choose(t, ctx, out_types, &w, out_workspace, out_launches, out_reason);
+}
+
+/* ---- cost ---- */
+
+static void collective(const target_t *t, const ir_op_ctx_t *ctx, const work_t *w, ir_cost_t *out) {
+    const ir_machine_t *m = &t->machine;
+    double n = m->n_ranks, steps = n > 1 ? n - 1 : 0;
+    bool sums = ctx->op == IR_OP_ALL_REDUCE_START;
+    double bytes = sums ? 2 * w->bytes_read : w->bytes_written;
+    out->us = (sums ? 2 : 1) * steps * m->link_us;
+    if (steps > 0) out->us += bytes * steps / n / m->link_gbps * 1e-3;
+    out->launches = steps > 0;
+    out->limit = "link";
+}
+
+static void time_of(const target_t *t, const ir_op_ctx_t *ctx, const work_t *w, double distance,
+                    ir_cost_t *out) {
+    double bytes = w->bytes_read + w->bytes_written;
+    double launch = out->launches * t->machine.launch_us;
+    double reach = distance > bytes ? distance : bytes;
+    double passes = speed(t, false), products = speed(t, true);
+    double compute, memory = bytes / bandwidth_at(t, reach) / passes * 1e-3;
+    double ns = unit_ns(t, ctx->op, w, reach);
+    if (ns > 0 && w->kind == WORK_EACH) {
+        out->us = launch + w->units * ns / passes * 1e-3;
+        out->limit = memory > 0.5 * (out->us - launch) ? "memory" : "compute";
+        if (launch > out->us - launch) out->limit = "launch";
+        return;
+    }
+    compute = (w->flop - w->product_flop) / rate_of(t->pass_gflops, w->dtype) / passes * 1e-3;
+    if (ns > 0)
+        compute = w->units * ns / products * 1e-3;
+    else
+        compute += w->product_flop / rate_of(t->product_gflops, w->dtype) / products * 1e-3;
+    out->us = launch + fmax(compute, memory);
+    out->limit = compute > memory ? "compute" : "memory";
+    if (launch > fmax(compute, memory)) out->limit = "launch";
+}
+
+void target_cost_at(const target_t *t, const ir_op_ctx_t *ctx, const ir_type_t *out_types,
+                    double distance_bytes, ir_cost_t *out) {
     const char *reason;
     work_t w;
     work_of(ctx, out_types, &w);
@@ -70,23 +240,32 @@ void target_cost(void *context, const ir_op_ctx_t *ctx, const ir_type_t *out_typ
                        .limit = "launch"};
     if (w.kind == WORK_NOTHING) return;
     if (w.kind == WORK_COLLECTIVE) {
-        out->us = t->machine.link_us + w.bytes_read / t->machine.link_gbps * 1e-3;
-        out->limit = "link";
+        collective(t, ctx, &w, out);
         return;
     }
-    out->launches = 1;
-    const kern_impl_t *impl = choose(t, ctx, out_types, &reason, &out->workspace);
-    if (impl) out->kernel = impl->name;
-    roofline(t, &w, out);
+    out->kernel = choose(t, ctx, out_types, &w, &out->workspace, &out->launches, &reason);
+    time_of(t, ctx, &w, distance_bytes, out);
+}
+
+void target_cost(void *context, const ir_op_ctx_t *ctx, const ir_type_t *out_types,
+                 ir_cost_t *out) {
+    target_cost_at(context, ctx, out_types, 0, out);
 }
 
 bool target_can_run(void *context, const ir_op_ctx_t *ctx, const ir_type_t *out_types,
                     const char **out_reason) {
-    const target_t *t = context;
     size_t workspace;
+    uint32_t launches;
     work_t w;
     *out_reason = "";
     work_of(ctx, out_types, &w);
     if (w.kind == WORK_NOTHING || w.kind == WORK_COLLECTIVE) return true;
-    return choose(t, ctx, out_types, out_reason, &workspace) != NULL;
+    return choose(context, ctx, out_types, &w, &workspace, &launches, out_reason) != NULL;
+}
+
+double target_peak_gflops(const target_t *t, ir_dtype_t dtype) {
+    double peak = rate_of(t->product_gflops, dtype);
+    for (uint32_t i = t->first_rate[IR_OP_MATMUL]; i < t->first_rate[IR_OP_MATMUL + 1]; i++)
+        if (t->rates[i].dtype == dtype && 2 / t->rates[i].ns > peak) peak = 2 / t->rates[i].ns;
+    return peak * speed(t, true);
 }

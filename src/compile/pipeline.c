@@ -68,14 +68,11 @@ static st_status_t evaluate(void *context, const ir_op_ctx_t *ctx, const ir_type
 
 static st_status_t fill_defaults(const compile_options_t *given, compile_options_t *out) {
     *out = given ? *given : (compile_options_t){0};
-    if (!out->device) out->device = "cpu";
+    if (!out->target) out->target = "cpu";
     if (!out->n_ranks) out->n_ranks = 1;
     if (!out->n_threads) out->n_threads = 1;
     if (!out->dump) out->dump = st_environment("STATOR_DUMP");
     TRY(check_dump(out->dump));
-    if (strcmp(out->device, "cpu") != 0)
-        return FAIL(ST_UNSUPPORTED, "device '%s' cannot be compiled for: this build has cpu",
-                    out->device);
     if (out->n_ranks > 1024 || out->n_threads > 1024)
         return FAIL(ST_INVALID, "%u ranks with %u threads: at most 1024 of each", out->n_ranks,
                     out->n_threads);
@@ -85,21 +82,47 @@ static st_status_t fill_defaults(const compile_options_t *given, compile_options
     return ST_OK;
 }
 
-/* What the plan remembers of its options. */
-static st_status_t record_options(compile_context_t *c) {
+/* The target, for this plan's ranks and threads; the device is the target's unless it is `null`. */
+static st_status_t take_target(compile_context_t *c, target_t **out_target) {
+    compile_options_t *o = &c->options;
+    TRY(target_open(o->target, out_target));
+    target_t *target = *out_target;
+    target->machine.n_threads = strcmp(target->machine.device, "cpu") == 0 ? o->n_threads : 1;
+    target->machine.n_ranks = o->n_ranks;
+    target->reference_kernels = o->reference_kernels;
+    if (!o->device) o->device = target->machine.device;
+    if (strcmp(o->device, target->machine.device) != 0 && strcmp(o->device, "null") != 0)
+        return FAIL(
+            ST_UNSUPPORTED,
+            "device '%s' does not run plans for target '%s': '%s' does, and 'null' computes "
+            "nothing",
+            o->device, target->machine.name, target->machine.device);
+    target_fill(target, &c->target);
+    return ST_OK;
+}
+
+/* What the plan remembers of its options. A description that is not built in goes with the plan. */
+static st_status_t record_options(compile_context_t *c, const target_t *target) {
     const compile_options_t *o = &c->options;
     plan_t *plan = c->plan;
     char bucket[32];
     snprintf(bucket, sizeof bucket, "%llu", (unsigned long long)o->bucket_bytes);
+    char *description = NULL;
+    if (!target->builtin) {
+        description = st_arena_printf(&plan->arena, "%.*s", (int)target->text_bytes, target->text);
+        if (!description) return st_no_memory(target->text_bytes, "a plan");
+    }
     const plan_option_t rows[] = {
+        {"target", target->machine.name},
         {"dtype", o->dtype == IR_F64 ? "f64" : "auto"},
         {"mode", o->evaluation ? "eval" : "train"},
         {"reference-kernels", o->reference_kernels ? "true" : "false"},
         {"bucket-size", o->bucket_bytes ? bucket : "auto"},
         {"kernels", kern_cpu_level()},
         {"libraries", kern_libraries()},
+        {"target-description", description},
     };
-    plan->n_options = sizeof rows / sizeof rows[0];
+    plan->n_options = sizeof rows / sizeof rows[0] - (description == NULL);
     plan->options = st_arena_copy(&plan->arena, rows, sizeof rows);
     plan->device = st_arena_strdup(&plan->arena, o->device);
     if (!plan->options || !plan->device) return st_no_memory(sizeof rows, "a plan");
@@ -132,11 +155,8 @@ st_status_t compile_plan(const ir_graph_t *graph, const compile_options_t *optio
     TRY(fill_defaults(options, &c.options));
     c.plan = st_calloc(1, sizeof *c.plan);
     if (!c.plan) return st_no_memory(sizeof *c.plan, "a plan");
-    TRY_GOTO(target_open(c.options.device, &target), done);
-    target->machine.n_threads = c.options.n_threads;
-    target->reference_kernels = c.options.reference_kernels;
-    target_fill(target, &c.target);
-    TRY_GOTO(record_options(&c), done);
+    TRY_GOTO(take_target(&c, &target), done);
+    TRY_GOTO(record_options(&c, target), done);
     TRY_GOTO(take_source(&c, graph), done);
     TRY_GOTO(compile_run_passes(&c, pipeline, sizeof pipeline / sizeof pipeline[0]), done);
     *out_plan = c.plan;

@@ -1,39 +1,43 @@
-/* Target descriptions (target.h). */
+/* Target descriptions by name or file (target.h). */
 #include "compile/target.h"
 
+#include <stdio.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/memory.h"
 
+static bool is_path(const char *name) {
+    static const char suffix[] = ".target";
+    size_t n = strlen(name), end = sizeof suffix - 1;
+    return strchr(name, '/') || (n > end && strcmp(name + n - end, suffix) == 0);
+}
+
+static st_status_t open_file(const char *path, target_t **out_target) {
+    st_file_t file = {0};
+    TRY(st_file_open(path, &file));
+    st_status_t status = target_parse(path, (const char *)file.data, file.bytes, out_target);
+    st_file_close(&file);
+    return status;
+}
+
 st_status_t target_open(const char *name, target_t **out_target) {
-    static const target_bandwidth_t bandwidths[] = {{32e3, 60}, {1e6, 40}, {16e6, 20}, {128e6, 12}};
+    char known[256] = "";
     *out_target = NULL;
-    if (strcmp(name, "cpu") != 0)
-        return FAIL(ST_NOT_FOUND, "there is no target '%s': this build has cpu", name);
-    target_t *target = st_calloc(1, sizeof *target);
-    if (!target) return st_no_memory(sizeof *target, "a target");
-    target->machine = (ir_machine_t){.name = "cpu",
-                                     .device = "cpu",
-                                     .n_cores = 2,
-                                     .n_threads = 1,
-                                     .clock_ghz = 2.6,
-                                     .cache_bytes = {32 << 10, 1 << 20, 32 << 20},
-                                     .memory_gbps = 12,
-                                     .launch_us = 0.5,
-                                     .link_us = 5,
-                                     .link_gbps = 8};
-    target->n_bandwidths = sizeof bandwidths / sizeof bandwidths[0];
-    target->bandwidths = st_arena_copy(&target->arena, bandwidths, sizeof bandwidths);
-    if (!target->bandwidths) {
-        target_destroy(target);
-        return st_no_memory(sizeof bandwidths, "a target");
+    if (is_path(name)) return open_file(name, out_target);
+    for (const target_builtin_t *b = target_builtins; b->name; b++) {
+        if (strcmp(b->name, name) == 0) {
+            TRY(target_parse(name, (const char *)b->text, b->bytes, out_target));
+            (*out_target)->builtin = true;
+            return ST_OK;
+        }
+        size_t used = strlen(known);
+        snprintf(known + used, sizeof known - used, "%s%s", used ? ", " : "", b->name);
     }
-    target->pass_gflops[IR_F32] = 4;
-    target->pass_gflops[IR_F64] = 2;
-    target->product_gflops[IR_F32] = 65;
-    target->product_gflops[IR_F64] = 30;
-    *out_target = target;
-    return ST_OK;
+    return FAIL(ST_NOT_FOUND,
+                "there is no target '%s': %s are built in, and files have a slash in their path or "
+                "end in .target",
+                name, known);
 }
 
 void target_destroy(target_t *target) {

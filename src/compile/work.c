@@ -245,7 +245,7 @@ void work_of(const ir_op_ctx_t *ctx, const ir_type_t *out_types, work_t *out) {
                         : out->units * (row->operations > 0 ? row->operations : 1);
 }
 
-bool work_dim(const work_dims_t *dims, const char *name, size_t n_bytes, int64_t *out_value) {
+int64_t *work_dim_of(work_dims_t *dims, const char *name, size_t n_bytes) {
     static const struct {
         const char *name;
         size_t offset;
@@ -255,10 +255,8 @@ bool work_dim(const work_dims_t *dims, const char *name, size_t n_bytes, int64_t
         DIM(n), DIM(o), DIM(p), DIM(r), DIM(s), DIM(rows), DIM(cols)
 #undef DIM
     };
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        if (strlen(names[i].name) != n_bytes || memcmp(names[i].name, name, n_bytes)) continue;
-        *out_value = *(const int64_t *)((const char *)dims + names[i].offset);
-        return true;
-    }
-    return false;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strlen(names[i].name) == n_bytes && memcmp(names[i].name, name, n_bytes) == 0)
+            return (int64_t *)((char *)dims + names[i].offset);
+    return NULL;
 }

@@ -36,7 +36,7 @@ typedef struct work {
 } work_t;
 
 void work_of(const ir_op_ctx_t *ctx, const ir_type_t *out_types, work_t *out);
-/* Size by the name that descriptions use ("m", "rows"); false if there is none of that name. */
-bool work_dim(const work_dims_t *dims, const char *name, size_t bytes, int64_t *out_value);
+/* Size by the name name[0 … bytes) that descriptions use ("m", "rows"); NULL if there is none. */
+int64_t *work_dim_of(work_dims_t *dims, const char *name, size_t bytes);
 
 #endif

@@ -14,6 +14,7 @@ typedef struct ir_machine {
     const char *device; /* what runs plans for it: "cpu", "cuda" */
     uint32_t n_cores;   /* cores, multiprocessors */
     uint32_t n_threads; /* of the plan that is being made, a rank; 1 on devices without threads */
+    uint32_t n_ranks;   /* of the plan */
     double clock_ghz;   /* of a core */
     uint64_t memory_bytes;           /* that one rank may plan with; 0: not known */
     uint64_t cache_bytes[IR_CACHES]; /* nearest first, as one core sees them; 0: there is none */
