@@ -5,12 +5,12 @@
 #include "compile/plan.h"
 
 typedef struct compile_options {
-    const char *target;     /* description to plan for, by name or file; NULL: "cpu" */
-    const char *device;     /* what will run the plan: the target's ("cpu", "cuda"), or "null", which
+    const char *target; /* description to plan for, by name or file; NULL: "cpu" */
+    const char *device; /* what will run the plan: the target's ("cpu", "cuda"), or "null", which
                              * computes nothing; NULL: the target's */
-    uint32_t n_ranks;       /* ≥ 1 */
-    uint32_t n_threads;     /* a rank, ≥ 1 */
-    ir_dtype_t dtype;       /* IR_DTYPE_NONE: as the graph says; IR_F64: every float is float64 */
+    uint32_t n_ranks;   /* ≥ 1 */
+    uint32_t n_threads; /* a rank, ≥ 1 */
+    ir_dtype_t dtype;   /* IR_DTYPE_NONE: as the graph says; IR_F64: every float is float64 */
     bool reference_kernels; /* reference implementations only */
     bool evaluation;        /* norms and dropout in evaluation mode; updates dropped */
     uint64_t bucket_bytes;  /* gradients' all-reduces are merged up to this size; 0: a

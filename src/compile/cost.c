@@ -123,6 +123,30 @@ static double unit_ns(const target_t *t, ir_op_t op, const work_t *w, double byt
     return w->kind == WORK_EACH ? pass_ns(rates, n, bytes) : product_ns(rates, n, w);
 }
 
+/* A body's arithmetic: the sum of what its nodes take on values in the nearest cache or in registers. */
+typedef struct body_time {
+    const target_t *target;
+    const ir_graph_t *body;
+    double ns;
+} body_time_t;
+
+static void add_time(void *context, ir_node_t n, const work_t *w) {
+    body_time_t *sum = context;
+    const target_t *t = sum->target;
+    double ns = t->tile_ns[ir_node(sum->body, n)->op][w->dtype];
+    if (ns > 0)
+        sum->ns += w->units * ns;
+    else if (w->kind == WORK_EACH)
+        sum->ns += w->flop / rate_of(t->pass_gflops, w->dtype);
+    else
+        sum->ns += w->product_flop / rate_of(t->product_gflops, w->dtype);
+}
+static double body_ns(const target_t *t, const ir_op_ctx_t *ctx) {
+    body_time_t sum = {t, ir_ctx_attr(ctx, "body")->graph, 0};
+    if (work_of_body(sum.body, add_time, &sum) != ST_OK) st_clear_error();
+    return sum.ns;
+}
+
 /* ---- kernels ---- */
 
 static _Thread_local char reasons[512];
@@ -140,6 +164,33 @@ static bool kernel_fits(const target_kernel_t *k, const work_t *w, const target_
     return false;
 }
 
+/* A kernel that lists `fused` runs bodies of the ops that it lists; one with epilogues runs one of its
+ * ops followed by those. */
+static bool runs_body(const target_kernel_t *k, const ir_op_ctx_t *ctx, char *reason,
+                      size_t capacity) {
+    const ir_graph_t *body = ir_ctx_attr(ctx, "body")->graph;
+    uint32_t n_own = 0;
+    for (ir_node_t n = 0; n < body->nodes.n; n++) {
+        ir_op_t op = ir_node(body, n)->op;
+        bool epilogue = !k->ops[IR_OP_FUSED] && k->epilogues[op] && n_own == 1;
+        if (ir_op_def(op)->flags & (IR_SOURCE | IR_VIEW)) continue;
+        if (!epilogue && (!k->ops[op] || (!k->ops[IR_OP_FUSED] && n_own))) {
+            snprintf(reason, capacity, "not for %s in a body", ir_op_def(op)->name);
+            return false;
+        }
+        n_own += !epilogue;
+    }
+    if (n_own == 1 || k->ops[IR_OP_FUSED]) return true;
+    snprintf(reason, capacity, "the body has none of its ops");
+    return false;
+}
+static bool lists(const target_kernel_t *k, ir_op_t op) {
+    if (k->ops[op] || op != IR_OP_FUSED) return k->ops[op];
+    for (int e = 0; e < IR_OP_END; e++)
+        if (k->epilogues[e]) return true;
+    return false;
+}
+
 static const char *choose_listed(const target_t *t, const ir_op_ctx_t *ctx, const work_t *w,
                                  size_t *out_workspace, uint32_t *out_launches) {
     target_names_t names = {w, (int64_t)w->bytes_read, (int64_t)w->bytes_written};
@@ -150,8 +201,9 @@ static const char *choose_listed(const target_t *t, const ir_op_ctx_t *ctx, cons
         char reason[160];
         const char *error;
         int64_t bytes = 0;
-        if (!k->ops[ctx->op]) continue;
-        if (!kernel_fits(k, w, &names, reason, sizeof reason)) {
+        if (!lists(k, ctx->op)) continue;
+        if (!kernel_fits(k, w, &names, reason, sizeof reason) ||
+            (ctx->op == IR_OP_FUSED && !runs_body(k, ctx, reason, sizeof reason))) {
             if (used < sizeof reasons)
                 used += (size_t)snprintf(reasons + used, sizeof reasons - used, "; %s: %s", k->name,
                                          reason);
@@ -216,6 +268,13 @@ static void time_of(const target_t *t, const ir_op_ctx_t *ctx, const work_t *w, 
         out->us = launch + w->units * ns / passes * 1e-3;
         out->limit = memory > 0.5 * (out->us - launch) ? "memory" : "compute";
         if (launch > out->us - launch) out->limit = "launch";
+        return;
+    }
+    if (ctx->op == IR_OP_FUSED) {
+        compute = body_ns(t, ctx) / passes * 1e-3;
+        out->us = launch + fmax(compute, memory);
+        out->limit = compute > memory ? "compute" : "memory";
+        if (launch > fmax(compute, memory)) out->limit = "launch";
         return;
     }
     compute = (w->flop - w->product_flop) / rate_of(t->pass_gflops, w->dtype) / passes * 1e-3;

@@ -1,6 +1,8 @@
 /* Life of a plan, and lookups in it. */
 #include "compile/plan.h"
 
+#include <string.h>
+
 #include "base/memory.h"
 
 void plan_destroy(plan_t *plan) {
@@ -17,4 +19,15 @@ const plan_place_t *plan_state_place(const plan_program_t *program, const char *
     const ir_node_info_t *info = ir_node(program->graph, node);
     if (!(ir_op_def(info->op)->flags & IR_STATE)) return NULL;
     return &program->places[info->first_output];
+}
+
+const char *plan_option(const plan_t *plan, const char *key) {
+    for (uint32_t i = 0; i < plan->n_options; i++)
+        if (strcmp(plan->options[i].key, key) == 0) return plan->options[i].value;
+    return NULL;
+}
+
+const char *plan_target(const plan_t *plan) {
+    const char *name = plan_option(plan, "target");
+    return name ? name : "cpu";
 }

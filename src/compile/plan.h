@@ -88,6 +88,11 @@ void plan_destroy(plan_t *plan); /* NULL is fine */
 /* Memory layout of state by name in program `p`: its place, or NULL. */
 const plan_place_t *plan_state_place(const plan_program_t *program, const char *name);
 
+/* What the plan remembers of an option, NULL: nothing. */
+const char *plan_option(const plan_t *plan, const char *key);
+/* Name of the target that the plan is for; plans of before there were any are for "cpu". */
+const char *plan_target(const plan_t *plan);
+
 /* Bytes of a file (".plan"): versioned, checksummed. */
 st_status_t plan_encode(const plan_t *plan, uint8_t **out_data, size_t *out_bytes) ST_WARN_UNUSED;
 st_status_t plan_decode(const void *data, size_t bytes, plan_t **out_plan) ST_WARN_UNUSED;

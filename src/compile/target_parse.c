@@ -39,8 +39,8 @@ static st_status_t number(const reader_t *r, const char *what, const char *text,
     return BAD(r, "%s is '%s': a number ≥ 0 is needed", what, text);
 }
 static st_status_t positive(const reader_t *r, const char *what, const char *text, double *out) {
-    TRY(number(r, what, text, out));
-    return *out > 0 ? ST_OK : BAD(r, "%s is '%s': a number above 0 is needed", what, text);
+    if (st_double_parse(text, strlen(text), out) && isfinite(*out) && *out > 0) return ST_OK;
+    return BAD(r, "%s is '%s': a number above 0 is needed", what, text);
 }
 static st_status_t size(const reader_t *r, const char *what, const char *text, uint64_t *out) {
     if (st_size_parse(text, out)) return ST_OK;

@@ -8,6 +8,8 @@
 
 #include <string.h>
 
+#include "base/memory.h"
+
 typedef void (*rule_t)(const ir_op_ctx_t *ctx, const ir_type_t *out_types, work_t *w);
 
 typedef struct work_row {
@@ -192,12 +194,55 @@ static void collective(const ir_op_ctx_t *ctx, const ir_type_t *out, work_t *w) 
     w->kind = ir_op_def(ctx->op)->flags & IR_START ? WORK_COLLECTIVE : WORK_NOTHING;
 }
 
+/* ---- bodies ---- */
+
+static void add_work(void *context, ir_node_t node, const work_t *inner) {
+    work_t *w = context;
+    (void)node;
+    w->flop += inner->flop;
+    w->product_flop += inner->product_flop;
+    w->units += inner->units;
+}
+static void of_body(const ir_op_ctx_t *ctx, const ir_type_t *out, work_t *w) {
+    (void)out;
+    w->flop = 0;
+    /* out of memory: a body counts as its bytes */
+    if (work_of_body(ir_ctx_attr(ctx, "body")->graph, add_work, w) != ST_OK) st_clear_error();
+}
+
+st_status_t work_of_body(const ir_graph_t *body,
+                         void (*each)(void *context, ir_node_t node, const work_t *work),
+                         void *context) {
+    uint32_t most = 0;
+    for (ir_node_t n = 0; n < body->nodes.n; n++) {
+        const ir_node_info_t *node = ir_node(body, n);
+        if (node->n_inputs + node->n_outputs > most) most = node->n_inputs + node->n_outputs;
+    }
+    ir_type_t few[24], *types = most > 24 ? st_calloc(most, sizeof *types) : few;
+    if (!types) return st_no_memory(most * sizeof *types, "a body's work");
+    for (ir_node_t n = 0; n < body->nodes.n; n++) {
+        const ir_node_info_t *node = ir_node(body, n);
+        work_t inner;
+        for (uint32_t j = 0; j < node->n_inputs; j++)
+            types[j] = *ir_value_type(body, node->inputs[j]);
+        for (uint32_t k = 0; k < node->n_outputs; k++)
+            types[node->n_inputs + k] = *ir_value_type(body, node->first_output + k);
+        ir_op_ctx_t ctx = {node->op, node->n_inputs, node->n_outputs,
+                           types,    node->attrs,    node->name};
+        work_of(&ctx, types + node->n_inputs, &inner);
+        if (node->op != IR_OP_INPUT) each(context, n, &inner);
+    }
+    if (types != few) st_free(types);
+    return ST_OK;
+}
+
 /* ---- the table ---- */
 
 /* clang-format off */
 static const work_row_t rows[IR_OP_END] = {
     [IR_OP_INPUT] = {nothing, 0}, [IR_OP_PARAMETER] = {nothing, 0}, [IR_OP_BUFFER] = {nothing, 0},
     [IR_OP_CONSTANT] = {nothing, 0}, [IR_OP_RESHAPE] = {nothing, 0}, [IR_OP_UPDATE] = {nothing, 0},
+    [IR_OP_FUSED] = {of_body, 0},
     [IR_OP_IOTA] = {generated, 1}, [IR_OP_RANDOM_UNIFORM] = {generated, 12},
     [IR_OP_GELU] = {of_output, 8}, [IR_OP_SILU] = {of_output, 4}, [IR_OP_SIGMOID] = {of_output, 3},
     [IR_OP_GELU_GRAD] = {of_output, 14}, [IR_OP_SILU_GRAD] = {of_output, 8},

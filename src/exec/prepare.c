@@ -306,7 +306,9 @@ static st_status_t prepare_ports(exec_rank_t *rank) {
 
 st_status_t exec_rank_prepare(exec_rank_t *rank) {
     const exec_session_t *session = rank->session;
-    TRY(dev_find(session->plan->device, &rank->device));
+    st_status_t status = dev_find(session->plan->device, &rank->device);
+    if (status != ST_OK)
+        return st_error_context(status, "the plan is for target '%s'", plan_target(session->plan));
     TRY(rank->device->open(0, (int)session->plan->n_threads, &rank->stream));
     TRY(allocate_regions(rank));
     TRY(fill_constants(rank));
