@@ -13,18 +13,27 @@ bool ir_expand_for_gradient(const ir_op_def_t *def) {
     return def->expand != NULL && def->gradient == NULL;
 }
 
-typedef bool (*wanted_t)(const ir_op_def_t *def);
+/* Which nodes, and by which column. */
+typedef struct wanted {
+    bool (*expansion)(const ir_op_def_t *def);
+    bool definitions;
+} wanted_t;
 
-static bool node_wanted(const ir_graph_t *graph, ir_node_t node, wanted_t wanted) {
+typedef st_status_t (*rule_t)(ir_graph_t *, const ir_op_ctx_t *, const ir_value_t *, ir_value_t *);
+
+static rule_t rule_of(const ir_graph_t *graph, ir_node_t node, const wanted_t *wanted) {
     const ir_op_def_t *def = ir_op_def(ir_node(graph, node)->op);
-    return def->expand && wanted(def);
+    if (wanted->definitions) return def->define ? def->define : def->expand;
+    return def->expand && wanted->expansion(def) ? def->expand : NULL;
 }
+
+static st_status_t expand_all(const ir_graph_t *graph, wanted_t *wanted, ir_graph_t **out_graph);
 
 static st_status_t expand_body(void *context, const ir_graph_t *body, ir_graph_t **out_body) {
-    return ir_expand_composites(body, *(const wanted_t *)context, out_body);
+    return expand_all(body, context, out_body);
 }
 
-static st_status_t expand_node(ir_graph_t *to, const ir_graph_t *from, ir_node_t node,
+static st_status_t expand_node(ir_graph_t *to, const ir_graph_t *from, ir_node_t node, rule_t rule,
                                ir_value_t *map) {
     const ir_node_info_t *info = ir_node(from, node);
     st_arena_t scratch = {0};
@@ -38,7 +47,7 @@ static st_status_t expand_node(ir_graph_t *to, const ir_graph_t *from, ir_node_t
         inputs[j] = map[info->inputs[j]];
     }
     ir_op_ctx_t ctx = {info->op, info->n_inputs, info->n_outputs, in, info->attrs, info->name};
-    status = ir_op_def(info->op)->expand(to, &ctx, inputs, out);
+    status = rule(to, &ctx, inputs, out);
     if (status != ST_OK) {
         status = st_error_context(status, "expansion of %s", ir_node_label(from, node));
         goto done;
@@ -61,23 +70,22 @@ done:
 
 static st_status_t expand_or_clone(void *context, ir_graph_t *to, const ir_graph_t *from,
                                    ir_node_t node, ir_value_t *map) {
-    wanted_t wanted = *(const wanted_t *)context;
-    if (node_wanted(from, node, wanted)) return expand_node(to, from, node, map);
+    rule_t rule = rule_of(from, node, context);
+    if (rule) return expand_node(to, from, node, rule, map);
     return ir_graph_clone_node_bodies(to, from, node, NULL, expand_body, context, map);
 }
 
-static st_status_t expand_round(const ir_graph_t *graph, wanted_t wanted, ir_graph_t **out_graph) {
-    return ir_graph_rewrite(graph, NULL, expand_or_clone, &wanted, out_graph);
+static st_status_t expand_round(const ir_graph_t *graph, wanted_t *wanted, ir_graph_t **out_graph) {
+    return ir_graph_rewrite(graph, NULL, expand_or_clone, wanted, out_graph);
 }
 
-st_status_t ir_expand_composites(const ir_graph_t *graph, bool (*wanted)(const ir_op_def_t *def),
-                                 ir_graph_t **out_graph) {
+static st_status_t expand_all(const ir_graph_t *graph, wanted_t *wanted, ir_graph_t **out_graph) {
     *out_graph = NULL;
     ir_graph_t *current = NULL;
     TRY(expand_round(graph, wanted, &current));
     for (int round = 1;; round++) {
         ir_node_t i = 0;
-        while (i < current->nodes.n && !node_wanted(current, i, wanted)) i++;
+        while (i < current->nodes.n && !rule_of(current, i, wanted)) i++;
         if (i == current->nodes.n) break;
         st_status_t status;
         ir_graph_t *next = NULL;
@@ -92,4 +100,13 @@ st_status_t ir_expand_composites(const ir_graph_t *graph, bool (*wanted)(const i
     }
     *out_graph = current;
     return ST_OK;
+}
+
+st_status_t ir_expand_composites(const ir_graph_t *graph, bool (*wanted)(const ir_op_def_t *def),
+                                 ir_graph_t **out_graph) {
+    return expand_all(graph, &(wanted_t){wanted, false}, out_graph);
+}
+
+st_status_t ir_expand_definitions(const ir_graph_t *graph, ir_graph_t **out_graph) {
+    return expand_all(graph, &(wanted_t){NULL, true}, out_graph);
 }

@@ -9,6 +9,7 @@
  * float type than the parameter. With `apply`, false leaves p, m and v as they are, bit for bit. */
 #include <math.h>
 
+#include "ir/define.h"
 #include "ir/op.h"
 #include "ir/rules_nn.h"
 
@@ -52,5 +53,6 @@ const ir_op_def_t ir_op_adamw = {
     .shape = shape,
     .no_gradient = "optimizer step",
     .strategies = strategies,
+    .define = ir_define_adamw,
     .reuse = {1, 3, 4},
 };

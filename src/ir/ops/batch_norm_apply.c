@@ -5,6 +5,7 @@
  *           statistics' inputs get none, since theirs is already in dx
  *   false   constants */
 #include "ir/build.h"
+#include "ir/define.h"
 #include "ir/op.h"
 #include "ir/rules_nn.h"
 
@@ -84,4 +85,5 @@ const ir_op_def_t ir_op_batch_norm_apply = {
     .shape = shape,
     .gradient = gradient,
     .strategies = strategies,
+    .define = ir_define_batch_norm_apply,
 };

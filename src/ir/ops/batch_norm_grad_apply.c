@@ -3,6 +3,7 @@
  *   dx = w * invstd * (dy - sum_dy / count - xhat * sum_dy_xhat / count)
  *
  * The sums and the count are those of the whole batch. */
+#include "ir/define.h"
 #include "ir/op.h"
 #include "ir/rules_nn.h"
 
@@ -43,4 +44,5 @@ const ir_op_def_t ir_op_batch_norm_grad_apply = {
     .shape = shape,
     .no_gradient = "backward op",
     .strategies = strategies,
+    .define = ir_define_batch_norm_grad_apply,
 };

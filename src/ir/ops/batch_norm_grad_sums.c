@@ -1,5 +1,6 @@
 /* batch_norm_grad_sums: by channel, the sum of dy and the sum of dy * xhat with xhat = (x - mean) *
  * invstd. They are the gradients of bias and weight, and what dx needs of the whole batch. */
+#include "ir/define.h"
 #include "ir/op.h"
 #include "ir/rules_nn.h"
 
@@ -31,4 +32,5 @@ const ir_op_def_t ir_op_batch_norm_grad_sums = {
     .shape = shape,
     .no_gradient = "backward op",
     .strategies = strategies,
+    .define = ir_define_batch_norm_grad_sums,
 };

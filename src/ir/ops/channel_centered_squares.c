@@ -1,5 +1,6 @@
 /* channel_centered_squares: sum of (x - mean)^2 over all dims but 1: the two-pass variance, which
  * loses no digits where the mean is large. */
+#include "ir/define.h"
 #include "ir/op.h"
 #include "ir/rules_nn.h"
 
@@ -27,4 +28,5 @@ const ir_op_def_t ir_op_channel_centered_squares = {
     .shape = shape,
     .no_gradient = "statistics of batch norm: differentiated through batch_norm_apply",
     .strategies = strategies,
+    .define = ir_define_channel_centered_squares,
 };

@@ -1,4 +1,5 @@
 /* channel_sum: sum over all dims but 1. */
+#include "ir/define.h"
 #include "ir/op.h"
 #include "ir/rules_nn.h"
 
@@ -27,4 +28,5 @@ const ir_op_def_t ir_op_channel_sum = {
     .shape = shape,
     .no_gradient = "statistics of batch norm: differentiated through batch_norm_apply",
     .strategies = strategies,
+    .define = ir_define_channel_sum,
 };

@@ -3,6 +3,7 @@
  *   dlogits[r,c] = dloss * ((1 - s) * w[y] * (p[c] - [c = y]) + s / C * (W * p[c] - w[c]))
  *
  * and 0 for ignored rows. */
+#include "ir/define.h"
 #include "ir/op.h"
 #include "ir/rules_nn.h"
 
@@ -40,4 +41,5 @@ const ir_op_def_t ir_op_cross_entropy_grad = {
     .shape = shape,
     .no_gradient = "backward op",
     .strategies = strategies,
+    .define = ir_define_cross_entropy_grad,
 };

@@ -5,6 +5,7 @@
  * Gradient: only the losses carry one. The weights depend on labels and class weights alone, so
  * what arrives there is dropped. */
 #include "ir/build.h"
+#include "ir/define.h"
 #include "ir/op.h"
 #include "ir/rules_nn.h"
 
@@ -61,4 +62,5 @@ const ir_op_def_t ir_op_cross_entropy_rows = {
     .shape = shape,
     .gradient = gradient,
     .strategies = strategies,
+    .define = ir_define_cross_entropy_rows,
 };

@@ -2,6 +2,7 @@
  * w + b with rstd = 1 / sqrt(variance + eps), the variance being the mean of (x - mean)^2. The
  * statistics come out too, since the gradient needs them. */
 #include "ir/build.h"
+#include "ir/define.h"
 #include "ir/op.h"
 #include "ir/rules_nn.h"
 
@@ -56,4 +57,5 @@ const ir_op_def_t ir_op_layer_norm = {
     .shape = shape,
     .gradient = gradient,
     .strategies = strategies,
+    .define = ir_define_layer_norm,
 };

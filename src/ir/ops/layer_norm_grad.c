@@ -3,6 +3,7 @@
  *   dx = rstd * (g - mean(g) - xhat * mean(g * xhat))
  *   dw = sum over rows of dy * xhat
  *   db = sum over rows of dy */
+#include "ir/define.h"
 #include "ir/op.h"
 #include "ir/rules_nn.h"
 
@@ -33,4 +34,5 @@ const ir_op_def_t ir_op_layer_norm_grad = {
     .shape = shape,
     .no_gradient = "backward op",
     .strategies = strategies,
+    .define = ir_define_layer_norm_grad,
 };

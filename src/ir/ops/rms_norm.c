@@ -1,6 +1,7 @@
 /* rms_norm: x * rsqrt(mean(x^2, last dim) + eps) * w. The root mean square statistics come out too,
  * since the gradient needs them. */
 #include "ir/build.h"
+#include "ir/define.h"
 #include "ir/op.h"
 #include "ir/rules_nn.h"
 
@@ -48,4 +49,5 @@ const ir_op_def_t ir_op_rms_norm = {
     .shape = shape,
     .gradient = gradient,
     .strategies = strategies,
+    .define = ir_define_rms_norm,
 };

@@ -1,5 +1,6 @@
 /* rms_norm_grad: with xhat = x * rstd, g = dy * w and the mean over the last dim,
  *   dx = rstd * (g - xhat * mean(g * xhat)),   dw = sum over rows of dy * xhat. */
+#include "ir/define.h"
 #include "ir/op.h"
 #include "ir/rules_nn.h"
 
@@ -29,4 +30,5 @@ const ir_op_def_t ir_op_rms_norm_grad = {
     .shape = shape,
     .no_gradient = "backward op",
     .strategies = strategies,
+    .define = ir_define_rms_norm_grad,
 };

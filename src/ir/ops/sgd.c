@@ -10,6 +10,7 @@
  * last input, false leaves p and buf as they are, bit for bit. */
 #include <math.h>
 
+#include "ir/define.h"
 #include "ir/op.h"
 #include "ir/rules_nn.h"
 
@@ -63,5 +64,6 @@ const ir_op_def_t ir_op_sgd = {
     .shape = shape,
     .no_gradient = "optimizer step",
     .strategies = strategies,
+    .define = ir_define_sgd,
     .reuse = {1, 5},
 };

@@ -1,4 +1,5 @@
 /* softmax: exp(x - max) over their sum along one axis. */
+#include "ir/define.h"
 #include "ir/op.h"
 #include "ir/rules_nn.h"
 
@@ -19,4 +20,5 @@ const ir_op_def_t ir_op_softmax = {
     .shape = ir_shape_softmax,
     .gradient = gradient,
     .strategies = ir_strategies_softmax,
+    .define = ir_define_softmax,
 };

@@ -1,4 +1,5 @@
 /* softmax_grad: (dy - sum of dy * y along axis) * y. */
+#include "ir/define.h"
 #include "ir/op.h"
 #include "ir/rules_nn.h"
 
@@ -15,4 +16,5 @@ const ir_op_def_t ir_op_softmax_grad = {
     .shape = ir_shape_softmax_grad,
     .no_gradient = "backward op",
     .strategies = ir_strategies_softmax_grad,
+    .define = ir_define_softmax_grad,
 };

@@ -1,5 +1,6 @@
 /* sum_squares: sum of the squares of all elements of all inputs: the square of a global gradient
  * norm. The inputs' float types may differ; the sum is f64 if one of them is, else f32. */
+#include "ir/define.h"
 #include "ir/op.h"
 
 static st_status_t shape(const ir_op_ctx_t *ctx, ir_type_t *out) {
@@ -36,4 +37,5 @@ const ir_op_def_t ir_op_sum_squares = {
     .shape = shape,
     .no_gradient = "backward op",
     .strategies = strategies,
+    .define = ir_define_sum_squares,
 };
