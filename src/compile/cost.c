@@ -306,6 +306,11 @@ void target_cost_at(const target_t *t, const ir_op_ctx_t *ctx, const ir_type_t *
     time_of(t, ctx, &w, distance_bytes, out);
 }
 
+double target_copy_us(const target_t *t, double bytes, double distance) {
+    double reach = distance > bytes ? distance : bytes;
+    return t->machine.launch_us + bytes / bandwidth_at(t, reach) / speed(t, false) * 1e-3;
+}
+
 void target_cost(void *context, const ir_op_ctx_t *ctx, const ir_type_t *out_types,
                  ir_cost_t *out) {
     target_cost_at(context, ctx, out_types, 0, out);

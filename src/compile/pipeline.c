@@ -87,8 +87,7 @@ static st_status_t take_target(compile_context_t *c, target_t **out_target) {
     compile_options_t *o = &c->options;
     TRY(target_open(o->target, out_target));
     target_t *target = *out_target;
-    target->machine.n_threads = strcmp(target->machine.device, "cpu") == 0 ? o->n_threads : 1;
-    target->machine.n_ranks = o->n_ranks;
+    target_bind(target, o->n_ranks, o->n_threads);
     target->reference_kernels = o->reference_kernels;
     if (!o->device) o->device = target->machine.device;
     if (strcmp(o->device, target->machine.device) != 0 && strcmp(o->device, "null") != 0)

@@ -46,6 +46,12 @@ void target_destroy(target_t *target) {
     st_free(target);
 }
 
+void target_bind(target_t *target, uint32_t n_ranks, uint32_t n_threads) {
+    bool threads = strcmp(target->machine.device, "cpu") == 0;
+    target->machine.n_ranks = n_ranks;
+    target->machine.n_threads = threads ? n_threads : 1;
+}
+
 void target_fill(target_t *target, ir_target_t *out) {
     out->name = target->machine.name;
     out->context = target;

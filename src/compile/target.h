@@ -90,6 +90,8 @@ st_status_t target_open(const char *name, target_t **out_target) ST_WARN_UNUSED;
 st_status_t target_parse(const char *path, const char *text, size_t bytes,
                          target_t **out_target) ST_WARN_UNUSED;
 void target_destroy(target_t *target); /* NULL is fine */
+/* For a plan of so many ranks with so many threads each. */
+void target_bind(target_t *target, uint32_t n_ranks, uint32_t n_threads);
 /* Fills in what passes see: machine, cost and can_run; `target` becomes the context and outlives
  * it. */
 void target_fill(target_t *target, ir_target_t *out);
@@ -124,6 +126,8 @@ const char *target_choose(const target_t *target, const ir_op_ctx_t *ctx,
 void target_cost(void *context, const ir_op_ctx_t *ctx, const ir_type_t *out_types, ir_cost_t *out);
 void target_cost_at(const target_t *target, const ir_op_ctx_t *ctx, const ir_type_t *out_types,
                     double distance_bytes, ir_cost_t *out);
+/* Copying, `bytes` read and written together; `distance_bytes` as above. */
+double target_copy_us(const target_t *target, double bytes, double distance_bytes);
 bool target_can_run(void *context, const ir_op_ctx_t *ctx, const ir_type_t *out_types,
                     const char **out_reason);
 /* Products' rate that nothing exceeds, GFLOP/s: the largest listed for the dtype. For utilization. */

@@ -1,9 +1,10 @@
 /* Devices: memory, copies, and the thing kernels are launched on. One row a device in
- * src/device/table.c (cpu now); a device that needs vendor libraries lives in a module of its own
+ * src/device/table.c (cpu, null); a device that needs vendor libraries lives in a module of its own
  * that is opened only when asked for. */
 #ifndef STATOR_DEVICE_DEVICE_H
 #define STATOR_DEVICE_DEVICE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -14,6 +15,8 @@ typedef struct dev_stream dev_stream_t; /* ordered queue of work on a device */
 
 typedef struct dev_device {
     const char *name; /* "cpu" */
+    bool computes; /* false: nothing runs and memory is only addresses; a session's time is the one
+                    * that its plan predicts */
     /* One execution context: a stream with its resources. `n_threads` counts for CPU devices.
      * `index` is the device's number on this host. */
     st_status_t (*open)(int index, int n_threads, dev_stream_t **out_stream);

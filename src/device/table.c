@@ -4,9 +4,9 @@
 
 #include "device/device.h"
 
-extern const dev_device_t dev_cpu;
+extern const dev_device_t dev_cpu, dev_null;
 
-static const dev_device_t *const devices[] = {&dev_cpu};
+static const dev_device_t *const devices[] = {&dev_cpu, &dev_null};
 enum { N_DEVICES = sizeof devices / sizeof devices[0] };
 
 st_status_t dev_find(const char *name, const dev_device_t **out_device) {

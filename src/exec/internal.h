@@ -62,6 +62,7 @@ typedef struct exec_rank {
     uint32_t n_profile;
     exec_profile_row_t *profile, *sorted; /* rank 0 with exec_options_t.profile */
     double step_us, wait_us;
+    double predicted_us, predicted_wait_us; /* of a step on a device that computes nothing */
     pthread_t thread;
     bool has_thread;
 } exec_rank_t;

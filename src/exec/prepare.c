@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "compile/predict.h"
 #include "exec/internal.h"
 
 static st_status_t no_memory(size_t bytes) {
@@ -191,6 +192,24 @@ static st_status_t prepare_step(exec_rank_t *rank, exec_step_t *step) {
     return ST_OK;
 }
 
+/* On a device that computes nothing a step is only its time. */
+static st_status_t prepare_time(exec_rank_t *rank) {
+    const plan_t *plan = rank->session->plan;
+    const plan_program_t *program = rank->program;
+    target_t *target = NULL;
+    ir_cost_t *costs = st_calloc(program->graph->nodes.n, sizeof *costs);
+    st_status_t status = costs ? ST_OK : no_memory(program->graph->nodes.n * sizeof *costs);
+    if (status == ST_OK) status = predict_target(plan, &target);
+    if (status == ST_OK) status = predict_steps(plan, target, plan->program_of[rank->index], costs);
+    for (ir_node_t n = 0; status == ST_OK && n < program->graph->nodes.n; n++) {
+        rank->predicted_us += costs[n].us;
+        if (program->steps[n].kind == PLAN_STEP_START) rank->predicted_wait_us += costs[n].us;
+    }
+    target_destroy(target);
+    st_free(costs);
+    return status;
+}
+
 static st_status_t prepare_steps(exec_rank_t *rank) {
     const plan_program_t *program = rank->program;
     ARRAY(rank, rank->steps, program->graph->nodes.n);
@@ -312,10 +331,11 @@ st_status_t exec_rank_prepare(exec_rank_t *rank) {
     TRY(rank->device->open(0, (int)session->plan->n_threads, &rank->stream));
     TRY(allocate_regions(rank));
     TRY(fill_constants(rank));
-    TRY(prepare_steps(rank));
+    TRY(rank->device->computes ? prepare_steps(rank) : prepare_time(rank));
     TRY(prepare_ports(rank));
     if (session->options.poison) TRY(prepare_poison(rank));
-    if (session->options.profile && rank->index == 0) TRY(exec_profile_prepare(rank));
+    if (session->options.profile && rank->index == 0 && rank->n_steps)
+        TRY(exec_profile_prepare(rank));
     return rank->device->synchronize(rank->stream);
 }
 

@@ -110,5 +110,9 @@ st_status_t exec_rank_step(exec_rank_t *rank) {
     st_status_t status = run_all(rank);
     if (team) dev_team_leave(team);
     rank->step_us = now_us() - begin;
+    if (!rank->device->computes) {
+        rank->step_us = rank->predicted_us;
+        rank->wait_us = rank->predicted_wait_us;
+    }
     return status;
 }

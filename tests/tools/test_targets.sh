@@ -31,3 +31,11 @@ answer 2 "$stator" compile g.stator --target bad.target
 says err "bad.target:$line: cores is 'many'"
 answer 2 "$stator" compile g.stator --target nowhere.target
 says err nowhere.target
+
+# the device that computes nothing: any plan, any number of ranks, the time that is predicted
+answer 0 "$stator" train g.stator --device null --target h200 --ranks 64 --tokens-file text.tokens --steps 3 --log null.jsonl
+for step in 1 2 3; do
+    [ "$(field null.jsonl $step loss)" = 0 ] || fail "the null device gives $(sed -n "$step"p null.jsonl)"
+    [ "$(field null.jsonl $step step_ms)" = "$(field null.jsonl 1 step_ms)" ] || fail "its time changes"
+done
+awk -v us="$(field null.jsonl 1 step_ms)" 'BEGIN { exit !(us > 0) }' || fail "a step takes no time"

@@ -67,6 +67,7 @@ static dev_team_t *cpu_team(dev_stream_t *stream) {
 extern const dev_device_t dev_cpu;
 const dev_device_t dev_cpu = {
     .name = "cpu",
+    .computes = true,
     .open = cpu_open,
     .close = cpu_close,
     .alloc = cpu_alloc,
