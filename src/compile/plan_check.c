@@ -17,6 +17,12 @@
 #include "compile/plan.h"
 #include "ir/verify.h"
 
+/* The operands of a node that one value stands for. */
+typedef struct read {
+    ir_node_t by;          /* the last node that read the value; IR_NONE: none yet */
+    uint32_t first, times; /* its first operand of the value, and how many are it */
+} read_t;
+
 typedef struct machine {
     const plan_program_t *program;
     const ir_graph_t *graph;
@@ -25,6 +31,7 @@ typedef struct machine {
     bool *copied;         /* [values]: a state whose new content has been copied in */
     intact_t places;      /* where the intact ones lie */
     ir_value_t *update;   /* [values]: of a state: its new value, else IR_NONE */
+    read_t *reads;        /* [values] */
     ir_node_t *waited_by; /* [nodes]: of a start: its wait */
 } machine_t;
 
@@ -154,11 +161,6 @@ static st_status_t check_regions(const machine_t *m) {
 
 /* ---- the machine ---- */
 
-/* Bytes of `place` are written: what overlaps is intact no more. */
-static void clobber(machine_t *m, const plan_place_t *place) {
-    for (ir_value_t v; (v = intact_take(&m->places, place)) != IR_NONE;) m->intact[v] = false;
-}
-
 static void set_intact(machine_t *m, ir_value_t v) {
     if (m->intact[v]) return;
     m->intact[v] = true;
@@ -173,57 +175,83 @@ static st_status_t need(const machine_t *m, ir_value_t v, const char *by) {
                 ir_node_label(m->graph, m->graph->values.data[v].producer), by);
 }
 
-/* Output k may lie on input j's bytes while the kernel runs. */
+/* Output k may lie on input j's bytes while the node runs: a kernel's where the op allows it, a
+ * collective's buffer where the sum is made in place. */
 static bool may_share(const machine_t *m, const ir_node_info_t *node, uint32_t k, uint32_t j) {
     const ir_op_def_t *def = ir_op_def(node->op);
+    if (!same_place(place_of(m, node->first_output + k), place_of(m, node->inputs[j])))
+        return false;
+    if (def->flags & IR_COLLECTIVE) return node->op != IR_OP_ALL_GATHER_START && j == k;
     const ir_type_t *out = ir_value_type(m->graph, node->first_output + k);
     const ir_type_t *in = ir_value_type(m->graph, node->inputs[j]);
     bool op_allows =
         (def->flags & IR_ELEMENTWISE) || (k < sizeof def->reuse && def->reuse[k] == j + 1);
     return op_allows && ir_type_elements(out) == ir_type_elements(in) &&
-           ir_dtype_bytes(out->dtype) == ir_dtype_bytes(in->dtype) &&
-           same_place(place_of(m, node->first_output + k), place_of(m, node->inputs[j]));
+           ir_dtype_bytes(out->dtype) == ir_dtype_bytes(in->dtype);
+}
+
+/* What node n reads, to be found by value. */
+static void note_reads(machine_t *m, ir_node_t n) {
+    const ir_node_info_t *node = ir_node(m->graph, n);
+    for (uint32_t j = 0; j < node->n_inputs; j++) {
+        read_t *read = &m->reads[node->inputs[j]];
+        if (read->by != n) *read = (read_t){n, j, 0};
+        read->times++;
+    }
+}
+
+/* Output k of node n goes where its input v lies: every operand that v stands for must allow it. */
+static st_status_t check_sharing(const machine_t *m, ir_node_t n, uint32_t k, ir_value_t v) {
+    const ir_node_info_t *node = ir_node(m->graph, n);
+    const read_t *read = &m->reads[v];
+    uint32_t last = read->times > 1 ? node->n_inputs - 1 : read->first;
+    for (uint32_t j = read->first; j <= last; j++)
+        if (node->inputs[j] == v && !may_share(m, node, k, j))
+            return FAIL(ST_INVALID, "output %u lies on input %u, which the op does not allow", k,
+                        j);
+    return ST_OK;
+}
+
+/* Node n writes the place of its output k (IR_NONE: its workspace): what overlaps is intact no more,
+ * and must not be what the node itself needs. A value is looked at once for each time it is
+ * written, so that nodes with many operands take no longer than many nodes. */
+static st_status_t write_place(machine_t *m, ir_node_t n, uint32_t k, const plan_place_t *place) {
+    for (ir_value_t v; (v = intact_take(&m->places, place)) != IR_NONE;) {
+        const ir_value_info_t *value = &m->graph->values.data[v];
+        m->intact[v] = false;
+        if (value->producer == n)
+            return FAIL(ST_INVALID, "outputs %u and %u lie on each other", value->index, k);
+        if (m->reads[v].by != n) continue;
+        if (k == IR_NONE)
+            return FAIL(ST_INVALID, "the workspace lies on input %u", m->reads[v].first);
+        TRY(check_sharing(m, n, k, v));
+    }
+    return ST_OK;
 }
 
 static st_status_t run_kernel(machine_t *m, ir_node_t n) {
     const ir_node_info_t *node = ir_node(m->graph, n);
     const plan_place_t *workspace = &m->program->steps[n].workspace;
-    for (uint32_t j = 0; j < node->n_inputs; j++)
-        if (overlap(workspace, place_of(m, node->inputs[j])))
-            return FAIL(ST_INVALID, "the workspace lies on input %u", j);
+    TRY(write_place(m, n, IR_NONE, workspace));
     for (uint32_t k = 0; k < node->n_outputs; k++) {
         const plan_place_t *out = place_of(m, node->first_output + k);
         if (overlap(workspace, out)) return FAIL(ST_INVALID, "the workspace lies on output %u", k);
-        for (uint32_t i = 0; i < k; i++)
-            if (overlap(out, place_of(m, node->first_output + i)))
-                return FAIL(ST_INVALID, "outputs %u and %u lie on each other", i, k);
-        for (uint32_t j = 0; j < node->n_inputs; j++)
-            if (overlap(out, place_of(m, node->inputs[j])) && !may_share(m, node, k, j))
-                return FAIL(ST_INVALID, "output %u lies on input %u, which the op does not allow",
-                            k, j);
+        TRY(write_place(m, n, k, out));
+        set_intact(m, node->first_output + k);
     }
-    clobber(m, workspace);
-    for (uint32_t k = 0; k < node->n_outputs; k++) clobber(m, place_of(m, node->first_output + k));
     return ST_OK;
 }
 
 /* A start copies inputs that lie elsewhere into the in-flight buffers. */
 static st_status_t run_start(machine_t *m, ir_node_t n) {
     const ir_node_info_t *node = ir_node(m->graph, n);
-    bool gather = node->op == IR_OP_ALL_GATHER_START;
     if (m->waited_by[n] == IR_NONE) return FAIL(ST_INVALID, "no one waits for the collective");
     for (uint32_t k = 0; k < node->n_outputs; k++) {
         const plan_place_t *out = place_of(m, node->first_output + k);
         if (out->region != PLAN_COMM && out->bytes)
             return FAIL(ST_INVALID, "the collective's buffer %u lies outside the comm region", k);
-        for (uint32_t i = 0; i < k; i++)
-            if (overlap(out, place_of(m, node->first_output + i)))
-                return FAIL(ST_INVALID, "buffers %u and %u lie on each other", i, k);
-        for (uint32_t j = 0; j < node->n_inputs; j++)
-            if (overlap(out, place_of(m, node->inputs[j])) &&
-                (gather || j != k || !same_place(out, place_of(m, node->inputs[j]))))
-                return FAIL(ST_INVALID, "buffer %u lies on input %u", k, j);
-        clobber(m, out);
+        TRY(write_place(m, n, k, out));
+        set_intact(m, node->first_output + k);
     }
     return ST_OK;
 }
@@ -256,6 +284,7 @@ static st_status_t run_node(machine_t *m, ir_node_t n) {
         if (m->program->steps[maker].kind == PLAN_STEP_START && step->kind != PLAN_STEP_WAIT)
             return FAIL(ST_INVALID, "input %u is still in flight", j);
     }
+    note_reads(m, n);
     if (step->kind == PLAN_STEP_KERNEL) TRY(run_kernel(m, n));
     if (step->kind == PLAN_STEP_START) TRY(run_start(m, n));
     if (step->kind == PLAN_STEP_WAIT) TRY(run_wait(m, n));
@@ -263,7 +292,8 @@ static st_status_t run_node(machine_t *m, ir_node_t n) {
         /* the old content goes; the new one is intact at the state's place from here on */
         if (overlap(place_of(m, node->inputs[0]), place_of(m, node->inputs[1])))
             return FAIL(ST_INVALID, "the copy's source lies on the state");
-        clobber(m, place_of(m, node->inputs[0]));
+        for (ir_value_t v; (v = intact_take(&m->places, place_of(m, node->inputs[0]))) != IR_NONE;)
+            m->intact[v] = false;
         m->update[node->inputs[0]] = node->inputs[0];
         m->copied[node->inputs[0]] = true;
         set_intact(m, node->inputs[0]);
@@ -274,8 +304,7 @@ static st_status_t run_node(machine_t *m, ir_node_t n) {
     return ST_OK;
 }
 
-/* Sources are in place before the first node runs. A source that lies on another is clobbered here.
- */
+/* Sources are in place before the first node runs. None may lie on another. */
 static st_status_t load_sources(machine_t *m) {
     for (ir_node_t n = 0; n < m->graph->nodes.n; n++) {
         const ir_node_info_t *node = ir_node(m->graph, n);
@@ -303,7 +332,10 @@ static st_status_t check_end(const machine_t *m) {
 }
 
 static st_status_t link_nodes(machine_t *m) {
-    for (ir_value_t v = 0; v < m->graph->values.n; v++) m->update[v] = IR_NONE;
+    for (ir_value_t v = 0; v < m->graph->values.n; v++) {
+        m->update[v] = IR_NONE;
+        m->reads[v].by = IR_NONE;
+    }
     for (ir_node_t n = 0; n < m->graph->nodes.n; n++) m->waited_by[n] = IR_NONE;
     for (ir_node_t n = 0; n < m->graph->nodes.n; n++) {
         const ir_node_info_t *node = ir_node(m->graph, n);
@@ -347,8 +379,9 @@ static st_status_t check_program(const plan_t *plan, const plan_program_t *progr
     m.intact = st_calloc(n_values, sizeof *m.intact);
     m.copied = st_calloc(n_values, sizeof *m.copied);
     m.update = st_calloc(n_values, sizeof *m.update);
+    m.reads = st_calloc(n_values, sizeof *m.reads);
     m.waited_by = st_calloc(n_nodes, sizeof *m.waited_by);
-    if (!m.intact || !m.copied || !m.update || !m.waited_by)
+    if (!m.intact || !m.copied || !m.update || !m.reads || !m.waited_by)
         TRY_GOTO(st_no_memory(n_values * sizeof *m.update, "the plan's proof"), done);
     status = machine_run(&m);
 done:
@@ -356,6 +389,7 @@ done:
     st_free(m.intact);
     st_free(m.copied);
     st_free(m.update);
+    st_free(m.reads);
     st_free(m.waited_by);
     return status;
 }

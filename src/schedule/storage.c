@@ -1,4 +1,4 @@
-/* Storages (storage.h): one walk in order, linear in the graph. */
+/* Storages (storage.h): the sources, then one walk in order; linear in the graph. */
 #include "schedule/storage.h"
 
 #include <string.h>
@@ -168,16 +168,29 @@ static void place_in_flight(analysis_t *a, ir_node_t n, uint32_t k) {
     }
 }
 
+/* What is there before the step, wherever its node stands: a state may be named after the node that
+ * makes its new value. */
+static bool is_there_before(const ir_node_info_t *node) {
+    return (ir_op_def(node->op)->flags & IR_STATE) || node->op == IR_OP_INPUT ||
+           node->op == IR_OP_CONSTANT;
+}
+
+static void place_source(analysis_t *a, ir_node_t n) {
+    const ir_node_info_t *node = ir_node(a->graph, n);
+    if (!is_there_before(node)) return;
+    if (ir_op_def(node->op)->flags & IR_STATE)
+        open_storage(a, node->first_output, SCHED_STATE, 0);
+    else
+        open_storage(a, node->first_output, SCHED_WORK, -1);
+}
+
 static void place_node(analysis_t *a, ir_node_t n) {
     const ir_node_info_t *node = ir_node(a->graph, n);
     uint32_t flags = ir_op_def(node->op)->flags;
+    if (is_there_before(node)) return;
     for (uint32_t k = 0; k < node->n_outputs; k++) {
         ir_value_t v = node->first_output + k;
-        if (flags & IR_STATE)
-            open_storage(a, v, SCHED_STATE, 0);
-        else if (node->op == IR_OP_INPUT || node->op == IR_OP_CONSTANT)
-            open_storage(a, v, SCHED_WORK, -1);
-        else if ((flags & IR_VIEW) && k == 0)
+        if ((flags & IR_VIEW) && k == 0)
             join(a, v, a->memory->storage_of[node->inputs[0]]);
         else if (node->op == IR_OP_ALL_REDUCE_START)
             place_in_flight(a, n, k);
@@ -206,6 +219,7 @@ st_status_t sched_storages(const ir_graph_t *graph, sched_memory_t *out_memory) 
     for (size_t v = 0; v < n; v++) a.takes[v] = IR_NONE;
     find_last_uses(&a);
     TRY_GOTO(find_updates(&a), done);
+    for (ir_node_t i = 0; i < graph->nodes.n; i++) place_source(&a, i);
     for (ir_node_t i = 0; i < graph->nodes.n; i++) place_node(&a, i);
 done:
     st_free(a.last_use);

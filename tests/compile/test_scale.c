@@ -60,6 +60,18 @@ static void make_chain(ir_build_t *b, uint32_t n) {
     finish(b, x);
 }
 
+/* As many gradients of one split batch: one all-reduce with n operands. */
+static void make_bucket(ir_build_t *b, uint32_t n) {
+    const int64_t dims[] = {2, 4};
+    ir_value_t x = ir_b_input(b, "x", ir_type_make(IR_F32, 2, dims), 0), sum = x;
+    for (uint32_t i = 0; i < n; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "w_%u", i);
+        sum = ir_b_binary(b, IR_OP_MUL, sum, ir_b_parameter(b, name, vector_type()));
+    }
+    finish(b, sum);
+}
+
 /* ---- time ---- */
 
 /* Processor time of this thread. */
@@ -82,7 +94,7 @@ static double compile_time(make_graph_t *make, uint32_t n, uint32_t n_ranks) {
     make(&b, n);
     assert_ok(b.status);
     for (int round = 0; round < ROUNDS; round++) {
-        const compile_options_t options = {.n_ranks = n_ranks};
+        const compile_options_t options = {.n_ranks = n_ranks, .bucket_bytes = 1 << 30};
         ad_train_options_t train;
         ir_graph_t *step;
         plan_t *plan;
@@ -126,10 +138,16 @@ static void a_long_chain_scales(void **state) {
     check_growth("chain", make_chain, 1);
 }
 
+static void a_wide_collective_scales(void **state) {
+    (void)state;
+    check_growth("bucket", make_bucket, 2);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(many_parameters_scale),
         cmocka_unit_test(a_long_chain_scales),
+        cmocka_unit_test(a_wide_collective_scales),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

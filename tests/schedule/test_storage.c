@@ -115,6 +115,26 @@ static void an_update_with_a_late_reader_is_copied(void **state) {
     ir_graph_destroy(graph);
 }
 
+/* A new value stands before the state that it is written over: states are there before the step. */
+static void a_state_may_be_named_after_its_new_value(void **state) {
+    (void)state;
+    ir_graph_t *graph = parse(
+        "graph \"g\" {\n"
+        "  %0 a = buffer {dtype=f32, shape=[4]}\n"
+        "  %1 y = exp(%0)\n"
+        "  %2 b = buffer {dtype=f32, shape=[4]}\n"
+        "  update(%2, %1)\n"
+        "}\n");
+    sched_memory_t m;
+    assert_int_equal(sched_storages(graph, &m), ST_OK);
+    assert_true(m.update_in_place[3]);
+    assert_int_equal(storage_of(graph, &m, "y"), storage_of(graph, &m, "b"));
+    assert_int_not_equal(storage_of(graph, &m, "a"), storage_of(graph, &m, "b"));
+    assert_int_equal(m.storages[storage_of(graph, &m, "y")].kind, SCHED_STATE);
+    sched_memory_free(&m);
+    ir_graph_destroy(graph);
+}
+
 static void all_reduce_sums_in_place(void **state) {
     (void)state;
     ir_graph_t *graph = parse(
@@ -167,6 +187,7 @@ int main(void) {
         cmocka_unit_test(constants_and_outputs_are_not_overwritten),
         cmocka_unit_test(an_update_is_written_over_its_state),
         cmocka_unit_test(an_update_with_a_late_reader_is_copied),
+        cmocka_unit_test(a_state_may_be_named_after_its_new_value),
         cmocka_unit_test(all_reduce_sums_in_place),
         cmocka_unit_test(a_gather_reads_its_input_until_the_wait),
     };
