@@ -3,13 +3,6 @@
 
 #include "tools/tool.h"
 
-/* What packing loses: of the work region, above the most bytes alive at one time. */
-static double gap_percent(const stator_plan_info_t *i) {
-    if (!i->live_bound_bytes) return 0;
-    return 100.0 * ((double)i->work_bytes - (double)i->live_bound_bytes) /
-           (double)i->live_bound_bytes;
-}
-
 static void report(const tool_t *tool, const stator_plan_t *plan) {
     stator_plan_info_t i = stator_plan_info(plan);
     if (tool_flag(tool, "json")) {
@@ -20,7 +13,7 @@ static void report(const tool_t *tool, const stator_plan_t *plan) {
             "\"compile_us\":%.0f}\n",
             i.n_ranks, i.n_threads, i.n_kernels, i.n_collectives, (unsigned long long)i.state_bytes,
             (unsigned long long)i.work_bytes, (unsigned long long)i.comm_bytes,
-            (unsigned long long)i.live_bound_bytes, gap_percent(&i), i.compile_us);
+            (unsigned long long)i.live_bound_bytes, tool_packing_gap(&i), i.compile_us);
         return;
     }
     char state[32], work[32], comm[32];

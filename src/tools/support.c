@@ -242,6 +242,11 @@ stator_status_t tool_evaluate(const tool_t *tool, stator_session_t *session,
 
 /* ---- printing ---- */
 
+double tool_packing_gap(const stator_plan_info_t *info) {
+    double bound = (double)info->live_bound_bytes;
+    return bound > 0 ? 100 * ((double)info->work_bytes - bound) / bound : 0;
+}
+
 const char *tool_bytes(uint64_t bytes, char buffer[32]) {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
     double value = (double)bytes;

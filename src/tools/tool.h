@@ -104,6 +104,8 @@ stator_status_t tool_evaluate(const tool_t *tool, stator_session_t *session,
                               double *out_accuracy);
 /* "12.3 MiB" */
 const char *tool_bytes(uint64_t bytes, char buffer[32]);
+/* What packing loses, in percent: of the work region above the most bytes alive at one time. */
+double tool_packing_gap(const stator_plan_info_t *info);
 double tool_seconds(void); /* monotonic */
 /* Writes `text` as a JSON string, quotes included. */
 void tool_json_string(FILE *file, const char *text);
