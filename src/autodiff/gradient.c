@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "autodiff/region.h"
 #include "ir/build.h"
 
 typedef struct sweep {
@@ -132,13 +133,14 @@ static st_status_t differentiate(sweep_t *s, ir_node_t node) {
         wanted |= s->want[j];
     }
     if (!arrives || !wanted) return ST_OK;
-    if (!def->gradient) {
+    ad_rule_t rule = def->gradient ? def->gradient : ad_region_rule(info.op);
+    if (!rule) {
         if (def->no_gradient && strcmp(def->no_gradient, "zero") == 0) return ST_OK;
         note_missing(s, node, def->no_gradient ? def->no_gradient : "no gradient rule");
         TRY(pass_zeros(s, &info));
         return accumulate(s, node, &info);
     }
-    st_status_t status = def->gradient(s->graph, node, s->dout, s->want, s->din);
+    st_status_t status = rule(s->graph, node, s->dout, s->want, s->din);
     if (status == ST_UNSUPPORTED) {
         note_missing(s, node, st_last_error());
         TRY(pass_zeros(s, &info));
@@ -168,30 +170,57 @@ static st_status_t check_arguments(const ir_graph_t *graph, ir_value_t loss, siz
     return ST_OK;
 }
 
+/* Sweeps back over the nodes that are there. */
+static st_status_t sweep_back(sweep_t *s, size_t n, const ir_value_t *values,
+                              const ir_value_t *seeds, size_t n_wrt, const ir_value_t *wrt,
+                              ir_value_t *out_grads) {
+    ir_build_t b = {.graph = s->graph};
+    ir_node_t last = 0;
+    mark_needed(s, n_wrt, wrt);
+    for (size_t i = 0; i < n; i++) {
+        if (seeds[i] == IR_NONE) continue;
+        ir_value_t *grad = &s->grad[values[i]];
+        ir_node_t producer = s->graph->values.data[values[i]].producer;
+        *grad = *grad == IR_NONE ? seeds[i] : ir_b_binary(&b, IR_OP_ADD, *grad, seeds[i]);
+        if (producer > last) last = producer;
+    }
+    TRY(b.status);
+    for (ir_node_t i = last + 1; i-- > 0;) TRY(differentiate(s, i));
+    if (s->n_missing)
+        return FAIL(ST_UNSUPPORTED,
+                    "%u node%s on the way to the loss cannot be differentiated: %s%s", s->n_missing,
+                    s->n_missing == 1 ? "" : "s", s->missing,
+                    s->n_listed < s->n_missing ? "; and others" : "");
+    for (size_t i = 0; i < n_wrt; i++) out_grads[i] = s->grad[wrt[i]];
+    return ST_OK;
+}
+
+st_status_t ad_pullback(ir_graph_t *graph, size_t n, const ir_value_t *values,
+                        const ir_value_t *seeds, size_t n_wrt, const ir_value_t *wrt,
+                        ir_value_t *out_grads) {
+    for (size_t i = 0; i < n_wrt; i++) out_grads[i] = IR_NONE;
+    sweep_t s = {0};
+    st_status_t status = sweep_open(&s, graph);
+    if (status == ST_OK) status = sweep_back(&s, n, values, seeds, n_wrt, wrt, out_grads);
+    sweep_close(&s);
+    return status;
+}
+
 st_status_t ad_gradient(ir_graph_t *graph, ir_value_t loss, size_t n_wrt, const ir_value_t *wrt,
                         ir_value_t *out_grads) {
     for (size_t i = 0; i < n_wrt; i++) out_grads[i] = IR_NONE;
     TRY(check_arguments(graph, loss, n_wrt, wrt));
     const ir_phase_t phase = graph->phase;
     const size_t n_nodes = graph->nodes.n, n_values = graph->values.n;
-    const ir_node_t last = graph->values.data[loss].producer;
     st_status_t status = ST_OK;
     sweep_t s = {0};
     TRY_GOTO(sweep_open(&s, graph), fail);
-    mark_needed(&s, n_wrt, wrt);
     graph->phase = IR_PHASE_BACKWARD;
     ir_build_t b = {.graph = graph};
-    s.grad[loss] = ir_b_scalar(&b, ir_value_type(graph, loss)->dtype, 1);
+    ir_value_t seed = ir_b_scalar(&b, ir_value_type(graph, loss)->dtype, 1);
     TRY_GOTO(b.status, fail);
-    for (ir_node_t i = last + 1; i-- > 0;) TRY_GOTO(differentiate(&s, i), fail);
-    if (s.n_missing)
-        TRY_GOTO(
-            FAIL(ST_UNSUPPORTED, "%u node%s on the way to the loss cannot be differentiated: %s%s",
-                 s.n_missing, s.n_missing == 1 ? "" : "s", s.missing,
-                 s.n_listed < s.n_missing ? "; and others" : ""),
-            fail);
+    TRY_GOTO(sweep_back(&s, 1, &loss, &seed, n_wrt, wrt, out_grads), fail);
     for (size_t i = 0; i < n_wrt; i++) {
-        out_grads[i] = s.grad[wrt[i]];
         if (out_grads[i] == IR_NONE)
             out_grads[i] = ir_b_splat(&b, *ir_value_type(graph, wrt[i]), 0);
     }

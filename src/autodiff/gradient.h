@@ -16,4 +16,10 @@
 st_status_t ad_gradient(ir_graph_t *graph, ir_value_t loss, size_t n_wrt, const ir_value_t *wrt,
                         ir_value_t *out_grads) ST_WARN_UNUSED;
 
+/* The same from several values, each with the gradient that arrives at it (IR_NONE: none):
+ * out_grads[i] is IR_NONE where nothing gets to. After an error the graph is not to be used. */
+st_status_t ad_pullback(ir_graph_t *graph, size_t n, const ir_value_t *values,
+                        const ir_value_t *seeds, size_t n_wrt, const ir_value_t *wrt,
+                        ir_value_t *out_grads) ST_WARN_UNUSED;
+
 #endif

@@ -14,6 +14,38 @@ void ir_body_inputs(const ir_graph_t *body, ir_value_t *out) {
         if (body->nodes.data[i].op == IR_OP_INPUT) *out++ = body->nodes.data[i].first_output;
 }
 
+ir_node_t ir_body_next_input(const ir_graph_t *body, ir_node_t from) {
+    while (from < body->nodes.n && ir_node(body, from)->op != IR_OP_INPUT) from++;
+    return from;
+}
+
+st_status_t ir_body_check_operand(const ir_graph_t *body, ir_node_t input, uint32_t j,
+                                  const ir_type_t *seen) {
+    const ir_node_info_t *node = ir_node(body, input);
+    const ir_type_t *type = ir_value_type(body, node->first_output);
+    char given[IR_TYPE_TEXT_BYTES], expected[IR_TYPE_TEXT_BYTES];
+    if (ir_type_equal(type, seen)) return ST_OK;
+    return FAIL(ST_INVALID, "operand %u is %s to the body, its input '%s' is %s", j,
+                ir_type_text(seen, given, sizeof given), node->name,
+                ir_type_text(type, expected, sizeof expected));
+}
+
+bool ir_node_is_random(const ir_node_info_t *node) {
+    const ir_op_def_t *def = ir_op_def(node->op);
+    uint32_t n = ir_op_n_attrs(def);
+    if (def->flags & IR_RANDOM) return true;
+    for (uint32_t a = 0; a < n; a++)
+        if (node->attrs[a].kind == IR_ATTR_GRAPH && ir_body_is_random(node->attrs[a].graph))
+            return true;
+    return false;
+}
+
+bool ir_body_is_random(const ir_graph_t *body) {
+    for (size_t i = 0; i < body->nodes.n; i++)
+        if (ir_node_is_random(&body->nodes.data[i])) return true;
+    return false;
+}
+
 int ir_graph_depth(const ir_graph_t *graph) {
     int depth = 0;
     for (size_t i = 0; i < graph->nodes.n; i++) {
@@ -57,6 +89,15 @@ void ir_b_body_output(ir_build_t *b, ir_value_t value) {
     if (b->status != ST_OK) return;
     snprintf(name, sizeof name, "%zu", b->graph->outputs.n);
     ir_b_output(b, name, value);
+}
+
+st_status_t ir_body_add_output(ir_graph_t *body, ir_value_t value) {
+    char name[32];
+    for (size_t i = body->outputs.n;; i++) {
+        snprintf(name, sizeof name, "%zu", i);
+        if (ir_graph_find_output(body, name) == IR_NONE) break;
+    }
+    return ir_graph_append_output(body, name, value);
 }
 
 st_status_t ir_body_inline(ir_graph_t *graph, const ir_graph_t *body, const ir_value_t *inputs,

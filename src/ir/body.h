@@ -19,6 +19,15 @@ st_status_t ir_body_check(const ir_graph_t *body) ST_WARN_UNUSED;
 /* Bodies inside each other: 0 for a graph without. */
 int ir_graph_depth(const ir_graph_t *graph);
 
+/* Whether it draws random numbers, bodies in it included. */
+bool ir_body_is_random(const ir_graph_t *body);
+bool ir_node_is_random(const ir_node_info_t *node);
+
+/* First input node from `from` on; the number of nodes if there is none. */
+ir_node_t ir_body_next_input(const ir_graph_t *body, ir_node_t from);
+/* FAILs unless operand j, which the body sees as `seen`, fits its input node. */
+st_status_t ir_body_check_operand(const ir_graph_t *body, ir_node_t input, uint32_t j,
+                                  const ir_type_t *seen) ST_WARN_UNUSED;
 uint32_t ir_body_n_inputs(const ir_graph_t *body);
 /* The values of the input nodes, in order, into out[ir_body_n_inputs]. */
 void ir_body_inputs(const ir_graph_t *body, ir_value_t *out);
@@ -30,6 +39,9 @@ static inline const ir_type_t *ir_body_output_type(const ir_graph_t *body, size_
 ir_value_t ir_b_body_input(ir_build_t *b, const ir_type_t *type);
 /* Next output, named by its number. */
 void ir_b_body_output(ir_build_t *b, ir_value_t value);
+
+/* One more output of a body that is there, under a name that is free. */
+st_status_t ir_body_add_output(ir_graph_t *body, ir_value_t value) ST_WARN_UNUSED;
 
 /* Appends the body's nodes to `graph` over `inputs`, in the phase of its cursor; out[k] is the value of its output k. */
 st_status_t ir_body_inline(ir_graph_t *graph, const ir_graph_t *body, const ir_value_t *inputs,

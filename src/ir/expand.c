@@ -24,7 +24,24 @@ typedef st_status_t (*rule_t)(ir_graph_t *, const ir_op_ctx_t *, const ir_value_
 static rule_t rule_of(const ir_graph_t *graph, ir_node_t node, const wanted_t *wanted) {
     const ir_op_def_t *def = ir_op_def(ir_node(graph, node)->op);
     if (wanted->definitions) return def->define ? def->define : def->expand;
-    return def->expand && wanted->expansion(def) ? def->expand : NULL;
+    if (def->expand && wanted->expansion(def)) return def->expand;
+    bool form = wanted->expansion == ir_expand_for_gradient && def->gradient_form &&
+                !def->is_gradient_form(ir_node(graph, node)->attrs);
+    return form ? def->gradient_form : NULL;
+}
+
+/* First node that is wanted or has one in a body; the number of nodes if there is none. */
+static ir_node_t find_wanted(const ir_graph_t *graph, const wanted_t *wanted) {
+    for (ir_node_t i = 0; i < graph->nodes.n; i++) {
+        const ir_node_info_t *node = ir_node(graph, i);
+        uint32_t n = ir_op_n_attrs(ir_op_def(node->op));
+        if (rule_of(graph, i, wanted)) return i;
+        for (uint32_t a = 0; a < n; a++)
+            if (node->attrs[a].kind == IR_ATTR_GRAPH &&
+                find_wanted(node->attrs[a].graph, wanted) < node->attrs[a].graph->nodes.n)
+                return i;
+    }
+    return (ir_node_t)graph->nodes.n;
 }
 
 static st_status_t expand_all(const ir_graph_t *graph, wanted_t *wanted, ir_graph_t **out_graph);
@@ -84,8 +101,7 @@ static st_status_t expand_all(const ir_graph_t *graph, wanted_t *wanted, ir_grap
     ir_graph_t *current = NULL;
     TRY(expand_round(graph, wanted, &current));
     for (int round = 1;; round++) {
-        ir_node_t i = 0;
-        while (i < current->nodes.n && !rule_of(current, i, wanted)) i++;
+        ir_node_t i = find_wanted(current, wanted);
         if (i == current->nodes.n) break;
         st_status_t status;
         ir_graph_t *next = NULL;

@@ -5,7 +5,7 @@
 #include "ir/op.h"
 
 /* Which composites to expand: any; those that differentiation needs expanded (no rule of their
- * own). */
+ * own); the latter also brings nodes into the form that their gradient rule wants. */
 bool ir_expand_any(const ir_op_def_t *def);
 bool ir_expand_for_gradient(const ir_op_def_t *def);
 

@@ -102,6 +102,7 @@ typedef enum ir_op_flags {
     IR_LINEAR = 1 << 7,   /* linear in all its float inputs together (partial sums pass through) */
     IR_BACKWARD = 1 << 8, /* stems from a gradient rule; has no gradient rule itself */
     IR_START = 1 << 9,    /* a collective's first half; one without it is the wait */
+    IR_REGION = 1 << 10,  /* control flow: the session runs its bodies */
 } ir_op_flags_t;
 
 enum { IR_VARIADIC = -1 };
@@ -142,6 +143,11 @@ typedef struct ir_op_def {
      * precision of ir_dtype_wide. Loop nests inline it, the expand step does not. NULL: none. */
     st_status_t (*define)(ir_graph_t *graph, const ir_op_ctx_t *ctx, const ir_value_t *inputs,
                           ir_value_t *out);
+    /* Ops whose gradient rule wants more of the node than its results: whether the node has it, and
+     * the node that has (as expand). NULL: nothing is wanted. */
+    bool (*is_gradient_form)(const ir_attr_t *attrs);
+    st_status_t (*gradient_form)(ir_graph_t *graph, const ir_op_ctx_t *ctx,
+                                 const ir_value_t *inputs, ir_value_t *out);
     /* reuse[k] = j + 1: output k may be written over input j (same bytes, elementwise); 0: no.
      * IR_ELEMENTWISE ops may also write over any input of the output's size. */
     uint8_t reuse[4];

@@ -57,6 +57,14 @@ bool ir_dims_equal(const ir_type_t *a, const ir_type_t *b) {
         if (a->dims[i] != b->dims[i]) return false;
     return true;
 }
+ir_type_t ir_type_drop_first(const ir_type_t *type) {
+    return ir_type_make(type->dtype, type->rank - 1, type->dims + 1);
+}
+ir_type_t ir_type_add_first(const ir_type_t *type, int64_t dim) {
+    int64_t dims[IR_MAX_RANK] = {dim};
+    for (int32_t i = 0; i + 1 < IR_MAX_RANK && i < type->rank; i++) dims[i + 1] = type->dims[i];
+    return ir_type_make(type->dtype, type->rank + 1, dims);
+}
 bool ir_type_equal(const ir_type_t *a, const ir_type_t *b) {
     return a->dtype == b->dtype && ir_dims_equal(a, b);
 }

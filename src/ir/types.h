@@ -37,6 +37,9 @@ bool ir_dtype_is_integer(ir_dtype_t dtype); /* signed or unsigned; not bool */
 
 ir_type_t ir_type_make(ir_dtype_t dtype, int32_t rank, const int64_t *dims);
 ir_type_t ir_type_scalar(ir_dtype_t dtype);
+/* The type without its first dim (rank ≥ 1); with another before it (rank < IR_MAX_RANK). */
+ir_type_t ir_type_drop_first(const ir_type_t *type);
+ir_type_t ir_type_add_first(const ir_type_t *type, int64_t dim);
 bool ir_type_equal(const ir_type_t *a, const ir_type_t *b);
 bool ir_dims_equal(const ir_type_t *a, const ir_type_t *b);
 /* Number of elements (1 for a scalar) / bytes. The type has passed ir_type_check. */

@@ -229,14 +229,22 @@ kern_global_t kern_global_of(const kern_problem_t *problem, const ir_type_t *typ
         if (whole.dims[i] != type->dims[i]) global.whole = false;
     }
     kern_strides(&whole, global.strides);
+    global.elements = ir_type_elements(&whole);
     return global;
 }
 
+/* Wraps, as the counters of random numbers do. */
+void kern_global_at_part(kern_global_t *global, int64_t part) {
+    global->base = (int64_t)((uint64_t)part * (uint64_t)global->elements);
+}
+
 int64_t kern_global_index(const kern_global_t *global, int64_t element) {
-    if (global->whole) return element;
-    int64_t index = 0;
+    if (global->whole) return (int64_t)((uint64_t)global->base + (uint64_t)element);
+    int64_t index = global->base;
     for (int32_t i = global->rank - 1; i >= 0; i--) {
-        index += (element % global->dims[i] + global->begin[i]) * global->strides[i];
+        index =
+            (int64_t)((uint64_t)index + (uint64_t)((element % global->dims[i] + global->begin[i]) *
+                                                   global->strides[i]));
         element /= global->dims[i];
     }
     return index;

@@ -88,8 +88,12 @@ typedef struct kern_global {
     int32_t rank;
     bool whole; /* local is global */
     int64_t dims[IR_MAX_RANK], begin[IR_MAX_RANK], strides[IR_MAX_RANK];
+    int64_t elements; /* of the global tensor */
+    int64_t base;     /* of the element before its first */
 } kern_global_t;
 kern_global_t kern_global_of(const kern_problem_t *problem, const ir_type_t *type);
+/* Puts the global tensor after `part` others of its size. */
+void kern_global_at_part(kern_global_t *global, int64_t part);
 int64_t kern_global_index(const kern_global_t *global, int64_t element);
 
 #endif

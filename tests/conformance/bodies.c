@@ -35,6 +35,64 @@ static const struct {
                           "%d = sub(%x, %m)\n %h = square(%d)\n output r = %h output m = %m }"},
     {"empty", "graph {\n %x a = " INPUT("0,3") "%y = exp(%x)\n output r = %y }"},
     {"source", "graph {\n %c = constant {dtype=f32, shape=[3], data=2}\n output r = %c }"},
+    /* a recurrence: h' = tanh(h w + x) with h' stacked too, and a counter that is carried */
+    {"recurrence",
+     "graph {\n %h h = " INPUT(
+         "2,3") "%n n = input {dtype=i64, shape=[], batch_axis=-1}\n"
+                "%x x = " INPUT("2,3") "%w w = " INPUT(
+                    "3,3") "%p = matmul(%h, %w)\n %s = add(%p, %x)\n %y = tanh(%s)\n"
+                           "%one = constant {dtype=i64, shape=[], data=1}\n %m = add(%n, %one)\n"
+                           "output h = %y output n = %m output y = %y output at = %n }"},
+    /* carries that change places; a scanned slice as it is; a view of a carry */
+    {"swap", "graph {\n %a a = " INPUT("4") "%b b = " INPUT("4") "%x x = " INPUT(
+                 "4") "%s = add(%a, %x)\n %v = reshape(%b) {shape=[2,2]}\n"
+                      "output a = %b output b = %s output x = %x output v = %v }"},
+    {"sum",
+     "graph {\n %x x = " INPUT("5") "%c c = " INPUT("5") "%y = mul(%x, %c)\n output y = %y }"},
+    {"power",
+     "graph {\n %a a = " INPUT("3") "%c c = " INPUT("3") "%y = mul(%a, %c)\n output y = %y }"},
+    /* a loop in a loop */
+    {"loops", "graph {\n %a a = " INPUT("2") "%x x = " INPUT("3,2") "%c c = " INPUT(
+                  "2") "%s, %t = "
+                       "repeat(%a, %x, "
+                       "%c) "
+                       "{body=graph "
+                       "{\n %a a "
+                       "= " INPUT("2") "%x x = " INPUT("2") "%c c = " INPUT("2") "%p = "
+                                                                                 "mul(%"
+                                                                                 "a, "
+                                                                                 "%c)\n "
+                                                                                 "%y = "
+                                                                                 "add(%"
+                                                                                 "p, "
+                                                                                 "%x)\n "
+                                                                                 "%z = "
+                                                                                 "sigmoi"
+                                                                                 "d(%y)"
+                                                                                 "\n"
+                                                                                 "output"
+                                                                                 " a = "
+                                                                                 "%z "
+                                                                                 "output"
+                                                                                 " p = "
+                                                                                 "%p }, "
+                                                                                 "trip="
+                                                                                 "3, "
+                                                                                 "carrie"
+                                                                                 "d=1, "
+                                                                                 "scanne"
+                                                                                 "d=1}\n"
+                                                                                 "output"
+                                                                                 " a = "
+                                                                                 "%s "
+                                                                                 "output"
+                                                                                 " t = "
+                                                                                 "%t }"},
+    {"plus",
+     "graph {\n %a a = " INPUT("3") "%b b = " INPUT("3") "%y = add(%a, %b)\n %z = square(%y)\n"
+                                                         "output y = %z output b = %b }"},
+    {"times", "graph {\n %a a = " INPUT("3") "%b b = " INPUT("3") "%y = mul(%a, %b)\n"
+                                                                  "output y = %y output b = %a }"},
     /* a body in a body */
     {"nested", "graph {\n %x a = " INPUT("7") "%y = fused(%x) {body=graph {\n %x a = " INPUT(
                    "7") "%y = square(%x)\n output r = %y }}\n %z = add(%y, %x)\n output r = %z }"},
@@ -107,4 +165,45 @@ bool oracle_fused(const o_call_t *c) {
     const double *in[CONF_MAX_OPERANDS];
     for (uint32_t j = 0; j < c->p->n_in; j++) in[j] = c->in[j].v;
     return conf_body_oracle(kern_attr(c->p, "body")->graph, in, c->out);
+}
+
+/* Slice i of a stack of slices of `n` elements. */
+static const double *slice_of(const double *stack, int64_t n, int64_t i) {
+    return stack + n * i;
+}
+
+bool oracle_repeat(const o_call_t *c) {
+    const ir_graph_t *body = kern_attr(c->p, "body")->graph;
+    const int64_t trip = attr_int(c, "trip"), carried = attr_int(c, "carried");
+    const int64_t scanned = attr_int(c, "scanned");
+    double *next[CONF_MAX_OPERANDS];
+    bool known = true;
+    for (int64_t j = 0; j < carried; j++) {
+        size_t bytes = (size_t)count(c->in[j].type) * sizeof(double);
+        memcpy(c->out[j], c->in[j].v, bytes);
+        next[j] = malloc(bytes + 1);
+    }
+    for (int64_t n = 0; known && n < trip; n++) {
+        const double *in[CONF_MAX_OPERANDS];
+        double *out[CONF_MAX_OPERANDS];
+        int64_t i = attr_int(c, "reverse") ? trip - 1 - n : n;
+        for (uint32_t j = 0; j < c->p->n_in; j++)
+            in[j] = j < carried             ? c->out[j]
+                    : j < carried + scanned ? slice_of(c->in[j].v, count(c->in[j].type) / trip, i)
+                                            : c->in[j].v;
+        for (uint32_t k = 0; k < c->p->n_out; k++)
+            out[k] = k < carried ? next[k] : c->out[k] + count(&c->p->out[k]) / trip * i;
+        known = conf_body_oracle(body, in, out);
+        for (int64_t j = 0; j < carried; j++)
+            memcpy(c->out[j], next[j], (size_t)count(c->in[j].type) * sizeof(double));
+    }
+    for (int64_t j = 0; j < carried; j++) free(next[j]);
+    return known;
+}
+
+bool oracle_cond(const o_call_t *c) {
+    const double *in[CONF_MAX_OPERANDS];
+    for (uint32_t j = 1; j < c->p->n_in; j++) in[j - 1] = c->in[j].v;
+    return conf_body_oracle(kern_attr(c->p, c->in[0].v[0] != 0 ? "then" : "else")->graph, in,
+                            c->out);
 }

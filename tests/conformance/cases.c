@@ -249,6 +249,9 @@ const conf_case_t conf_cases[] = {
     {IR_OP_RANDOM_UNIFORM, "f", "l=42: l=7:", "dtype=T shape=3,4 id=3 begin=2,1 global=8,7", 0},
     {IR_OP_RANDOM_UNIFORM, "f", "l=-1: l=0:", "dtype=T shape=40001 id=9", 0},
     {IR_OP_RANDOM_UNIFORM, "f", "l=1: l=1:", "dtype=T shape=0,3 id=0", 0},
+    {IR_OP_RANDOM_UNIFORM, "f", "l=42: l=7: l=3:", "dtype=T shape=5,7 id=3", 0},
+    {IR_OP_RANDOM_UNIFORM, "f", "l=42: l=7: l=3:", "dtype=T shape=3,4 id=3 begin=2,1 global=8,7",
+     0},
     /* unary */
     UNARY_CASES(IR_OP_NEG, "fi", "", "") UNARY_CASES(IR_OP_ABS, "fi", "", "") UNARY_CASES(
         IR_OP_EXP, "f", "", "") UNARY_CASES(IR_OP_LOG, "f", "+", "")
@@ -537,6 +540,8 @@ const conf_case_t conf_cases[] = {
     {IR_OP_ROPE, "f", "T:2,3,65,36 w:65,18 w:65,18", "inverse=1", 0},
     {IR_OP_ROPE, "f", "T:1,2,3,6 t:3,3 t:3,3", "interleaved=1 inverse=1", 0},
     {IR_OP_DROPOUT, "f", "T:5,7 l=42: l=3:", "p=0.3 id=4", 0},
+    {IR_OP_DROPOUT, "f", "T:5,7 l=42: l=7: l=3:", "p=0.25 id=3", 0},
+    {IR_OP_DROPOUT, "f", "T:4,4 l=42: l=7: l=2:", "p=0.25 id=3", 0},
     {IR_OP_DROPOUT, "f", "T:3,4 l=42: l=3:", "p=0.5 id=4 begin=2,1 global=8,7", 0},
     {IR_OP_DROPOUT, "f", "T:40001 l=-5: l=3:", "p=0.1 id=4", 0},
     {IR_OP_DROPOUT, "f", "T:5,7 l=42: l=3:", "p=0.3 id=4 train=0", 0},
@@ -572,5 +577,18 @@ const conf_case_t conf_cases[] = {
     {IR_OP_FUSED, "f", "T:0,3", "body=empty", 0},
     {IR_OP_FUSED, "-", "", "body=source", 0},
     {IR_OP_FUSED, "f", "T:7", "body=nested", 16},
+    {IR_OP_REPEAT, "f", "T:2,3 l=5: T:4,2,3 T:3,3", "body=recurrence trip=4 carried=2 scanned=1",
+     64},
+    {IR_OP_REPEAT, "f", "T:2,3 l=5: T:4,2,3 T:3,3",
+     "body=recurrence trip=4 carried=2 scanned=1 reverse=1", 64},
+    {IR_OP_REPEAT, "fi", "T:4 T:4 T:3,4", "body=swap trip=3 carried=2 scanned=1", 4},
+    {IR_OP_REPEAT, "fi", "T:4 T:4 T:3,4", "body=swap trip=3 carried=2 scanned=1 reverse=1", 4},
+    {IR_OP_REPEAT, "f", "T:4,5 T:5", "body=sum trip=4 scanned=1", 0},
+    {IR_OP_REPEAT, "f", "T:3 T:3", "body=power trip=5 carried=1", 64},
+    {IR_OP_REPEAT, "f", "T:3 T:3", "body=power trip=0 carried=1", 0},
+    {IR_OP_REPEAT, "f", "T:3 T:3", "body=power trip=1 carried=1", 4},
+    {IR_OP_REPEAT, "f", "T:2 T:2,3,2 T:2", "body=loops trip=2 carried=1 scanned=1", 64},
+    {IR_OP_COND, "f", "b=1: T:3 T:3", "then=plus else=times", 16},
+    {IR_OP_COND, "f", "b=0: T:3 T:3", "then=plus else=times", 16},
 };
 const size_t conf_n_cases = sizeof conf_cases / sizeof *conf_cases;

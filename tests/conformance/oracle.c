@@ -371,6 +371,9 @@ static uint32_t random_word(const o_call_t *c, uint32_t seed, int64_t i) {
     for (int32_t d = 0; d < out->rank; d++)
         whole = whole * (part ? attr_at(c, "global", d) : out->dims[d]) + at[d] +
                 (part ? attr_at(c, "begin", d) : 0);
+    int64_t all = 1;
+    for (int32_t d = 0; d < out->rank; d++) all *= part ? attr_at(c, "global", d) : out->dims[d];
+    if (c->p->n_in > seed + 2) whole += (int64_t)c->in[seed + 2].v[0] * all;
     st_philox((uint64_t)(int64_t)c->in[seed].v[0], (uint64_t)whole / 4,
               ((uint64_t)attr_int(c, "id") << 32) + (uint64_t)c->in[seed + 1].v[0], words);
     return words[whole % 4];
@@ -520,6 +523,8 @@ bool conf_oracle(const conf_built_t *built, double *const *out) {
         {IR_OP_SGD, IR_OP_ADAMW, optimizers},
         {IR_OP_LR_SCHEDULE, IR_OP_LR_SCHEDULE, scalars},
         {IR_OP_FUSED, IR_OP_FUSED, oracle_fused},
+        {IR_OP_REPEAT, IR_OP_REPEAT, oracle_repeat},
+        {IR_OP_COND, IR_OP_COND, oracle_cond},
     };
     o_call_t call = {.p = &built->problem, .out = out};
     for (uint32_t j = 0; j < built->problem.n_in; j++)

@@ -77,5 +77,7 @@ bool oracle_rope(const o_call_t *c);
 /* A body's outputs; false: the oracle does not know an op of it. */
 bool conf_body_oracle(const ir_graph_t *body, const double *const *in, double *const *out);
 bool oracle_fused(const o_call_t *c);
+bool oracle_repeat(const o_call_t *c);
+bool oracle_cond(const o_call_t *c);
 
 #endif

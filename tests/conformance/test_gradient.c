@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "autodiff/gradient.h"
+#include "autodiff/region.h"
 #include "cases.h"
 #include "ir/build.h"
 #include "ir/expand.h"
@@ -191,7 +192,8 @@ static void check_case(const conf_case_t *row) {
 
 /* Has the op a gradient, of its own or through its expansion? */
 static bool differentiable(const ir_op_def_t *def) {
-    return def && (def->gradient || (def->expand && ir_expand_for_gradient(def)));
+    return def && (def->gradient || ad_region_rule(def->op) ||
+                   (def->expand && ir_expand_for_gradient(def)));
 }
 
 static bool tested_elsewhere(ir_op_t op) {

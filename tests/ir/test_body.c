@@ -117,7 +117,7 @@ static void errors_say_what_is_wrong(void **state) {
     assert_refused("graph {" X
                    "%y = fused(%x) {body=graph { %a a = input {dtype=f32, shape=[5]}\n"
                    "output r = %a }} }",
-                   "operand 0 is f32[4], the body's input 'a' is f32[5]");
+                   "operand 0 is f32[4] to the body, its input 'a' is f32[5]");
     assert_refused("graph {" X "%y, %z = fused(%x) {body=graph {" A "output r = %a }} }",
                    "2 results, fused has 1");
     assert_refused("graph {" X "%y = fused(%x) {body=graph {" A "output r = %x }} }",

@@ -2,7 +2,8 @@
  * p is 1.
  *
  * The mask is a pure function of (seed, id, step, global element index): element i of x stands at
- * begin + i in a tensor of shape `global` (both empty: x is the whole). So a rank's part, a
+ * begin + i in a tensor of shape `global` (both empty: x is the whole), the tensor after `part` others
+ * like it (none given: 0), which tells the iterations of a repeat apart. So a rank's part, a
  * micro-batch's part and the backward pass, which is dropout of the gradient, all see the same
  * mask. */
 #include "ir/build.h"
@@ -21,6 +22,7 @@ static st_status_t shape(const ir_op_ctx_t *ctx, ir_type_t *out) {
     TRY(ir_need_float(ctx, 0, "x"));
     TRY(ir_need_shape(ctx, 1, "seed", IR_I64, 0, NULL));
     TRY(ir_need_shape(ctx, 2, "step", IR_I64, 0, NULL));
+    if (ctx->n_inputs > 3) TRY(ir_need_shape(ctx, 3, "part", IR_I64, 0, NULL));
     if (!(p >= 0 && p <= 1)) return FAIL(ST_INVALID, "p is %g, 0 to 1 is needed", p);
     out[0] = *x;
     return ir_check_window(ctx, x);
@@ -37,8 +39,9 @@ static st_status_t gradient(ir_graph_t *graph, ir_node_t node, const ir_value_t 
     ir_build_t b = {.graph = graph};
     ir_arg_t args[N_ATTRS];
     for (int i = 0; i < N_ATTRS; i++) args[i] = (ir_arg_t){attrs[i].key, info.attrs[i]};
-    din[0] = ir_b_node(&b, IR_OP_DROPOUT, 3,
-                       (ir_value_t[]){dout[0], info.inputs[1], info.inputs[2]}, N_ATTRS, args);
+    ir_value_t in[4] = {dout[0]};
+    for (uint32_t j = 1; j < info.n_inputs; j++) in[j] = info.inputs[j];
+    din[0] = ir_b_node(&b, IR_OP_DROPOUT, info.n_inputs, in, N_ATTRS, args);
     return b.status;
 }
 
@@ -51,7 +54,7 @@ const ir_op_def_t ir_op_dropout = {
     .op = IR_OP_DROPOUT,
     .name = "dropout",
     .min_inputs = 3,
-    .max_inputs = 3,
+    .max_inputs = 4,
     .n_outputs = 1,
     .flags = IR_RANDOM,
     .attrs = attrs,

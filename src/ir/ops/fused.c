@@ -19,17 +19,8 @@ static st_status_t shape(const ir_op_ctx_t *ctx, ir_type_t *out) {
     TRY(ir_body_check(body));
     if (n != ctx->n_inputs)
         return FAIL(ST_INVALID, "%u operands, the body has %u inputs", ctx->n_inputs, n);
-    for (ir_node_t i = 0; i < body->nodes.n; i++) {
-        const ir_node_info_t *node = ir_node(body, i);
-        if (node->op != IR_OP_INPUT) continue;
-        const ir_type_t *type = ir_value_type(body, node->first_output);
-        char given[IR_TYPE_TEXT_BYTES], expected[IR_TYPE_TEXT_BYTES];
-        if (!ir_type_equal(type, &ctx->in[j]))
-            return FAIL(ST_INVALID, "operand %u is %s, the body's input '%s' is %s", j,
-                        ir_type_text(&ctx->in[j], given, sizeof given), node->name,
-                        ir_type_text(type, expected, sizeof expected));
-        j++;
-    }
+    for (ir_node_t i = ir_body_next_input(body, 0); j < n; j++, i = ir_body_next_input(body, i + 1))
+        TRY(ir_body_check_operand(body, i, j, &ctx->in[j]));
     for (uint32_t k = 0; k < ctx->n_outputs; k++) out[k] = *ir_body_output_type(body, k);
     return ST_OK;
 }

@@ -1,6 +1,7 @@
 /* random_uniform: numbers in [0, 1) that depend on seed, step, id and the element's global
  * row-major index only, so that ranks and recomputation draw the same. `begin` and `global` say
- * which window of the global tensor this is; both empty: all of it. */
+ * which window of the global tensor this is; both empty: all of it. The optional `part` puts the
+ * global tensor after so many others like it: iterations of a repeat draw different numbers. */
 #include "ir/op.h"
 
 static const ir_attr_spec_t attrs[] = {
@@ -17,6 +18,9 @@ static st_status_t shape(const ir_op_ctx_t *ctx, ir_type_t *out) {
         return FAIL(ST_INVALID, "seed is %s and step %s: two i64[] are needed",
                     ir_type_text(&ctx->in[0], ta, sizeof ta),
                     ir_type_text(&ctx->in[1], tb, sizeof tb));
+    if (ctx->n_inputs > 2 && !ir_type_equal(&ctx->in[2], &counter))
+        return FAIL(ST_INVALID, "part is %s: i64[] is needed",
+                    ir_type_text(&ctx->in[2], ta, sizeof ta));
     if (!ir_dtype_is_float(out->dtype))
         return FAIL(ST_INVALID, "%s cannot hold numbers in [0, 1): a float type is needed",
                     ir_type_text(out, ta, sizeof ta));
@@ -33,7 +37,7 @@ const ir_op_def_t ir_op_random_uniform = {
     .op = IR_OP_RANDOM_UNIFORM,
     .name = "random_uniform",
     .min_inputs = 2,
-    .max_inputs = 2,
+    .max_inputs = 3,
     .n_outputs = 1,
     .flags = IR_RANDOM,
     .attrs = attrs,

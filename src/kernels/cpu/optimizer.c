@@ -145,7 +145,8 @@ typedef struct random_job {
 /* Runs of elements that are neighbours in the whole tensor share four words a call of the
  * generator. */
 static void random_words(const random_job_t *job, int64_t begin, int64_t n, uint32_t *words) {
-    if (!job->global.whole || (begin & 3)) {
+    const int64_t base = (int64_t)((uint64_t)job->global.base + (uint64_t)begin);
+    if (!job->global.whole || (base & 3)) {
         for (int64_t i = 0; i < n; i++)
             words[i] = kern_random_word(job->seed, job->id, job->step,
                                         kern_global_index(&job->global, begin + i));
@@ -154,7 +155,7 @@ static void random_words(const random_job_t *job, int64_t begin, int64_t n, uint
     uint64_t high = (uint64_t)job->id << 32 | ((uint64_t)job->step & 0xffffffffu);
     for (int64_t i = 0; i < n; i += 4) {
         uint32_t four[4];
-        st_philox((uint64_t)job->seed, (uint64_t)(begin + i) >> 2, high, four);
+        st_philox((uint64_t)job->seed, (uint64_t)(base + i) >> 2, high, four);
         for (int64_t j = 0; j < cpu_min(4, n - i); j++) words[i + j] = four[j];
     }
 }
@@ -193,7 +194,10 @@ static void uniform_chunk(void *arg, int64_t begin, int64_t end, int thread) {
 
 static random_job_t random_job(const kern_call_t *call, uint32_t seed) {
     const ir_type_t *out = &call->problem->out[0];
-    return (random_job_t){.global = kern_global_of(call->problem, out),
+    kern_global_t global = kern_global_of(call->problem, out);
+    if (call->problem->n_in > seed + 2)
+        kern_global_at_part(&global, *(const int64_t *)call->in[seed + 2]);
+    return (random_job_t){.global = global,
                           .id = kern_int(call->problem, "id"),
                           .seed = *(const int64_t *)call->in[seed],
                           .step = *(const int64_t *)call->in[seed + 1],

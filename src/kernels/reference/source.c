@@ -53,6 +53,7 @@ static int uniform_bits(ir_dtype_t dtype) {
 static st_status_t random_uniform(const kern_call_t *call) {
     const ir_type_t *type = &call->problem->out[0];
     kern_global_t global = kern_global_of(call->problem, type);
+    if (call->problem->n_in > 2) kern_global_at_part(&global, ref_get_int(call, 2, 0));
     int64_t id = kern_int(call->problem, "id");
     int64_t seed = ref_get_int(call, 0, 0), step = ref_get_int(call, 1, 0);
     int bits = uniform_bits(type->dtype);
@@ -66,6 +67,7 @@ static st_status_t random_uniform(const kern_call_t *call) {
 static st_status_t dropout(const kern_call_t *call) {
     const ir_type_t *type = &call->problem->out[0];
     kern_global_t global = kern_global_of(call->problem, type);
+    if (call->problem->n_in > 3) kern_global_at_part(&global, ref_get_int(call, 3, 0));
     int64_t id = kern_int(call->problem, "id");
     double p = kern_float(call->problem, "p");
     bool train = kern_int(call->problem, "train") != 0;
