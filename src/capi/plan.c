@@ -32,7 +32,7 @@ static st_status_t read_options(const stator_options_t *options, const stator_pl
         .device = device[0] ? device : NULL,
         .n_ranks = (uint32_t)ranks,
         .n_threads = (uint32_t)threads,
-        .dtype = strcmp(dtype, "f64") == 0 ? IR_F64 : IR_DTYPE_NONE,
+        .dtype = ir_dtype_parse(dtype), /* "auto" names none */
         .reference_kernels = st_options_bool(table, "reference-kernels"),
         .evaluation = strcmp(st_options_string(table, "mode"), "eval") == 0,
         .bucket_bytes = st_options_size(table, "bucket-size"),

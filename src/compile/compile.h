@@ -10,7 +10,8 @@ typedef struct compile_options {
                              * computes nothing; NULL: the target's */
     uint32_t n_ranks;   /* ≥ 1 */
     uint32_t n_threads; /* a rank, ≥ 1 */
-    ir_dtype_t dtype;   /* IR_DTYPE_NONE: as the graph says; IR_F64: every float is float64 */
+    ir_dtype_t dtype;   /* IR_DTYPE_NONE: as the graph says; IR_F64: every float is float64;
+                         * IR_BF16, IR_F16: computes in it where the policy says so */
     bool reference_kernels; /* reference implementations only */
     bool evaluation;        /* norms and dropout in evaluation mode; updates dropped */
     uint64_t bucket_bytes;  /* gradients' all-reduces are merged up to this size; 0: a

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "autodiff/precision.h"
 #include "compile/convert.h"
 #include "fusion/buckets.h"
 #include "fusion/simplify.h"
@@ -16,6 +17,13 @@
 st_status_t compile_pass_dtype(compile_context_t *c) {
     ir_graph_t *made;
     TRY(compile_to_f64(c->graph, &made));
+    compile_replace(&c->graph, made);
+    return ST_OK;
+}
+
+st_status_t compile_pass_precision(compile_context_t *c) {
+    ir_graph_t *made;
+    TRY(ad_precision(c->graph, c->options.dtype, &made));
     compile_replace(&c->graph, made);
     return ST_OK;
 }

@@ -6,6 +6,7 @@
 #include "compile/manager.h"
 
 st_status_t compile_pass_dtype(compile_context_t *c) ST_WARN_UNUSED;
+st_status_t compile_pass_precision(compile_context_t *c) ST_WARN_UNUSED;
 st_status_t compile_pass_mode(compile_context_t *c) ST_WARN_UNUSED;
 st_status_t compile_pass_expand(compile_context_t *c) ST_WARN_UNUSED;
 st_status_t compile_pass_simplify(compile_context_t *c) ST_WARN_UNUSED;

@@ -16,6 +16,9 @@
 static bool wants_f64(const compile_options_t *options) {
     return options->dtype == IR_F64;
 }
+static bool wants_mixed(const compile_options_t *options) {
+    return options->dtype == IR_BF16 || options->dtype == IR_F16;
+}
 static bool wants_evaluation(const compile_options_t *options) {
     return options->evaluation;
 }
@@ -28,6 +31,7 @@ static const compile_pass_t pipeline[] = {
     /* the global program: what is computed */
     {"dtype",    compile_pass_dtype,     wants_f64},        /* every float becomes float64 */
     {"mode",     compile_pass_mode,      wants_evaluation}, /* norms, dropout: evaluation; no updates */
+    {"precision", compile_pass_precision, wants_mixed},     /* bf16 or f16 where that is safe */
     {"expand",   compile_pass_expand,    NULL},             /* composites into definitions */
     {"simplify", compile_pass_simplify,  NULL},             /* folding, CSE, dead code, algebra */
     /* one program a rank: who computes which part */
@@ -76,8 +80,9 @@ static st_status_t fill_defaults(const compile_options_t *given, compile_options
     if (out->n_ranks > 1024 || out->n_threads > 1024)
         return FAIL(ST_INVALID, "%u ranks with %u threads: at most 1024 of each", out->n_ranks,
                     out->n_threads);
-    if (out->dtype != IR_DTYPE_NONE && out->dtype != IR_F64)
-        return FAIL(ST_UNSUPPORTED, "a graph is compiled in its own types or in f64, not in %s",
+    if (out->dtype != IR_DTYPE_NONE && out->dtype != IR_F64 && !wants_mixed(out))
+        return FAIL(ST_UNSUPPORTED,
+                    "a graph is compiled in its own types, in f64, bf16 or f16, not in %s",
                     ir_dtype_text(out->dtype));
     return ST_OK;
 }
@@ -113,7 +118,7 @@ static st_status_t record_options(compile_context_t *c, const target_t *target) 
     }
     const plan_option_t rows[] = {
         {"target", target->machine.name},
-        {"dtype", o->dtype == IR_F64 ? "f64" : "auto"},
+        {"dtype", o->dtype == IR_DTYPE_NONE ? "auto" : ir_dtype_text(o->dtype)},
         {"mode", o->evaluation ? "eval" : "train"},
         {"reference-kernels", o->reference_kernels ? "true" : "false"},
         {"bucket-size", o->bucket_bytes ? bucket : "auto"},
