@@ -8,6 +8,16 @@
 
 enum { LONGEST_TIMEOUT_S = 86400 };
 
+static compile_recompute_t recompute_policy(const char *text) {
+    static const char *const names[] = {[COMPILE_RECOMPUTE_AUTO] = "auto",
+                                        [COMPILE_RECOMPUTE_OFF] = "off",
+                                        [COMPILE_RECOMPUTE_FUSED] = "fused",
+                                        [COMPILE_RECOMPUTE_FULL] = "full"};
+    int policy = COMPILE_RECOMPUTE_FULL; /* the option table takes no other text */
+    while (policy > 0 && strcmp(names[policy], text) != 0) policy--;
+    return (compile_recompute_t)policy;
+}
+
 static st_status_t read_options(const stator_options_t *options, const stator_plan_t *state_of,
                                 compile_options_t *out) {
     const st_options_t *table = options->table;
@@ -36,6 +46,8 @@ static st_status_t read_options(const stator_options_t *options, const stator_pl
         .reference_kernels = st_options_bool(table, "reference-kernels"),
         .evaluation = strcmp(st_options_string(table, "mode"), "eval") == 0,
         .bucket_bytes = st_options_size(table, "bucket-size"),
+        .recompute = recompute_policy(st_options_string(table, "recompute")),
+        .memory_limit = st_options_size(table, "memory-limit"),
         .timeout_ms = (uint64_t)ceil(timeout * 1000),
         .state_of = state_of ? state_of->plan : NULL,
         .dump = dump[0] ? dump : NULL,

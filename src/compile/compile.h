@@ -4,6 +4,16 @@
 
 #include "compile/plan.h"
 
+/* Which activations are computed again for the backward pass. */
+typedef enum compile_recompute {
+    COMPILE_RECOMPUTE_AUTO =
+        0,                   /* what costs no time; on devices whose memory is known: up to 1 % of
+                                 * the step */
+    COMPILE_RECOMPUTE_OFF,   /* none, unless there is a limit of memory */
+    COMPILE_RECOMPUTE_FUSED, /* all that loop nests take in: all but products and the like */
+    COMPILE_RECOMPUTE_FULL,  /* products too: what is left are the values between layers */
+} compile_recompute_t;
+
 typedef struct compile_options {
     const char *target; /* description to plan for, by name or file; NULL: "cpu" */
     const char *device; /* what will run the plan: the target's ("cpu", "cuda"), or "null", which
@@ -16,6 +26,10 @@ typedef struct compile_options {
     bool evaluation;        /* norms and dropout in evaluation mode; updates dropped */
     uint64_t bucket_bytes;  /* gradients' all-reduces are merged up to this size; 0: a
                              * quarter of all, between 256 KiB and 4 MiB */
+    compile_recompute_t recompute;
+    uint64_t memory_limit; /* of all regions of a rank; more is recomputed until they fit.
+                             * 0: the memory of the target's machine, where it is known */
+    bool no_advice; /* a plan that does not fit says no more than that: no search for what would */
     const plan_t *state_of; /* lay the state out as in this plan: sessions then share it */
     uint64_t timeout_ms;    /* bound of every wait for peers; 0: 60 s */
     const char *dump; /* pass name, "all", or NULL: print the graph after that pass to stderr */

@@ -61,9 +61,20 @@ static st_status_t inspect(const compile_context_t *context, const char *pass) {
     return ST_OK;
 }
 
+void compile_begin(void) {
+    n_timings = 0;
+}
+
+static void add_timing(const char *pass, double us) {
+    size_t i = 0;
+    while (i < n_timings && strcmp(timings[i].pass, pass) != 0) i++;
+    if (i == MAX_TIMINGS) return;
+    if (i == n_timings) timings[n_timings++] = (compile_timing_t){pass, 0};
+    timings[i].us += us;
+}
+
 st_status_t compile_run_passes(compile_context_t *context, const compile_pass_t *passes,
                                size_t n_passes) {
-    n_timings = 0;
     for (size_t i = 0; i < n_passes; i++) {
         const compile_pass_t *pass = &passes[i];
         if (pass->when && !pass->when(&context->options)) continue;
@@ -72,8 +83,7 @@ st_status_t compile_run_passes(compile_context_t *context, const compile_pass_t 
         if (status != ST_OK) return st_error_context(status, "pass %s", pass->name);
         status = inspect(context, pass->name);
         if (status != ST_OK) return st_error_context(status, "after pass %s", pass->name);
-        if (n_timings < MAX_TIMINGS)
-            timings[n_timings++] = (compile_timing_t){pass->name, now_us() - begin};
+        add_timing(pass->name, now_us() - begin);
     }
     return ST_OK;
 }

@@ -4,8 +4,17 @@
 #define STATOR_COMPILE_MANAGER_H
 
 #include "compile/compile.h"
+#include "fusion/recompute.h"
 #include "ir/target.h"
 #include "shard/lower.h"
+
+/* What the pass "recompute" chooses, and what it chose from (compile/recompute.h). */
+typedef struct compile_fit {
+    recompute_t *path;
+    uint32_t place;
+    uint32_t n_before;
+    ir_graph_t **before; /* the programs as the pass found them */
+} compile_fit_t;
 
 /* One compilation. Up to the pass "lower" `graph` is the global program; from there on the plan's
  * programs hold the ranks' graphs. */
@@ -15,6 +24,7 @@ typedef struct compile_context {
     ir_graph_t *graph;
     shard_lowering_t *lowering; /* of `graph` */
     plan_t *plan;
+    compile_fit_t fit;
 } compile_context_t;
 
 typedef struct compile_pass {
@@ -23,6 +33,8 @@ typedef struct compile_pass {
     bool (*when)(const compile_options_t *options); /* NULL: always */
 } compile_pass_t;
 
+/* Starts timing anew; passes that run several times are timed together. */
+void compile_begin(void);
 /* Runs the passes in order. Errors begin with the pass's name. */
 st_status_t compile_run_passes(compile_context_t *context, const compile_pass_t *passes,
                                size_t n_passes) ST_WARN_UNUSED;

@@ -156,13 +156,22 @@ static uint64_t total_bytes(const ir_graph_t *graph) {
     return bytes;
 }
 
-/* The order is found on the largest program and applied to all: it must be one order. */
-st_status_t compile_pass_order(compile_context_t *c) {
-    const plan_t *plan = c->plan;
+uint32_t compile_largest_program(const plan_t *plan) {
     uint32_t largest = 0;
     for (uint32_t p = 1; p < plan->n_programs; p++)
         if (total_bytes(plan->programs[p].graph) > total_bytes(plan->programs[largest].graph))
             largest = p;
+    return largest;
+}
+
+bool compile_fuses(const compile_context_t *context) {
+    return strcmp(context->target.machine->device, "cpu") != 0;
+}
+
+/* The order is found on the largest program and applied to all: it must be one order. */
+st_status_t compile_pass_order(compile_context_t *c) {
+    const plan_t *plan = c->plan;
+    const uint32_t largest = compile_largest_program(plan);
     size_t n = plan->programs[largest].graph->nodes.n;
     ir_node_t *order = st_calloc(n, sizeof *order);
     st_status_t status = ST_OK;

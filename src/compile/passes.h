@@ -5,6 +5,11 @@
 
 #include "compile/manager.h"
 
+/* The program whose values together are largest: what is decided once for all is decided on it. */
+uint32_t compile_largest_program(const plan_t *plan);
+/* Whether loop nests will take in what they can. */
+bool compile_fuses(const compile_context_t *context);
+
 st_status_t compile_pass_dtype(compile_context_t *c) ST_WARN_UNUSED;
 st_status_t compile_pass_precision(compile_context_t *c) ST_WARN_UNUSED;
 st_status_t compile_pass_mode(compile_context_t *c) ST_WARN_UNUSED;

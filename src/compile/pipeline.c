@@ -9,6 +9,7 @@
 #include "base/options.h"
 #include "compile/memory.h"
 #include "compile/passes.h"
+#include "compile/recompute.h"
 #include "compile/target.h"
 #include "ir/codec.h"
 #include "kernels/table.h"
@@ -36,6 +37,7 @@ static const compile_pass_t pipeline[] = {
     {"simplify", compile_pass_simplify,  NULL},             /* folding, CSE, dead code, algebra */
     /* one program a rank: who computes which part */
     {"lower",    compile_pass_lower,     NULL},             /* split the batch, insert collectives */
+    {"recompute", compile_pass_recompute, NULL},            /* what backward makes again, not keeps */
     {"buckets",  compile_pass_buckets,   several_ranks},    /* merge gradients' all-reduces */
     {"order",    compile_pass_order,     NULL},             /* least memory; starts early, waits late */
     /* the plan: with what, and where */
@@ -44,6 +46,7 @@ static const compile_pass_t pipeline[] = {
     {"prove",    compile_pass_prove,     NULL},             /* no overlap, collectives match, or no plan */
 };
 /* clang-format on */
+enum { n_passes = sizeof pipeline / sizeof pipeline[0] };
 
 /* ---- entry ---- */
 
@@ -57,6 +60,12 @@ static st_status_t check_dump(const char *dump) {
         snprintf(known + used, sizeof known - used, ", %s", pipeline[i].name);
     }
     return FAIL(ST_INVALID, "option 'dump' is '%s', which is no pass: %s", dump, known);
+}
+
+static size_t pass_index(const char *name) {
+    size_t i = 0;
+    while (strcmp(pipeline[i].name, name) != 0) ASSERT(++i < n_passes);
+    return i;
 }
 
 /* Constant folding runs the device's host kernels. */
@@ -109,8 +118,10 @@ static st_status_t take_target(compile_context_t *c, target_t **out_target) {
 static st_status_t record_options(compile_context_t *c, const target_t *target) {
     const compile_options_t *o = &c->options;
     plan_t *plan = c->plan;
-    char bucket[32];
+    static const char *const recompute[] = {"auto", "off", "fused", "full"};
+    char bucket[32], limit[32];
     snprintf(bucket, sizeof bucket, "%llu", (unsigned long long)o->bucket_bytes);
+    snprintf(limit, sizeof limit, "%llu", (unsigned long long)o->memory_limit);
     char *description = NULL;
     if (!target->builtin) {
         description = st_arena_printf(&plan->arena, "%.*s", (int)target->text_bytes, target->text);
@@ -122,6 +133,8 @@ static st_status_t record_options(compile_context_t *c, const target_t *target) 
         {"mode", o->evaluation ? "eval" : "train"},
         {"reference-kernels", o->reference_kernels ? "true" : "false"},
         {"bucket-size", o->bucket_bytes ? bucket : "auto"},
+        {"recompute", recompute[o->recompute]},
+        {"memory-limit", o->memory_limit ? limit : "auto"},
         {"kernels", kern_cpu_level()},
         {"libraries", kern_libraries()},
         {"target-description", description},
@@ -156,19 +169,25 @@ st_status_t compile_plan(const ir_graph_t *graph, const compile_options_t *optio
     compile_context_t c = {.target = {.name = "cpu", .evaluate = evaluate}};
     target_t *target = NULL;
     st_status_t status = ST_OK;
+    /* the passes that may run again and again until the plan fits */
+    const size_t first = pass_index("recompute"), last = pass_index("prove");
     TRY(fill_defaults(options, &c.options));
     c.plan = st_calloc(1, sizeof *c.plan);
     if (!c.plan) return st_no_memory(sizeof *c.plan, "a plan");
     TRY_GOTO(take_target(&c, &target), done);
     TRY_GOTO(record_options(&c, target), done);
     TRY_GOTO(take_source(&c, graph), done);
-    TRY_GOTO(compile_run_passes(&c, pipeline, sizeof pipeline / sizeof pipeline[0]), done);
+    compile_begin();
+    TRY_GOTO(compile_run_passes(&c, pipeline, first), done);
+    TRY_GOTO(compile_run_fitting(&c, pipeline + first, last - first), done);
+    TRY_GOTO(compile_run_passes(&c, pipeline + last, n_passes - last), done);
     *out_plan = c.plan;
     c.plan = NULL;
 done:
     shard_lowering_destroy(c.lowering);
     ir_graph_destroy(c.graph);
     plan_destroy(c.plan);
+    compile_fit_close(&c.fit);
     target_destroy(target);
     return status;
 }

@@ -57,6 +57,13 @@ typedef struct plan_program {
     uint64_t live_bound_bytes; /* largest sum of live bytes of `work` at any step */
 } plan_program_t;
 
+/* What runs a second time for the backward pass, in the program of the rank that needs most memory. */
+typedef struct plan_recompute {
+    uint32_t n_nodes, n_products; /* products, convolutions and the like are counted twice */
+    uint64_t freed_bytes;         /* of values that are no more kept for it */
+    double flop, extra_us;        /* predicted; extra_us < 0: it saves time */
+} plan_recompute_t;
+
 /* An input or output as the caller sees it. */
 typedef struct plan_port {
     const char *name;
@@ -82,6 +89,7 @@ typedef struct plan {
     plan_port_t *inputs, *outputs;
     plan_program_t *programs;
     uint32_t *program_of; /* [n_ranks] */
+    plan_recompute_t recompute;
 } plan_t;
 
 void plan_destroy(plan_t *plan); /* NULL is fine */

@@ -118,6 +118,13 @@ static st_status_t plan_to_wire(const plan_t *plan, st_arena_t *arena, plan_wire
         TRY(program_to_wire(&plan->programs[p], arena, &wire->programs[p]));
     wire->n_program_of = plan->n_ranks;
     wire->program_of = plan->program_of;
+    if (!plan->recompute.n_nodes) return ST_OK;
+    MESSAGE(arena, wire->recompute, Stator__Wire__Recompute, STATOR__WIRE__RECOMPUTE__INIT);
+    wire->recompute->nodes = plan->recompute.n_nodes;
+    wire->recompute->products = plan->recompute.n_products;
+    wire->recompute->freed_bytes = plan->recompute.freed_bytes;
+    wire->recompute->flop = plan->recompute.flop;
+    wire->recompute->extra_us = plan->recompute.extra_us;
     return ST_OK;
 }
 
@@ -235,6 +242,12 @@ static st_status_t plan_from_wire(const plan_wire_t *wire, plan_t *plan) {
     plan->n_threads = wire->n_threads;
     plan->timeout_ms = wire->timeout_ms;
     plan->shares_state = wire->shares_state;
+    if (wire->recompute) {
+        TRY(ir_wire_check_known(&wire->recompute->base));
+        plan->recompute = (plan_recompute_t){wire->recompute->nodes, wire->recompute->products,
+                                             wire->recompute->freed_bytes, wire->recompute->flop,
+                                             wire->recompute->extra_us};
+    }
     TRY(text_from_wire(plan, wire->device, &plan->device));
     plan->options = st_arena_array(&plan->arena, wire->n_options, sizeof *plan->options);
     plan->programs = st_arena_array(&plan->arena, wire->n_programs, sizeof *plan->programs);

@@ -89,6 +89,11 @@ st_status_t plan_print(const plan_t *plan, char **out_text) {
         put(&w, "option %s = %s\n", plan->options[i].key, plan->options[i].value);
     for (uint32_t i = 0; i < plan->n_inputs; i++) put_port(&w, "input", &plan->inputs[i]);
     for (uint32_t i = 0; i < plan->n_outputs; i++) put_port(&w, "output", &plan->outputs[i]);
+    const plan_recompute_t *again = &plan->recompute;
+    if (again->n_nodes)
+        put(&w, "recomputed %u nodes (%u products), %llu bytes not kept, %.3g flop, %+.1f us\n",
+            again->n_nodes, again->n_products, (unsigned long long)again->freed_bytes, again->flop,
+            again->extra_us);
     for (uint32_t p = 0; p < plan->n_programs; p++) {
         const plan_program_t *program = &plan->programs[p];
         put(&w, "program %u, ranks", p);

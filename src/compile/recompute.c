@@ -1,0 +1,208 @@
+/* The pass "recompute" (recompute.h). */
+#include "compile/recompute.h"
+
+#include <string.h>
+
+#include "base/memory.h"
+#include "compile/passes.h"
+
+/* How much longer a step may take to need less memory without being told to, on devices whose memory
+ * is what limits models and batches. */
+static const double SLACK = 0.01;
+
+uint64_t compile_rank_bytes(const plan_t *plan) {
+    uint64_t most = 0;
+    for (uint32_t p = 0; p < plan->n_programs; p++) {
+        uint64_t bytes = 0;
+        for (int r = PLAN_STATE; r < PLAN_REGION_END; r++)
+            bytes += plan->programs[p].region_bytes[r];
+        if (bytes > most) most = bytes;
+    }
+    return most;
+}
+
+void compile_fit_close(compile_fit_t *fit) {
+    recompute_destroy(fit->path);
+    for (uint32_t p = 0; fit->before && p < fit->n_before; p++) ir_graph_destroy(fit->before[p]);
+    st_free(fit->before);
+    *fit = (compile_fit_t){0};
+}
+
+/* ---- the pass ---- */
+
+static uint64_t limit_of(const compile_context_t *c) {
+    return c->options.memory_limit ? c->options.memory_limit : c->target.machine->memory_bytes;
+}
+
+static bool has_backward(const ir_graph_t *graph) {
+    for (ir_node_t n = 0; n < graph->nodes.n; n++)
+        if (ir_node(graph, n)->phase != IR_PHASE_FORWARD) return true;
+    return false;
+}
+
+static uint32_t place_for(const compile_context_t *c, const recompute_t *path) {
+    switch (c->options.recompute) {
+        case COMPILE_RECOMPUTE_AUTO:
+            return recompute_within(path, c->target.machine->memory_bytes ? SLACK : 0);
+        case COMPILE_RECOMPUTE_OFF:
+            return 0;
+        case COMPILE_RECOMPUTE_FUSED:
+            return recompute_last_fused(path);
+        case COMPILE_RECOMPUTE_FULL:
+            return recompute_n_points(path) - 1;
+    }
+    return 0;
+}
+
+/* Takes the programs over, so that they can be had again. */
+static st_status_t keep_programs(compile_fit_t *fit, plan_t *plan) {
+    fit->before = st_calloc(plan->n_programs, sizeof *fit->before);
+    if (!fit->before) return st_no_memory(plan->n_programs * sizeof *fit->before, "the programs");
+    fit->n_before = plan->n_programs;
+    for (uint32_t p = 0; p < plan->n_programs; p++) {
+        fit->before[p] = plan->programs[p].graph;
+        plan->programs[p].graph = NULL;
+    }
+    return ST_OK;
+}
+
+st_status_t compile_pass_recompute(compile_context_t *c) {
+    compile_fit_t *fit = &c->fit;
+    plan_t *plan = c->plan;
+    const uint32_t model = compile_largest_program(plan);
+    if (!fit->before) {
+        if (!has_backward(plan->programs[model].graph)) return ST_OK;
+        TRY(recompute_open(plan->programs[model].graph, &c->target, compile_fuses(c), &fit->path));
+        fit->place = place_for(c, fit->path);
+        TRY(keep_programs(fit, plan));
+    }
+    for (uint32_t p = 0; p < plan->n_programs; p++) {
+        ir_graph_t *made;
+        TRY(recompute_apply(fit->path, fit->place, fit->before[p], &made));
+        compile_replace(&plan->programs[p].graph, made);
+    }
+    recompute_summary_t made;
+    TRY(recompute_summarize(fit->path, fit->place, fit->before[model], &c->target, &made));
+    plan->recompute = (plan_recompute_t){made.n_nodes, made.n_products, made.freed_bytes, made.flop,
+                                         made.extra_us};
+    return ST_OK;
+}
+
+/* ---- fitting ---- */
+
+static double gib(uint64_t bytes) {
+    return (double)bytes / (1 << 30);
+}
+
+/* Steps by estimates before corners are tried. */
+enum { MAX_ESTIMATES = 8 };
+
+/* The first place after `low` that keeps `missing` bytes less, or one more than there are. A plan
+ * gets no smaller than by what it keeps less, so what lies between does not fit either. */
+static uint32_t next_place(const compile_fit_t *fit, uint32_t low, uint64_t missing) {
+    const uint64_t kept = recompute_point(fit->path, low).kept_bytes;
+    const uint32_t end = recompute_n_points(fit->path);
+    uint32_t at = low + 1;
+    while (at < end && kept < recompute_point(fit->path, at).kept_bytes + missing) at++;
+    return at;
+}
+
+/* Compiles for more ranks: the fewest whose plan fits, up to 16 times as many; 0: none. */
+static st_status_t ranks_that_fit(const compile_context_t *c, uint64_t limit, uint32_t *out_ranks,
+                                  uint64_t *out_bytes) {
+    const uint32_t now = c->options.n_ranks;
+    uint32_t low = now, high = 0;
+    *out_ranks = 0;
+    for (uint32_t ranks = 2 * now; ranks <= 16 * now && ranks <= 1024 && high != low + 1;) {
+        compile_options_t options = c->options;
+        plan_t *plan;
+        options.n_ranks = ranks;
+        options.memory_limit = limit;
+        options.no_advice = true;
+        options.dump = NULL;
+        st_status_t status = compile_plan(c->plan->source, &options, &plan);
+        if (status == ST_OK) {
+            high = *out_ranks = ranks;
+            *out_bytes = compile_rank_bytes(plan);
+            plan_destroy(plan);
+        } else if (status == ST_DOES_NOT_FIT) {
+            low = ranks;
+        } else {
+            return status;
+        }
+        ranks = high ? low + (high - low) / 2 : 2 * ranks;
+    }
+    return ST_OK;
+}
+
+static st_status_t does_not_fit(const compile_context_t *c, uint64_t least, uint64_t limit) {
+    uint32_t ranks = 0;
+    uint64_t each = 0;
+    if (!c->options.no_advice) TRY(ranks_that_fit(c, limit, &ranks, &each));
+    if (ranks)
+        return FAIL(ST_DOES_NOT_FIT,
+                    "a rank needs %.2f GiB, the limit is %.2f GiB; %u ranks (now %u) need %.2f GiB "
+                    "each",
+                    gib(least), gib(limit), ranks, c->options.n_ranks, gib(each));
+    return FAIL(ST_DOES_NOT_FIT, "a rank needs %.2f GiB, the limit is %.2f GiB", gib(least),
+                gib(limit));
+}
+
+typedef struct fitting {
+    compile_context_t *c;
+    const compile_pass_t *passes;
+    size_t n_passes;
+    uint64_t limit, least; /* least: of all that was tried */
+} fitting_t;
+
+static st_status_t try_place(fitting_t *f, uint32_t place, uint64_t *out_bytes) {
+    f->c->fit.place = place;
+    TRY(compile_run_passes(f->c, f->passes, f->n_passes));
+    *out_bytes = compile_rank_bytes(f->c->plan);
+    if (*out_bytes < f->least) f->least = *out_bytes;
+    return ST_OK;
+}
+
+/* Where estimates do not get there: the first corner that fits, then between it and `low`. */
+static st_status_t search(fitting_t *f, uint32_t low, bool *out_found) {
+    const recompute_t *path = f->c->fit.path;
+    uint32_t high = low, at;
+    uint64_t bytes;
+    *out_found = false;
+    while (!*out_found && (at = recompute_next_corner(path, high)) != high) {
+        if (high != low) low = high;
+        high = at;
+        TRY(try_place(f, high, &bytes));
+        *out_found = bytes <= f->limit;
+    }
+    if (!*out_found) return ST_OK;
+    while (high > low + 1) {
+        at = low + (high - low) / 2;
+        TRY(try_place(f, at, &bytes));
+        if (bytes <= f->limit)
+            high = at;
+        else
+            low = at;
+    }
+    return f->c->fit.place == high ? ST_OK : try_place(f, high, &bytes);
+}
+
+st_status_t compile_run_fitting(compile_context_t *c, const compile_pass_t *passes,
+                                size_t n_passes) {
+    fitting_t f = {c, passes, n_passes, limit_of(c), UINT64_MAX};
+    uint64_t bytes;
+    bool found = false;
+    TRY(try_place(&f, 0, &bytes)); /* the first run chooses its own place */
+    if (!f.limit || bytes <= f.limit) return ST_OK;
+    if (!c->fit.path) return does_not_fit(c, f.least, f.limit);
+    uint32_t low = c->fit.place;
+    for (int i = 0; i < MAX_ESTIMATES; i++) {
+        uint32_t at = next_place(&c->fit, low, bytes - f.limit);
+        if (at == recompute_n_points(c->fit.path)) break;
+        TRY(try_place(&f, at, &bytes));
+        if (bytes <= f.limit) return ST_OK;
+        low = at;
+    }
+    TRY(search(&f, low, &found));
+    return found ? ST_OK : does_not_fit(c, f.least, f.limit);
+}
