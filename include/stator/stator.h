@@ -14,6 +14,7 @@
 #include "stator/graph.h"
 #include "stator/options.h"
 #include "stator/plan.h"
+#include "stator/report.h"
 #include "stator/session.h"
 #include "stator/status.h"
 #include "stator/tensor.h"

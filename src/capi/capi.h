@@ -22,6 +22,8 @@ struct stator_graph {
 struct stator_plan {
     plan_t *plan;
     double compile_us;
+    size_t n_timings; /* of the passes; none of a loaded plan */
+    compile_timing_t *timings;
 };
 
 struct stator_session {

@@ -55,13 +55,21 @@ static st_status_t read_options(const stator_options_t *options, const stator_pl
     return ST_OK;
 }
 
-static st_status_t wrap(plan_t *plan, double compile_us, stator_plan_t **out_plan) {
+static st_status_t wrap(plan_t *plan, size_t n_timings, const compile_timing_t *timings,
+                        stator_plan_t **out_plan) {
     stator_plan_t *made = st_calloc(1, sizeof *made);
-    if (!made) {
+    compile_timing_t *kept = st_calloc(n_timings, sizeof *kept);
+    if (!made || !kept) {
         plan_destroy(plan);
+        st_free(made);
+        st_free(kept);
         return st_no_memory(sizeof *made, "a plan");
     }
-    *made = (stator_plan_t){plan, compile_us};
+    *made = (stator_plan_t){plan, 0, n_timings, kept};
+    for (size_t i = 0; i < n_timings; i++) {
+        kept[i] = timings[i];
+        made->compile_us += timings[i].us;
+    }
     *out_plan = made;
     return ST_OK;
 }
@@ -76,15 +84,15 @@ stator_status_t stator_plan_compile(const stator_graph_t *graph, const stator_op
     st_status_t status = read_options(options, state_of, &compile);
     if (status == ST_OK) status = compile_plan(graph->ir, &compile, &plan);
     if (status != ST_OK) return capi_status(status);
-    double us = 0;
     const compile_timing_t *timings;
-    for (size_t i = 0, n = compile_timings(&timings); i < n; i++) us += timings[i].us;
-    return capi_status(wrap(plan, us, out_plan));
+    size_t n = compile_timings(&timings);
+    return capi_status(wrap(plan, n, timings, out_plan));
 }
 
 void stator_plan_destroy(stator_plan_t *plan) {
     if (!plan) return;
     plan_destroy(plan->plan);
+    st_free(plan->timings);
     st_free(plan);
 }
 
@@ -110,7 +118,7 @@ stator_status_t stator_plan_load(const char *path, stator_plan_t **out_plan) {
         if (status != ST_OK) st_error_context(status, "%s", path);
     }
     st_file_close(&file);
-    if (status == ST_OK) status = wrap(plan, 0, out_plan);
+    if (status == ST_OK) status = wrap(plan, 0, NULL, out_plan);
     return capi_status(status);
 }
 

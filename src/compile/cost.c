@@ -126,24 +126,25 @@ static double unit_ns(const target_t *t, ir_op_t op, const work_t *w, double byt
 /* A body's arithmetic: the sum of what its nodes take on values in the nearest cache or in registers. */
 typedef struct body_time {
     const target_t *target;
-    const ir_graph_t *body;
     double ns;
 } body_time_t;
 
-static void add_time(void *context, ir_node_t n, const work_t *w) {
+static void add_time(void *context, const ir_op_ctx_t *ctx, const ir_type_t *out_types) {
     body_time_t *sum = context;
     const target_t *t = sum->target;
-    double ns = t->tile_ns[ir_node(sum->body, n)->op][w->dtype];
+    work_t w;
+    work_of(ctx, out_types, &w);
+    double ns = t->tile_ns[ctx->op][w.dtype];
     if (ns > 0)
-        sum->ns += w->units * ns;
-    else if (w->kind == WORK_EACH)
-        sum->ns += w->flop / rate_of(t->pass_gflops, w->dtype);
+        sum->ns += w.units * ns;
+    else if (w.kind == WORK_EACH)
+        sum->ns += w.flop / rate_of(t->pass_gflops, w.dtype);
     else
-        sum->ns += w->product_flop / rate_of(t->product_gflops, w->dtype);
+        sum->ns += w.product_flop / rate_of(t->product_gflops, w.dtype);
 }
 static double body_ns(const target_t *t, const ir_op_ctx_t *ctx) {
-    body_time_t sum = {t, ir_ctx_attr(ctx, "body")->graph, 0};
-    if (work_of_body(sum.body, add_time, &sum) != ST_OK) st_clear_error();
+    body_time_t sum = {t, 0};
+    if (work_each_node(ir_ctx_attr(ctx, "body")->graph, add_time, &sum) != ST_OK) st_clear_error();
     return sum.ns;
 }
 
@@ -287,23 +288,74 @@ static void time_of(const target_t *t, const ir_op_ctx_t *ctx, const work_t *w, 
     if (launch > fmax(compute, memory)) out->limit = "launch";
 }
 
-void target_cost_at(const target_t *t, const ir_op_ctx_t *ctx, const ir_type_t *out_types,
-                    double distance_bytes, ir_cost_t *out) {
-    const char *reason;
+void target_work_only(void *context, const ir_op_ctx_t *ctx, const ir_type_t *out_types,
+                      ir_cost_t *out) {
     work_t w;
+    (void)context;
     work_of(ctx, out_types, &w);
     *out = (ir_cost_t){.flop = w.flop,
                        .product_flop = w.product_flop,
                        .bytes_read = w.bytes_read,
                        .bytes_written = w.bytes_written,
                        .limit = "launch"};
+}
+
+/* ---- regions: their bodies' nodes are kernels of their own ---- */
+
+typedef struct region_sum {
+    const target_t *target;
+    double us;
+    uint32_t launches;
+} region_sum_t;
+
+static void add_node(void *context, const ir_op_ctx_t *ctx, const ir_type_t *out_types) {
+    region_sum_t *sum = context;
+    ir_cost_t cost;
+    target_cost_at(sum->target, ctx, out_types, 0, &cost);
+    sum->us += cost.us;
+    sum->launches += cost.launches;
+}
+static region_sum_t region_cost(const target_t *t, const ir_op_ctx_t *ctx, const char *body) {
+    region_sum_t sum = {t, 0, 0};
+    if (work_each_node(ir_ctx_attr(ctx, body)->graph, add_node, &sum) != ST_OK) st_clear_error();
+    return sum;
+}
+static bool is_region(ir_op_t op) {
+    return op == IR_OP_REPEAT || op == IR_OP_COND;
+}
+static void region(const target_t *t, const ir_op_ctx_t *ctx, ir_cost_t *out) {
+    region_sum_t sum;
+    if (ctx->op == IR_OP_REPEAT) {
+        int64_t trip = ir_ctx_int(ctx, "trip");
+        sum = region_cost(t, ctx, "body");
+        sum.us *= (double)trip;
+        sum.launches = (uint32_t)fmin((double)sum.launches * (double)trip, UINT32_MAX);
+    } else {
+        region_sum_t other = region_cost(t, ctx, "else");
+        sum = region_cost(t, ctx, "then");
+        if (other.us > sum.us) sum = other;
+    }
+    out->us = sum.us + t->machine.launch_us;
+    out->launches = sum.launches;
+    out->limit = "compute";
+}
+
+void target_cost_at(const target_t *t, const ir_op_ctx_t *ctx, const ir_type_t *out_types,
+                    double distance_bytes, ir_cost_t *out) {
+    const char *reason;
+    work_t w;
+    work_of(ctx, out_types, &w);
+    target_work_only(NULL, ctx, out_types, out);
     if (w.kind == WORK_NOTHING) return;
     if (w.kind == WORK_COLLECTIVE) {
         collective(t, ctx, &w, out);
         return;
     }
     out->kernel = choose(t, ctx, out_types, &w, &out->workspace, &out->launches, &reason);
-    time_of(t, ctx, &w, distance_bytes, out);
+    if (is_region(ctx->op))
+        region(t, ctx, out);
+    else
+        time_of(t, ctx, &w, distance_bytes, out);
 }
 
 double target_copy_us(const target_t *t, double bytes, double distance) {

@@ -126,6 +126,9 @@ const char *target_choose(const target_t *target, const ir_op_ctx_t *ctx,
 void target_cost(void *context, const ir_op_ctx_t *ctx, const ir_type_t *out_types, ir_cost_t *out);
 void target_cost_at(const target_t *target, const ir_op_ctx_t *ctx, const ir_type_t *out_types,
                     double distance_bytes, ir_cost_t *out);
+/* ir_target_t.cost without a target: operations and bytes, no time. */
+void target_work_only(void *context, const ir_op_ctx_t *ctx, const ir_type_t *out_types,
+                      ir_cost_t *out);
 /* Copying, `bytes` read and written together; `distance_bytes` as above. */
 double target_copy_us(const target_t *target, double bytes, double distance_bytes);
 bool target_can_run(void *context, const ir_op_ctx_t *ctx, const ir_type_t *out_types,

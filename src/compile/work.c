@@ -196,23 +196,53 @@ static void collective(const ir_op_ctx_t *ctx, const ir_type_t *out, work_t *w) 
 
 /* ---- bodies ---- */
 
-static void add_work(void *context, ir_node_t node, const work_t *inner) {
-    work_t *w = context;
-    (void)node;
-    w->flop += inner->flop;
-    w->product_flop += inner->product_flop;
-    w->units += inner->units;
+static void add_work(void *context, const ir_op_ctx_t *ctx, const ir_type_t *out_types) {
+    work_t *sum = context, inner;
+    work_of(ctx, out_types, &inner);
+    sum->flop += inner.flop;
+    sum->product_flop += inner.product_flop;
+    sum->units += inner.units;
+    sum->bytes_read += inner.bytes_read;
+    sum->bytes_written += inner.bytes_written;
+}
+/* Out of memory: a body counts as nothing but its operands' bytes. */
+static work_t sum_of(const ir_graph_t *body) {
+    work_t sum = {0};
+    if (work_each_node(body, add_work, &sum) != ST_OK) {
+        sum = (work_t){0};
+        st_clear_error();
+    }
+    return sum;
 }
 static void of_body(const ir_op_ctx_t *ctx, const ir_type_t *out, work_t *w) {
     (void)out;
-    w->flop = 0;
-    /* out of memory: a body counts as its bytes */
-    if (work_of_body(ir_ctx_attr(ctx, "body")->graph, add_work, w) != ST_OK) st_clear_error();
+    work_t sum = sum_of(ir_ctx_attr(ctx, "body")->graph);
+    w->flop = sum.flop;
+    w->product_flop = sum.product_flop;
+    w->units = sum.units;
+}
+static void repeated(const ir_op_ctx_t *ctx, const ir_type_t *out, work_t *w) {
+    double trip = (double)ir_ctx_int(ctx, "trip");
+    of_body(ctx, out, w);
+    work_t sum = sum_of(ir_ctx_attr(ctx, "body")->graph);
+    w->flop *= trip;
+    w->product_flop *= trip;
+    w->units *= trip;
+    w->bytes_read = sum.bytes_read * trip;
+    w->bytes_written = sum.bytes_written * trip;
+}
+static void either(const ir_op_ctx_t *ctx, const ir_type_t *out, work_t *w) {
+    work_t a = sum_of(ir_ctx_attr(ctx, "then")->graph), b = sum_of(ir_ctx_attr(ctx, "else")->graph);
+    const work_t *more = a.flop + a.bytes_read >= b.flop + b.bytes_read ? &a : &b;
+    (void)out;
+    w->flop = more->flop;
+    w->product_flop = more->product_flop;
+    w->units = more->units;
+    w->bytes_read = more->bytes_read;
+    w->bytes_written = more->bytes_written;
 }
 
-st_status_t work_of_body(const ir_graph_t *body,
-                         void (*each)(void *context, ir_node_t node, const work_t *work),
-                         void *context) {
+st_status_t work_each_node(const ir_graph_t *body, work_visit_t each, void *context) {
     uint32_t most = 0;
     for (ir_node_t n = 0; n < body->nodes.n; n++) {
         const ir_node_info_t *node = ir_node(body, n);
@@ -222,15 +252,13 @@ st_status_t work_of_body(const ir_graph_t *body,
     if (!types) return st_no_memory(most * sizeof *types, "a body's work");
     for (ir_node_t n = 0; n < body->nodes.n; n++) {
         const ir_node_info_t *node = ir_node(body, n);
-        work_t inner;
         for (uint32_t j = 0; j < node->n_inputs; j++)
             types[j] = *ir_value_type(body, node->inputs[j]);
         for (uint32_t k = 0; k < node->n_outputs; k++)
             types[node->n_inputs + k] = *ir_value_type(body, node->first_output + k);
         ir_op_ctx_t ctx = {node->op, node->n_inputs, node->n_outputs,
                            types,    node->attrs,    node->name};
-        work_of(&ctx, types + node->n_inputs, &inner);
-        if (node->op != IR_OP_INPUT) each(context, n, &inner);
+        if (node->op != IR_OP_INPUT) each(context, &ctx, types + node->n_inputs);
     }
     if (types != few) st_free(types);
     return ST_OK;
@@ -242,7 +270,7 @@ st_status_t work_of_body(const ir_graph_t *body,
 static const work_row_t rows[IR_OP_END] = {
     [IR_OP_INPUT] = {nothing, 0}, [IR_OP_PARAMETER] = {nothing, 0}, [IR_OP_BUFFER] = {nothing, 0},
     [IR_OP_CONSTANT] = {nothing, 0}, [IR_OP_RESHAPE] = {nothing, 0}, [IR_OP_UPDATE] = {nothing, 0},
-    [IR_OP_FUSED] = {of_body, 0},
+    [IR_OP_FUSED] = {of_body, 0}, [IR_OP_REPEAT] = {repeated, 0}, [IR_OP_COND] = {either, 0},
     [IR_OP_IOTA] = {generated, 1}, [IR_OP_RANDOM_UNIFORM] = {generated, 12},
     [IR_OP_GELU] = {of_output, 8}, [IR_OP_SILU] = {of_output, 4}, [IR_OP_SIGMOID] = {of_output, 3},
     [IR_OP_GELU_GRAD] = {of_output, 14}, [IR_OP_SILU_GRAD] = {of_output, 8},

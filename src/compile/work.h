@@ -35,12 +35,12 @@ typedef struct work {
     work_dims_t dims;
 } work_t;
 
-/* A `fused` node does what the nodes of its body do, but only its own operands move. */
+/* A `fused` node does what the nodes of its body do, but only its own operands move; of a `repeat` they
+ * move each time; of a `cond` the body that does more counts. */
 void work_of(const ir_op_ctx_t *ctx, const ir_type_t *out_types, work_t *out);
-/* The work of each node of a body in turn, without inputs. NO_MEMORY only. */
-st_status_t work_of_body(const ir_graph_t *body,
-                         void (*each)(void *context, ir_node_t node, const work_t *work),
-                         void *context) ST_WARN_UNUSED;
+/* Calls `each` with every node of a body but its inputs, in order. NO_MEMORY only. */
+typedef void (*work_visit_t)(void *context, const ir_op_ctx_t *ctx, const ir_type_t *out_types);
+st_status_t work_each_node(const ir_graph_t *body, work_visit_t each, void *context) ST_WARN_UNUSED;
 /* Size by the name name[0 … bytes) that descriptions use ("m", "rows"); NULL if there is none. */
 int64_t *work_dim_of(work_dims_t *dims, const char *name, size_t bytes);
 

@@ -13,6 +13,8 @@ static const tool_command_t commands[] = {
     {"info", 'n', "FILE", "say what is in a graph, plan or safetensors file", 1, 1, tool_info},
     {"compile", 'c', "GRAPH", "compile the training step (or --mode eval) into a plan", 1, 1,
      tool_compile},
+    {"plan", 'p', "GRAPH|PLAN", "tell memory, kernels and time of the step, before it runs", 1, 1,
+     tool_plan},
     {"run", 'r', "GRAPH|PLAN", "run the graph once", 1, 1, tool_run},
     {"train", 't', "GRAPH|PLAN", "train a model on tensors, tokens or images", 1, 1, tool_train},
     {"eval", 'e', "GRAPH", "evaluate on held-out data", 1, 1, tool_eval},

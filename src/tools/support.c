@@ -76,6 +76,23 @@ stator_status_t tool_load_plan(const tool_t *tool, const char *path, stator_plan
     return weights[0] ? stator_tensors_load(weights, out_weights) : STATOR_OK;
 }
 
+stator_status_t tool_compile_or_load(const tool_t *tool, stator_plan_t **out_plan) {
+    stator_graph_t *graph = NULL, *step = NULL;
+    stator_status_t status;
+    tool_kind_t kind;
+    *out_plan = NULL;
+    bool training = strcmp(tool_text(tool, "mode"), "train") == 0;
+    TOOL_TRY(tool_file_kind(tool->files[0], &kind));
+    if (kind == TOOL_PLAN) return stator_plan_load(tool->files[0], out_plan);
+    TOOL_TRY_GOTO(stator_graph_load(tool->files[0], &graph), done);
+    if (training) TOOL_TRY_GOTO(stator_graph_make_training(graph, tool->options, &step), done);
+    status = stator_plan_compile(training ? step : graph, tool->options, NULL, out_plan);
+done:
+    stator_graph_destroy(step);
+    stator_graph_destroy(graph);
+    return status;
+}
+
 char *tool_companion(const char *graph_path) {
     static const char suffix[] = ".safetensors";
     const char *slash = strrchr(graph_path, '/'), *dot = strrchr(graph_path, '.');

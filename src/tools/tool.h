@@ -40,6 +40,7 @@ stator_status_t tool_model(tool_t *tool);
 stator_status_t tool_import(tool_t *tool);
 stator_status_t tool_info(tool_t *tool);
 stator_status_t tool_compile(tool_t *tool);
+stator_status_t tool_plan(tool_t *tool);
 stator_status_t tool_run(tool_t *tool);
 stator_status_t tool_train(tool_t *tool);
 stator_status_t tool_eval(tool_t *tool);
@@ -64,6 +65,9 @@ stator_status_t tool_file_kind(const char *path, tool_kind_t *out_kind);
 /* Reads a plan and the tensors of --weights (NULL without). */
 stator_status_t tool_load_plan(const tool_t *tool, const char *path, stator_plan_t **out_plan,
                                stator_tensors_t **out_weights);
+/* The plan in the file, or that of the graph in it: of the training step, or with --mode eval of
+ * evaluation. */
+stator_status_t tool_compile_or_load(const tool_t *tool, stator_plan_t **out_plan);
 /* "dir/g.stator" → "dir/g.safetensors"; freed by the caller. NULL when out of memory. */
 char *tool_companion(const char *graph_path);
 /* Reads a graph; with --weights, what an importer took for parameters but the weights do not name

@@ -1,0 +1,122 @@
+/* Reports of plans. */
+#include <string.h>
+
+#include "base/memory.h"
+#include "capi/capi.h"
+#include "compile/predict.h"
+#include "compile/report.h"
+
+struct stator_report {
+    report_t *report;
+    double compile_us;
+    size_t n_passes;
+    stator_report_pass_t *passes; /* in the report's arena */
+};
+
+static st_status_t copy_passes(const stator_plan_t *plan, stator_report_t *made) {
+    st_arena_t *arena = &made->report->arena;
+    made->compile_us = plan->compile_us;
+    made->passes = st_arena_array(arena, plan->n_timings, sizeof *made->passes);
+    if (!made->passes) return st_no_memory(plan->n_timings * sizeof *made->passes, "a report");
+    for (size_t i = 0; i < plan->n_timings; i++) {
+        const char *name = st_arena_strdup(arena, plan->timings[i].pass);
+        if (!name) return st_no_memory(0, "a report");
+        made->passes[made->n_passes++] = (stator_report_pass_t){name, plan->timings[i].us};
+    }
+    return ST_OK;
+}
+
+stator_status_t stator_report_create(const stator_plan_t *plan, uint32_t rank,
+                                     stator_report_t **out_report) {
+    CAPI_OUT(out_report);
+    CAPI_REQUIRE(plan);
+    stator_report_t *made = st_calloc(1, sizeof *made);
+    target_t *target = NULL;
+    st_status_t status = made ? ST_OK : st_no_memory(sizeof *made, "a report");
+    if (status == ST_OK) status = predict_target(plan->plan, &target);
+    if (status == ST_OK) status = report_make(plan->plan, target, rank, &made->report);
+    if (status == ST_OK) status = copy_passes(plan, made);
+    target_destroy(target);
+    if (status == ST_OK)
+        *out_report = made;
+    else
+        stator_report_destroy(made);
+    return capi_status(status);
+}
+
+void stator_report_destroy(stator_report_t *report) {
+    if (!report) return;
+    report_destroy(report->report);
+    st_free(report);
+}
+
+/* Share of what the device's best products would do in the time. */
+static double utilization(const report_t *r, double flop) {
+    return r->us > 0 && r->peak_gflops > 0 ? flop * 1e-3 / (r->us * r->peak_gflops) : 0;
+}
+
+stator_report_totals_t stator_report_totals(const stator_report_t *report) {
+    const report_t *r = report->report;
+    return (stator_report_totals_t){
+        .target = r->target,
+        .state_bytes = r->region_bytes[PLAN_STATE],
+        .work_bytes = r->region_bytes[PLAN_WORK],
+        .comm_bytes = r->region_bytes[PLAN_COMM],
+        .total_bytes = r->total_bytes,
+        .live_bound_bytes = r->live_bound_bytes,
+        .capacity_bytes = r->capacity_bytes,
+        .peak_step = r->peak_step,
+        .n_kernels = r->n_launches,
+        .n_collectives = r->n_collectives,
+        .flop = r->flop,
+        .product_flop = r->product_flop,
+        .model_flop = r->model_flop,
+        .bytes_moved = r->bytes_moved,
+        .bytes_layout_copied = r->bytes_layout_copied,
+        .bytes_recomputed = r->bytes_recomputed,
+        .step_us = r->us,
+        .forward_us = r->us_forward,
+        .backward_us = r->us_backward,
+        .optimizer_us = r->us_optimizer,
+        .link_us = r->us_link,
+        .model_utilization = utilization(r, r->model_flop),
+        .hardware_utilization = utilization(r, r->flop),
+        .compile_us = report->compile_us,
+    };
+}
+
+int stator_report_memory_at(const stator_report_t *report, size_t index,
+                            stator_report_memory_t *out_row) {
+    static const char *const regions[PLAN_REGION_END] = {"", "state", "work", "comm"};
+    if (index >= REPORT_KINDS) return 0;
+    report_kind_t kind = (report_kind_t)index;
+    *out_row = (stator_report_memory_t){regions[report_kind_region(kind)], report_kind_text(kind),
+                                        report->report->kind_bytes[kind]};
+    return 1;
+}
+
+int stator_report_tensor_at(const stator_report_t *report, size_t index,
+                            stator_report_tensor_t *out_row) {
+    if (index >= report->report->n_tensors) return 0;
+    const report_tensor_t *row = &report->report->tensors[index];
+    *out_row = (stator_report_tensor_t){capi_tensor(row->what, &row->type, NULL),
+                                        report_kind_text(row->kind), row->from, row->to};
+    out_row->tensor.bytes = row->bytes;
+    return 1;
+}
+
+int stator_report_kernel_at(const stator_report_t *report, size_t index,
+                            stator_report_kernel_t *out_row) {
+    if (index >= report->report->n_kernels) return 0;
+    const report_kernel_t *row = &report->report->kernels[index];
+    *out_row = (stator_report_kernel_t){row->name, row->n_calls, row->us,
+                                        row->flop, row->bytes,   row->memory_us};
+    return 1;
+}
+
+int stator_report_pass_at(const stator_report_t *report, size_t index,
+                          stator_report_pass_t *out_row) {
+    if (index >= report->n_passes) return 0;
+    *out_row = report->passes[index];
+    return 1;
+}

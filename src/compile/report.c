@@ -1,0 +1,331 @@
+/* Figures of a plan (report.h).
+ *
+ * Memory of `work` is told at the step where most bytes are alive, from the same storages that the
+ * planner packed. A storage's kind is decided by who makes and who reads it: forward to backward is a
+ * kept activation, backward to optimizer a gradient. What packing leaves between the pieces at that
+ * moment are gaps. Linear, but for sorting the lists. */
+#include "compile/report.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "compile/predict.h"
+#include "schedule/storage.h"
+
+enum { MOST_TENSORS = 64 }; /* that the report lists */
+
+static const struct {
+    const char *text;
+    plan_region_t region;
+} kinds[REPORT_KINDS] = {
+    [REPORT_PARAMETERS] = {"parameters", PLAN_STATE},
+    [REPORT_BUFFERS] = {"buffers", PLAN_STATE},
+    [REPORT_MOMENTS] = {"moments", PLAN_STATE},
+    [REPORT_INPUTS] = {"inputs", PLAN_WORK},
+    [REPORT_CONSTANTS] = {"constants", PLAN_WORK},
+    [REPORT_ACTIVATIONS] = {"activations", PLAN_WORK},
+    [REPORT_GRADIENTS] = {"gradients", PLAN_WORK},
+    [REPORT_OUTPUTS] = {"outputs", PLAN_WORK},
+    [REPORT_WORKSPACE] = {"workspace", PLAN_WORK},
+    [REPORT_TEMPORARIES] = {"temporaries", PLAN_WORK},
+    [REPORT_GAPS] = {"gaps", PLAN_WORK},
+    [REPORT_COMM] = {"collectives", PLAN_COMM},
+};
+
+const char *report_kind_text(report_kind_t kind) {
+    return kinds[kind].text;
+}
+plan_region_t report_kind_region(report_kind_t kind) {
+    return kinds[kind].region;
+}
+
+typedef struct making {
+    const plan_t *plan;
+    const plan_program_t *program;
+    const target_t *target;
+    report_t *report;
+    sched_memory_t memory;
+    report_kind_t *kind_of; /* [storages] */
+    ir_cost_t *costs;       /* [nodes] */
+} making_t;
+
+static uint64_t aligned(uint64_t bytes) {
+    return (bytes + PLAN_ALIGNMENT - 1) / PLAN_ALIGNMENT * PLAN_ALIGNMENT;
+}
+
+/* ---- kinds ---- */
+
+static bool begins(const char *name, const char *prefix) {
+    return strncmp(name, prefix, strlen(prefix)) == 0;
+}
+
+static report_kind_t state_kind(const ir_node_info_t *node) {
+    if (node->op == IR_OP_PARAMETER) return REPORT_PARAMETERS;
+    return begins(node->name, "optim.") || begins(node->name, "ema.") ? REPORT_MOMENTS
+                                                                      : REPORT_BUFFERS;
+}
+
+/* Who makes and who reads values of the storage, as bits of their phases. */
+typedef struct users {
+    uint8_t made, read;
+    bool fetched;
+} users_t;
+
+static report_kind_t work_kind(const ir_graph_t *graph, const sched_storage_t *s,
+                               const users_t *u) {
+    const uint8_t forward = 1 << IR_PHASE_FORWARD, backward = 1 << IR_PHASE_BACKWARD;
+    const uint8_t optimizer = 1 << IR_PHASE_OPTIMIZER;
+    ir_op_t op = ir_value_producer(graph, s->first)->op;
+    if (op == IR_OP_INPUT) return REPORT_INPUTS;
+    if (op == IR_OP_CONSTANT) return REPORT_CONSTANTS;
+    if (u->made & backward && u->read & optimizer) return REPORT_GRADIENTS;
+    if (u->made & forward && u->read & backward) return REPORT_ACTIVATIONS;
+    return u->fetched ? REPORT_OUTPUTS : REPORT_TEMPORARIES;
+}
+
+static st_status_t find_kinds(making_t *m) {
+    const ir_graph_t *graph = m->program->graph;
+    uint32_t n = m->memory.n_storages;
+    users_t *users = st_calloc(n, sizeof *users);
+    m->kind_of = st_calloc(n, sizeof *m->kind_of);
+    if (!users || !m->kind_of) {
+        st_free(users);
+        return st_no_memory(n * sizeof *users, "a report");
+    }
+    for (ir_node_t i = 0; i < graph->nodes.n; i++) {
+        const ir_node_info_t *node = ir_node(graph, i);
+        uint8_t phase = (uint8_t)(1 << node->phase);
+        if (ir_op_def(node->op)->flags & IR_VIEW) continue;
+        for (uint32_t j = 0; j < node->n_inputs; j++)
+            users[m->memory.storage_of[node->inputs[j]]].read |= phase;
+        for (uint32_t k = 0; k < node->n_outputs; k++)
+            users[m->memory.storage_of[node->first_output + k]].made |= phase;
+    }
+    for (size_t o = 0; o < graph->outputs.n; o++)
+        users[m->memory.storage_of[graph->outputs.data[o].value]].fetched = true;
+    for (uint32_t s = 0; s < n; s++) {
+        const sched_storage_t *storage = &m->memory.storages[s];
+        if (storage->kind == SCHED_STATE)
+            m->kind_of[s] = state_kind(ir_value_producer(graph, storage->first));
+        else
+            m->kind_of[s] =
+                storage->kind == SCHED_COMM ? REPORT_COMM : work_kind(graph, storage, &users[s]);
+    }
+    st_free(users);
+    return ST_OK;
+}
+
+/* ---- memory ---- */
+
+/* The first step with the most live bytes of `work`. */
+static st_status_t find_peak(const making_t *m, uint32_t *out_peak) {
+    size_t n = m->program->graph->nodes.n;
+    int64_t *change = st_calloc(n + 2, sizeof *change), live = 0, most = -1;
+    *out_peak = 0;
+    if (!change) return st_no_memory(n * sizeof *change, "a report");
+    for (uint32_t s = 0; s < m->memory.n_storages; s++) {
+        const sched_storage_t *storage = &m->memory.storages[s];
+        if (storage->kind != SCHED_WORK) continue;
+        change[storage->begin > 0 ? storage->begin : 0] += (int64_t)aligned(storage->bytes);
+        change[storage->end < (int64_t)n ? storage->end + 1 : (int64_t)n + 1] -=
+            (int64_t)aligned(storage->bytes);
+    }
+    for (size_t i = 0; i < n; i++) {
+        live += change[i];
+        int64_t now = live + (int64_t)aligned(m->program->steps[i].workspace.bytes);
+        if (now > most) {
+            most = now;
+            *out_peak = (uint32_t)i;
+        }
+    }
+    st_free(change);
+    return ST_OK;
+}
+
+static int by_bytes(const void *a, const void *b) {
+    const report_tensor_t *x = a, *y = b;
+    if (x->bytes != y->bytes) return x->bytes > y->bytes ? -1 : 1;
+    return (x->from > y->from) - (x->from < y->from);
+}
+
+static const char *label(making_t *m, ir_node_t n) {
+    const ir_node_info_t *node = ir_node(m->program->graph, n);
+    if (node->name[0]) return st_arena_strdup(&m->report->arena, node->name);
+    return st_arena_printf(&m->report->arena, "%s %u", ir_op_def(node->op)->name, n);
+}
+
+static st_status_t list_tensors(making_t *m) {
+    report_t *r = m->report;
+    const ir_graph_t *graph = m->program->graph;
+    int64_t at = r->peak_step, end = (int64_t)graph->nodes.n - 1;
+    r->tensors = st_arena_array(&r->arena, m->memory.n_storages + 1, sizeof *r->tensors);
+    if (!r->tensors) return st_no_memory(m->memory.n_storages * sizeof *r->tensors, "a report");
+    for (uint32_t s = 0; s < m->memory.n_storages; s++) {
+        const sched_storage_t *storage = &m->memory.storages[s];
+        bool alive = storage->begin <= at && at <= storage->end;
+        r->kind_bytes[m->kind_of[s]] +=
+            storage->kind != SCHED_WORK || alive ? aligned(storage->bytes) : 0;
+        if (storage->kind != SCHED_WORK || !alive || !storage->bytes) continue;
+        report_tensor_t *t = &r->tensors[r->n_tensors++];
+        *t = (report_tensor_t){label(m, graph->values.data[storage->first].producer),
+                               *ir_value_type(graph, storage->first),
+                               m->kind_of[s],
+                               storage->bytes,
+                               (uint32_t)(storage->begin > 0 ? storage->begin : 0),
+                               (uint32_t)(storage->end < end ? storage->end : end)};
+        if (!t->what) return st_no_memory(0, "a report");
+    }
+    const plan_step_t *step = &m->program->steps[at];
+    if (step->workspace.bytes) {
+        report_tensor_t *t = &r->tensors[r->n_tensors++];
+        *t = (report_tensor_t){
+            step->kernel,     ir_type_make(IR_U8, 1, (int64_t[]){(int64_t)step->workspace.bytes}),
+            REPORT_WORKSPACE, step->workspace.bytes,
+            r->peak_step,     r->peak_step};
+        r->kind_bytes[REPORT_WORKSPACE] = aligned(step->workspace.bytes);
+    }
+    if (r->n_tensors) qsort(r->tensors, r->n_tensors, sizeof *r->tensors, by_bytes);
+    if (r->n_tensors > MOST_TENSORS) r->n_tensors = MOST_TENSORS;
+    return ST_OK;
+}
+
+static st_status_t tell_memory(making_t *m) {
+    report_t *r = m->report;
+    for (int region = PLAN_STATE; region < PLAN_REGION_END; region++) {
+        r->region_bytes[region] = m->program->region_bytes[region];
+        r->total_bytes += m->program->region_bytes[region];
+    }
+    r->live_bound_bytes = m->program->live_bound_bytes;
+    r->capacity_bytes = m->target->machine.memory_bytes;
+    if (!m->program->graph->nodes.n) return ST_OK;
+    TRY(find_kinds(m));
+    TRY(find_peak(m, &r->peak_step));
+    TRY(list_tensors(m));
+    uint64_t work = 0, comm = 0;
+    for (int k = 0; k < REPORT_KINDS; k++)
+        work += kinds[k].region == PLAN_WORK ? r->kind_bytes[k] : 0;
+    comm =
+        r->region_bytes[PLAN_COMM]; /* buffers there share places too: the region itself is told */
+    r->kind_bytes[REPORT_COMM] = comm;
+    r->kind_bytes[REPORT_GAPS] = r->region_bytes[PLAN_WORK] - work;
+    return ST_OK;
+}
+
+/* ---- time ---- */
+
+static report_kernel_t *kernel_row(report_t *r, const char *name) {
+    for (uint32_t i = 0; i < r->n_kernels; i++)
+        if (strcmp(r->kernels[i].name, name) == 0) return &r->kernels[i];
+    r->kernels[r->n_kernels].name = name;
+    return &r->kernels[r->n_kernels++];
+}
+
+static int by_time(const void *a, const void *b) {
+    const report_kernel_t *x = a, *y = b;
+    if (x->us != y->us) return x->us > y->us ? -1 : 1;
+    return strcmp(x->name, y->name);
+}
+
+static void tell_step(making_t *m, ir_node_t n) {
+    report_t *r = m->report;
+    const ir_cost_t *cost = &m->costs[n];
+    const plan_step_t *step = &m->program->steps[n];
+    double *phases[IR_PHASE_END] = {&r->us_forward, &r->us_backward, &r->us_optimizer};
+    double bytes = cost->bytes_read + cost->bytes_written;
+    r->us += cost->us;
+    *phases[ir_node(m->program->graph, n)->phase] += cost->us;
+    if (step->kind == PLAN_STEP_START) {
+        r->n_collectives++;
+        r->us_link += cost->us;
+        return;
+    }
+    r->n_launches += step->kind == PLAN_STEP_KERNEL;
+    r->flop += cost->flop;
+    r->product_flop += cost->product_flop;
+    r->bytes_moved += bytes;
+    if (step->kind == PLAN_STEP_COPY || ir_node(m->program->graph, n)->op == IR_OP_TRANSPOSE)
+        r->bytes_layout_copied += bytes;
+    if (!cost->kernel) return;
+    report_kernel_t *row = kernel_row(r, cost->kernel);
+    row->n_calls++;
+    row->us += cost->us;
+    row->flop += cost->flop;
+    row->bytes += bytes;
+    if (strcmp(cost->limit, "memory") == 0) row->memory_us += cost->us;
+}
+
+/* Products of a graph, by element type too. */
+static st_status_t count_products(const ir_graph_t *graph, double *out_flop, double *by_dtype) {
+    *out_flop = 0;
+    for (ir_node_t n = 0; n < graph->nodes.n; n++) {
+        ir_cost_t cost;
+        const ir_node_info_t *node = ir_node(graph, n);
+        ir_target_t none = {.cost = target_work_only};
+        TRY(ir_target_cost(&none, graph, n, &cost));
+        *out_flop += cost.product_flop;
+        if (by_dtype && node->n_inputs)
+            by_dtype[ir_value_type(graph, node->inputs[0])->dtype] += cost.product_flop;
+    }
+    return ST_OK;
+}
+
+static st_status_t tell_time(making_t *m, uint32_t program) {
+    report_t *r = m->report;
+    const ir_graph_t *graph = m->program->graph;
+    double by_dtype[IR_DTYPE_END] = {0}, flop;
+    ir_dtype_t most = IR_F32;
+    m->costs = st_calloc(graph->nodes.n, sizeof *m->costs);
+    r->kernels = st_arena_array(&r->arena, graph->nodes.n, sizeof *r->kernels);
+    if (!m->costs || !r->kernels)
+        return st_no_memory(graph->nodes.n * sizeof *m->costs, "a report");
+    TRY(predict_steps(m->plan, m->target, program, m->costs));
+    for (ir_node_t n = 0; n < graph->nodes.n; n++)
+        if (m->program->steps[n].kind != PLAN_STEP_NOTHING) tell_step(m, n);
+    for (uint32_t k = 0; k < r->n_kernels; k++) { /* names outlive the plan */
+        r->kernels[k].name = st_arena_strdup(&r->arena, r->kernels[k].name);
+        if (!r->kernels[k].name) return st_no_memory(0, "a report");
+    }
+    if (r->n_kernels) qsort(r->kernels, r->n_kernels, sizeof *r->kernels, by_time);
+    TRY(count_products(graph, &flop, by_dtype));
+    for (int d = 1; d < IR_DTYPE_END; d++)
+        if (by_dtype[d] > by_dtype[most]) most = (ir_dtype_t)d;
+    r->peak_gflops = target_peak_gflops(m->target, most);
+    TRY(count_products(m->plan->source, &r->model_flop, NULL));
+    r->model_flop /= m->plan->n_ranks;
+    return ST_OK;
+}
+
+/* ---- entry ---- */
+
+void report_destroy(report_t *report) {
+    if (!report) return;
+    st_arena_clear(&report->arena);
+    st_free(report);
+}
+
+st_status_t report_make(const plan_t *plan, const target_t *target, uint32_t rank,
+                        report_t **out_report) {
+    *out_report = NULL;
+    if (rank >= plan->n_ranks)
+        return FAIL(ST_INVALID, "there is no rank %u: the plan has %u", rank, plan->n_ranks);
+    uint32_t program = plan->program_of[rank];
+    making_t m = {.plan = plan, .program = &plan->programs[program], .target = target};
+    TRY(sched_storages(m.program->graph, &m.memory));
+    m.report = st_calloc(1, sizeof *m.report);
+    st_status_t status = m.report ? ST_OK : st_no_memory(sizeof *m.report, "a report");
+    if (status == ST_OK) {
+        m.report->target = st_arena_strdup(&m.report->arena, target->machine.name);
+        if (!m.report->target) status = st_no_memory(0, "a report");
+    }
+    if (status == ST_OK) status = tell_memory(&m);
+    if (status == ST_OK) status = tell_time(&m, program);
+    sched_memory_free(&m.memory);
+    st_free(m.kind_of);
+    st_free(m.costs);
+    if (status == ST_OK)
+        *out_report = m.report;
+    else
+        report_destroy(m.report);
+    return status;
+}

@@ -1,0 +1,223 @@
+/* stator plan: what a step will hold and take, before anything runs. Takes a graph, with the options of
+ * compile, or a finished plan. */
+#include <string.h>
+
+#include "tools/tool.h"
+
+enum { SHOWN_TENSORS = 10, SHOWN_KERNELS = 15 };
+
+/* ---- JSON ---- */
+
+static void json_key(const char *key, bool first) {
+    printf("%s\"%s\":", first ? "" : ",", key);
+}
+static void json_bytes(const char *key, uint64_t value) {
+    printf(",\"%s\":%llu", key, (unsigned long long)value);
+}
+static void json_number(const char *key, double value) {
+    json_key(key, false);
+    tool_json_number(stdout, value);
+}
+static void json_text(const char *key, const char *value, bool first) {
+    json_key(key, first);
+    tool_json_string(stdout, value);
+}
+
+static void json_memory(const stator_report_t *report) {
+    stator_report_memory_t row;
+    json_key("memory", false);
+    for (size_t i = 0; stator_report_memory_at(report, i, &row); i++) {
+        printf("%s{", i ? "," : "[");
+        json_text("region", row.region, true);
+        json_text("kind", row.kind, false);
+        json_bytes("bytes", row.bytes);
+        printf("}");
+    }
+    printf("]");
+}
+
+static void json_tensors(const stator_report_t *report) {
+    stator_report_tensor_t row;
+    json_key("tensors", false);
+    printf("[");
+    for (size_t i = 0; stator_report_tensor_at(report, i, &row); i++) {
+        printf("%s{", i ? "," : "");
+        json_text("name", row.tensor.name, true);
+        json_text("kind", row.kind, false);
+        json_text("dtype", stator_dtype_text(row.tensor.dtype), false);
+        printf(",\"shape\":[");
+        for (int32_t d = 0; d < row.tensor.rank; d++)
+            printf("%s%lld", d ? "," : "", (long long)row.tensor.dims[d]);
+        printf("]");
+        json_bytes("bytes", row.tensor.bytes);
+        printf(",\"from\":%u,\"to\":%u}", row.from, row.to);
+    }
+    printf("]");
+}
+
+static void json_kernels(const stator_report_t *report) {
+    stator_report_kernel_t row;
+    json_key("kernel_rows", false);
+    printf("[");
+    for (size_t i = 0; stator_report_kernel_at(report, i, &row); i++) {
+        printf("%s{", i ? "," : "");
+        json_text("name", row.name, true);
+        json_bytes("calls", row.n_calls);
+        json_number("us", row.us);
+        json_number("flop", row.flop);
+        json_number("bytes", row.bytes);
+        json_number("memory_us", row.memory_us);
+        printf("}");
+    }
+    printf("]");
+}
+
+static void json_passes(const stator_report_t *report) {
+    stator_report_pass_t row;
+    json_key("passes", false);
+    printf("[");
+    for (size_t i = 0; stator_report_pass_at(report, i, &row); i++) {
+        printf("%s{", i ? "," : "");
+        json_text("name", row.name, true);
+        json_number("us", row.us);
+        printf("}");
+    }
+    printf("]");
+}
+
+static void print_json(const stator_plan_t *plan, const stator_report_t *report) {
+    stator_report_totals_t t = stator_report_totals(report);
+    stator_plan_info_t info = stator_plan_info(plan);
+    printf("{\"target\":");
+    tool_json_string(stdout, t.target);
+    printf(",\"ranks\":%u,\"threads\":%u", info.n_ranks, info.n_threads);
+    printf(",\"regions\":{\"state\":%llu,\"work\":%llu,\"comm\":%llu}",
+           (unsigned long long)t.state_bytes, (unsigned long long)t.work_bytes,
+           (unsigned long long)t.comm_bytes);
+    json_bytes("total_bytes", t.total_bytes);
+    json_bytes("live_bound_bytes", t.live_bound_bytes);
+    json_bytes("packed_bytes", t.work_bytes);
+    json_bytes("capacity_bytes", t.capacity_bytes);
+    json_bytes("peak_step", t.peak_step);
+    json_bytes("kernels", t.n_kernels);
+    json_bytes("collectives", t.n_collectives);
+    json_number("flop", t.flop);
+    json_number("product_flop", t.product_flop);
+    json_number("model_flop", t.model_flop);
+    json_number("bytes_moved", t.bytes_moved);
+    json_number("bytes_layout_copied", t.bytes_layout_copied);
+    json_number("bytes_recomputed", t.bytes_recomputed);
+    json_number("predicted_step_us", t.step_us);
+    json_number("forward_us", t.forward_us);
+    json_number("backward_us", t.backward_us);
+    json_number("optimizer_us", t.optimizer_us);
+    json_number("link_us", t.link_us);
+    json_number("model_utilization", t.model_utilization);
+    json_number("hardware_utilization", t.hardware_utilization);
+    json_number("compile_us", t.compile_us);
+    json_memory(report);
+    json_tensors(report);
+    json_kernels(report);
+    json_passes(report);
+    printf("}\n");
+}
+
+/* ---- tables ---- */
+
+static void print_memory(const stator_report_t *report, const stator_report_totals_t *t) {
+    char bytes[32], bound[32];
+    stator_report_memory_t row;
+    printf("\nmemory of a rank\n");
+    for (size_t i = 0; stator_report_memory_at(report, i, &row); i++)
+        if (row.bytes)
+            printf("  %-5s  %-12s %12s\n", row.region, row.kind, tool_bytes(row.bytes, bytes));
+    printf("  %-5s  %-12s %12s", "", "total", tool_bytes(t->total_bytes, bytes));
+    if (t->capacity_bytes)
+        printf("  of %s, %.1f %%", tool_bytes(t->capacity_bytes, bytes),
+               100 * (double)t->total_bytes / (double)t->capacity_bytes);
+    printf("\n  work is fullest at step %u: %s alive", t->peak_step,
+           tool_bytes(t->live_bound_bytes, bound));
+    if (t->live_bound_bytes)
+        printf(", packed into %s (+%.2f %%)", tool_bytes(t->work_bytes, bytes),
+               100 * ((double)t->work_bytes / (double)t->live_bound_bytes - 1));
+    printf("\n");
+}
+
+static void print_tensors(const stator_report_t *report) {
+    stator_report_tensor_t row;
+    printf("\nlargest at that step\n");
+    for (size_t i = 0; i < SHOWN_TENSORS && stator_report_tensor_at(report, i, &row); i++) {
+        char bytes[32], shape[192];
+        int used = snprintf(shape, sizeof shape, "%s[", stator_dtype_text(row.tensor.dtype));
+        for (int32_t d = 0; d < row.tensor.rank; d++)
+            used += snprintf(shape + used, sizeof shape - (size_t)used, "%s%lld", d ? "," : "",
+                             (long long)row.tensor.dims[d]);
+        printf("  %12s  %-11s %-24s %s], steps %u to %u\n", tool_bytes(row.tensor.bytes, bytes),
+               row.kind, row.tensor.name, shape, row.from, row.to);
+    }
+}
+
+static void print_kernels(const stator_report_t *report, const stator_report_totals_t *t) {
+    stator_report_kernel_t row, rest = {.name = "the rest"};
+    size_t i = 0;
+    printf("\n%9s %6s %6s %10s %10s  %s\n", "us", "%", "calls", "GFLOP/s", "GB/s", "kernel");
+    for (; stator_report_kernel_at(report, i, &row); i++) {
+        if (i >= SHOWN_KERNELS) {
+            rest.us += row.us;
+            rest.n_calls += row.n_calls;
+            rest.flop += row.flop;
+            rest.bytes += row.bytes;
+            continue;
+        }
+        printf("%9.1f %6.1f %6llu %10.1f %10.1f  %s\n", row.us, 100 * row.us / t->step_us,
+               (unsigned long long)row.n_calls, row.flop / row.us * 1e-3, row.bytes / row.us * 1e-3,
+               row.name);
+    }
+    if (rest.n_calls)
+        printf("%9.1f %6.1f %6llu %10.1f %10.1f  %s\n", rest.us, 100 * rest.us / t->step_us,
+               (unsigned long long)rest.n_calls, rest.flop / rest.us * 1e-3,
+               rest.bytes / rest.us * 1e-3, rest.name);
+}
+
+static void print_tables(const stator_plan_t *plan, const stator_report_t *report) {
+    stator_report_totals_t t = stator_report_totals(report);
+    stator_plan_info_t info = stator_plan_info(plan);
+    printf("target %s, %u rank%s", t.target, info.n_ranks, info.n_ranks == 1 ? "" : "s");
+    printf("; a step is predicted to take %.3f ms", t.step_us * 1e-3);
+    if (t.backward_us > 0 || t.optimizer_us > 0)
+        printf(": forward %.3f, backward %.3f, optimizer %.3f", t.forward_us * 1e-3,
+               t.backward_us * 1e-3, t.optimizer_us * 1e-3);
+    if (t.link_us > 0) printf(", of it collectives %.3f", t.link_us * 1e-3);
+    printf(
+        "\n%llu kernels, %llu collectives; %.3f GFLOP, of the model's own products %.3f; %.3f GB "
+        "moved, of it copies for layout %.3f, recomputed %.3f\n",
+        (unsigned long long)t.n_kernels, (unsigned long long)t.n_collectives, t.flop * 1e-9,
+        t.model_flop * 1e-9, t.bytes_moved * 1e-9, t.bytes_layout_copied * 1e-9,
+        t.bytes_recomputed * 1e-9);
+    printf("utilization %.1f %% counting the model's products, %.1f %% counting all that runs\n",
+           100 * t.model_utilization, 100 * t.hardware_utilization);
+    print_memory(report, &t);
+    print_tensors(report);
+    print_kernels(report, &t);
+    if (t.compile_us > 0) printf("\ncompiled in %.1f ms\n", t.compile_us * 1e-3);
+}
+
+/* ---- entry ---- */
+
+stator_status_t tool_plan(tool_t *tool) {
+    stator_plan_t *plan = NULL;
+    stator_report_t *report = NULL;
+    stator_status_t status;
+    TOOL_TRY_GOTO(tool_compile_or_load(tool, &plan), done);
+    TOOL_TRY_GOTO(stator_report_create(plan, 0, &report), done);
+    if (tool_text(tool, "output")[0])
+        TOOL_TRY_GOTO(stator_plan_save(plan, tool_text(tool, "output")), done);
+    if (tool_flag(tool, "json"))
+        print_json(plan, report);
+    else
+        print_tables(plan, report);
+done:
+    stator_report_destroy(report);
+    stator_plan_destroy(plan);
+    return status;
+}

@@ -1,0 +1,40 @@
+#!/bin/sh
+# stator plan: the same figures from a graph and from its plan, as tables and as one JSON object, and those
+# that a session then has.
+. "$(dirname "$0")/common.sh"
+make_small
+
+answer 0 "$stator" plan g.stator --target h200 --optimizer adamw --json
+[ "$(wc -l < out)" = 1 ] || fail "the JSON is not one line"
+says out '"target":"h200"' '"regions":{"state":' '"work":' '"comm":' '"total_bytes":' \
+    '"live_bound_bytes":' '"packed_bytes":' '"kernels":' '"flop":' '"bytes_moved":' \
+    '"predicted_step_us":' '"compile_us":' '"bytes_layout_copied":' '"bytes_recomputed":' \
+    '"passes":[{"name":' '"name":"memory","us":' '"kernel_rows":[{"name":' '"model_utilization":'
+if command -v python3 > /dev/null; then
+    python3 - out << 'END' || fail "the JSON does not add up"
+import json, sys
+o = json.load(open(sys.argv[1]))
+assert o["total_bytes"] == sum(o["regions"].values())
+assert o["packed_bytes"] == o["regions"]["work"] >= o["live_bound_bytes"] > 0
+for region, total in o["regions"].items():
+    assert sum(r["bytes"] for r in o["memory"] if r["region"] == region) == total, region
+assert abs(sum(k["us"] for k in o["kernel_rows"]) - o["predicted_step_us"]) < 1e-6 * o["predicted_step_us"]
+assert sum(p["us"] for p in o["passes"]) == o["compile_us"] or abs(sum(p["us"] for p in o["passes"]) - o["compile_us"]) < 1
+assert 0 < o["model_utilization"] <= o["hardware_utilization"] < 1
+END
+fi
+figures() { sed 's/"compile_us":[^,]*,//; s/"passes":.*//' "$1"; }
+answer 0 "$stator" plan g.stator --threads 1 --json -o step.plan
+figures out > from-graph
+answer 0 "$stator" plan step.plan --json
+figures out > from-plan
+cmp from-graph from-plan || fail "the plan's figures are not the graph's"
+answer 0 "$stator" plan step.plan
+says out "target cpu, 1 rank" "a step is predicted to take" "parameters" "moments" "activations" \
+    "packed into" "largest at that step" "GFLOP/s" "utilization"
+answer 0 "$stator" plan g.stator --mode eval --target a100
+says out "target a100"
+if grep -q moments out; then fail "an evaluation has moments"; fi
+answer 2 "$stator" plan text.txt
+answer 2 "$stator" plan nowhere.stator
+says err nowhere.stator
