@@ -9,7 +9,7 @@ static st_status_t order_nodes(plan_program_t *program) {
     ir_node_t *order = st_calloc(n, sizeof *order);
     ir_graph_t *made;
     if (!order) return st_no_memory(n * sizeof *order, "the order");
-    st_status_t status = sched_order(program->graph, order);
+    st_status_t status = sched_order(program->graph, order, NULL);
     if (status == ST_OK) status = sched_apply(program->graph, order, &made);
     if (status == ST_OK) compile_replace(&program->graph, made);
     st_free(order);
