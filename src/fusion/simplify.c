@@ -7,7 +7,8 @@
  * the front into a new graph: a node meets inputs that are simplified already, a rule (one per op)
  * may name a value that does the same, else all-constant nodes are evaluated, else an equal node
  * made before is taken (structural hash of op, attributes and inputs), else the node is copied. A
- * sweep that rewrites nothing ends it; what a rule orphans dies in the next sweep.
+ * sweep that rewrites nothing ends it; what a rule orphans dies in the next sweep. Bodies of control
+ * flow are simplified by themselves, and what crosses their borders unread is cut (trim.h).
  * Complexity: linear a sweep, two or three sweeps in practice, MAX_SWEEPS at most.
  * Deterministic: order of nodes and content hashes only. */
 #include "fusion/simplify.h"
@@ -17,6 +18,7 @@
 #include "base/hash.h"
 #include "base/memory.h"
 #include "fusion/fold.h"
+#include "fusion/trim.h"
 #include "ir/convert.h"
 #include "ir/structure.h"
 
@@ -521,17 +523,50 @@ done:
     return status;
 }
 
-st_status_t fuse_simplify(const ir_graph_t *graph, const ir_target_t *target,
-                          ir_graph_t **out_graph) {
-    *out_graph = NULL;
+static st_status_t sweep_to_end(const ir_graph_t *graph, const ir_target_t *target,
+                                ir_graph_t **out_graph) {
     ir_graph_t *current = NULL;
     size_t n_rewrites = 1;
+    *out_graph = NULL;
     for (int i = 0; i < MAX_SWEEPS && n_rewrites; i++) {
         ir_graph_t *made;
         st_status_t status = sweep(current ? current : graph, target, &made, &n_rewrites);
         ir_graph_destroy(current);
         current = made;
         if (status != ST_OK) return status;
+    }
+    *out_graph = current;
+    return ST_OK;
+}
+
+static bool has_regions(const ir_graph_t *graph) {
+    for (size_t i = 0; i < graph->nodes.n; i++)
+        if (ir_op_def(graph->nodes.data[i].op)->flags & IR_REGION) return true;
+    return false;
+}
+
+static st_status_t simplify_body(void *context, const ir_graph_t *body, ir_graph_t **out_body) {
+    return fuse_simplify(body, context, out_body);
+}
+
+/* What bodies no longer read dies outside, and what is no longer read outside dies in bodies. */
+st_status_t fuse_simplify(const ir_graph_t *graph, const ir_target_t *target,
+                          ir_graph_t **out_graph) {
+    ir_graph_t *current, *made;
+    bool changed = true;
+    *out_graph = NULL;
+    TRY(sweep_to_end(graph, target, &current));
+    for (int i = 0; i < MAX_SWEEPS && changed && has_regions(current); i++) {
+        st_status_t status =
+            fuse_trim(current, simplify_body, (void *)(uintptr_t)target, &made, &changed);
+        ir_graph_destroy(current);
+        if (status != ST_OK) return status;
+        current = made;
+        if (!changed) break;
+        status = sweep_to_end(current, target, &made);
+        ir_graph_destroy(current);
+        if (status != ST_OK) return status;
+        current = made;
     }
     *out_graph = current;
     return ST_OK;

@@ -530,10 +530,62 @@ static void every_failed_allocation_is_reported(void **state) {
     ir_graph_destroy(graph);
 }
 
+#define BODY_IN "input {dtype=f32, shape=[3], batch_axis=-1} : f32[3]\n"
+
+/* Of two carries, three stacks and four operands one of each is read; the second carry lives, since
+ * the first is made from it, the third does not. The body is simplified by itself. */
+static void bodies_are_trimmed(void **state) {
+    (void)state;
+    assert_simplifies(
+        X
+        "  %a = constant {dtype=f32, shape=[3], data=1}\n"
+        "  %dead = exp(%a)\n"
+        "  %p, %q, %r, %s, %t = repeat(%a, %a, %dead, %0, %dead) {trip=2, carried=3, scanned=1,\n"
+        "  body=graph {\n"
+        "    %a a = " BODY_IN "    %b b = " BODY_IN "    %c c = " BODY_IN "    %x x = " BODY_IN
+        "    %u u = " BODY_IN
+        "    %n = neg(%b)\n    %m = neg(%n)\n    %s = add(%a, %m)\n    %v = add(%b, %x)\n"
+        "    %w = mul(%c, %u)\n"
+        "    output a = %s\n    output b = %v\n    output c = %w\n    output old = %a\n"
+        "    output other = %w\n  }}\n"
+        "  output \"y\" = %p\n",
+        X
+        "  %1 = constant {dtype=f32, shape=[3], data=1} : f32[3]\n"
+        "  %2, %3 = repeat(%1, %1, %0) {body=graph {\n"
+        "    %0 a = " BODY_IN "    %1 b = " BODY_IN "    %2 x = " BODY_IN
+        "    %3 = add(%0, %1) : f32[3]\n    %4 = add(%1, %2) : f32[3]\n"
+        "    output \"a\" = %3\n    output \"b\" = %4\n"
+        "  }, trip=2, carried=2, scanned=1} : f32[3], f32[3]\n" OUT(2));
+}
+
+static void branches_are_trimmed_together(void **state) {
+    (void)state;
+    assert_simplifies(
+        "  %0 x = input {dtype=f32, shape=[3]} : f32[3]\n"
+        "  %1 f = input {dtype=bool, shape=[], batch_axis=-1} : bool[]\n"
+        "  %a = sin(%0)\n  %b = cos(%0)\n  %c = tanh(%0)\n"
+        "  %p, %q = cond(%1, %a, %b, %c) {then=graph {\n"
+        "    %a a = " BODY_IN "    %b b = " BODY_IN "    %c c = " BODY_IN
+        "    output p = %a\n    output q = %c\n  }, else=graph {\n"
+        "    %a a = " BODY_IN "    %b b = " BODY_IN "    %c c = " BODY_IN
+        "    output p = %b\n    output q = %c\n  }}\n"
+        "  output \"y\" = %p\n",
+        "  %0 x = input {dtype=f32, shape=[3]} : f32[3]\n"
+        "  %1 f = input {dtype=bool, shape=[], batch_axis=-1} : bool[]\n"
+        "  %2 = sin(%0) : f32[3]\n  %3 = cos(%0) : f32[3]\n"
+        "  %4 = cond(%1, %2, %3) {then=graph {\n"
+        "    %0 a = " BODY_IN "    %1 b = " BODY_IN
+        "    output \"p\" = %0\n  }, else=graph {\n"
+        "    %0 a = " BODY_IN "    %1 b = " BODY_IN
+        "    output \"p\" = %1\n  }} : f32[3]\n" OUT(4));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(dead_code_goes_and_effects_stay),
         cmocka_unit_test(collectives_stay),
+        cmocka_unit_test(bodies_are_trimmed),
+        cmocka_unit_test(branches_are_trimmed_together),
         cmocka_unit_test(equal_nodes_merge),
         cmocka_unit_test(both_results_of_a_merged_node_are_mapped),
         cmocka_unit_test(merged_nodes_take_the_earlier_phase),
