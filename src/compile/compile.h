@@ -30,6 +30,7 @@ typedef struct compile_options {
     uint64_t memory_limit; /* of all regions of a rank; more is recomputed until they fit.
                              * 0: the memory of the target's machine, where it is known */
     bool no_advice; /* a plan that does not fit says no more than that: no search for what would */
+    bool no_fusion; /* each node by itself */
     const plan_t *state_of; /* lay the state out as in this plan: sessions then share it */
     uint64_t timeout_ms;    /* bound of every wait for peers; 0: 60 s */
     const char *dump; /* pass name, "all", or NULL: print the graph after that pass to stderr */

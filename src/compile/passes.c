@@ -7,6 +7,7 @@
 #include "autodiff/precision.h"
 #include "compile/convert.h"
 #include "fusion/buckets.h"
+#include "fusion/fuse.h"
 #include "fusion/simplify.h"
 #include "ir/expand.h"
 #include "ir/structure.h"
@@ -123,6 +124,40 @@ st_status_t compile_pass_lower(compile_context_t *c) {
 
 /* ---- the ranks' programs ---- */
 
+static uint64_t total_bytes(const ir_graph_t *graph) {
+    uint64_t bytes = 0;
+    for (ir_value_t v = 0; v < graph->values.n; v++)
+        bytes += ir_type_bytes(ir_value_type(graph, v));
+    return bytes;
+}
+
+uint32_t compile_largest_program(const plan_t *plan) {
+    uint32_t largest = 0;
+    for (uint32_t p = 1; p < plan->n_programs; p++)
+        if (total_bytes(plan->programs[p].graph) > total_bytes(plan->programs[largest].graph))
+            largest = p;
+    return largest;
+}
+
+st_status_t compile_pass_fuse(compile_context_t *c) {
+    plan_t *plan = c->plan;
+    fuse_decision_t *decision;
+    st_status_t status = ST_OK;
+    uint32_t largest = compile_largest_program(plan);
+    TRY(fuse_decide(plan->programs[largest].graph, &c->target, &decision));
+    fuse_report_destroy(plan->fusion);
+    plan->fusion = NULL;
+    TRY_GOTO(fuse_explain(decision, &plan->fusion), done);
+    for (uint32_t p = 0; p < plan->n_programs; p++) {
+        ir_graph_t *made;
+        TRY_GOTO(fuse_apply(decision, plan->programs[p].graph, &made), done);
+        compile_replace(&plan->programs[p].graph, made);
+    }
+done:
+    fuse_decision_destroy(decision);
+    return status;
+}
+
 /* A quarter of what is summed, so that most of it is on its way while the rest is still being made;
  * between 256 KiB, where latency counts, and 4 MiB. Sums are of whole values: the same on all
  * ranks. */
@@ -149,23 +184,8 @@ st_status_t compile_pass_buckets(compile_context_t *c) {
     return ST_OK;
 }
 
-static uint64_t total_bytes(const ir_graph_t *graph) {
-    uint64_t bytes = 0;
-    for (ir_value_t v = 0; v < graph->values.n; v++)
-        bytes += ir_type_bytes(ir_value_type(graph, v));
-    return bytes;
-}
-
-uint32_t compile_largest_program(const plan_t *plan) {
-    uint32_t largest = 0;
-    for (uint32_t p = 1; p < plan->n_programs; p++)
-        if (total_bytes(plan->programs[p].graph) > total_bytes(plan->programs[largest].graph))
-            largest = p;
-    return largest;
-}
-
 bool compile_fuses(const compile_context_t *context) {
-    return strcmp(context->target.machine->device, "cpu") != 0;
+    return !context->options.no_fusion;
 }
 
 /* The order is found on the largest program and applied to all: it must be one order. */
@@ -176,7 +196,7 @@ st_status_t compile_pass_order(compile_context_t *c) {
     ir_node_t *order = st_calloc(n, sizeof *order);
     st_status_t status = ST_OK;
     if (!order) return st_no_memory(n * sizeof *order, "the order");
-    TRY_GOTO(sched_order(plan->programs[largest].graph, order, NULL), done);
+    TRY_GOTO(sched_order(plan->programs[largest].graph, order), done);
     for (uint32_t p = 0; p < plan->n_programs; p++) {
         ir_graph_t *made;
         if (plan->programs[p].graph->nodes.n != n)

@@ -40,7 +40,6 @@ typedef enum plan_step_kind {
     PLAN_STEP_COPY,  /* update whose value was computed elsewhere: input 1 → input 0 */
     PLAN_STEP_START, /* collective */
     PLAN_STEP_WAIT,
-    PLAN_STEP_REGION, /* control flow: runs the step's bodies (plan_body.h) */
 } plan_step_kind_t;
 
 typedef struct plan_step {
@@ -48,8 +47,6 @@ typedef struct plan_step {
     const char *kernel; /* name in the kernel table; NULL unless PLAN_STEP_KERNEL */
     plan_place_t workspace;
     uint32_t ticket; /* collectives: index within the step, equal on all ranks */
-    uint32_t n_bodies;
-    struct plan_program *bodies; /* their work region lies in `workspace` */
 } plan_step_t;
 
 typedef struct plan_program {
@@ -89,6 +86,7 @@ typedef struct plan {
     const char *device;
     uint32_t n_options, n_inputs, n_outputs, n_programs;
     plan_option_t *options;
+    struct fuse_report *fusion; /* fusion/fuse.h; NULL in a plan from a file, or without fusion */
     plan_port_t *inputs, *outputs;
     plan_program_t *programs;
     uint32_t *program_of; /* [n_ranks] */

@@ -3,12 +3,15 @@
 
 #include <string.h>
 
+#include "ir/nest.h"
+
 typedef struct analysis {
     const ir_graph_t *graph;
     sched_memory_t *memory;
     int64_t *last_use; /* [values]: position of the last reader, -1: none */
     ir_value_t *takes; /* [values]: state that the value is written over, IR_NONE */
-    size_t cap_storages;
+    ir_node_t nest_of; /* the fused node that was asked about last … */
+    nest_t *nest;      /* … and its nest; NULL: it has none */
 } analysis_t;
 
 void sched_memory_free(sched_memory_t *memory) {
@@ -44,14 +47,27 @@ static bool same_elements(const ir_type_t *a, const ir_type_t *b) {
            ir_dtype_bytes(a->dtype) == ir_dtype_bytes(b->dtype);
 }
 
-/* Whether the op lets output k be written over input j element by element. */
-static bool may_overwrite(const ir_graph_t *graph, const ir_node_info_t *node, uint32_t k,
-                          uint32_t j) {
+/* The nest of a fused node; NULL for any other. Neighbours in the walk ask for the same. */
+static st_status_t look_at_nest(analysis_t *a, ir_node_t n) {
+    const ir_node_info_t *node = ir_node(a->graph, n);
+    const char *reason;
+    if (a->nest_of == n) return ST_OK;
+    nest_destroy(a->nest);
+    a->nest = NULL;
+    a->nest_of = n;
+    if (node->op != IR_OP_FUSED) return ST_OK;
+    return nest_build(ir_node_attr(node, "body")->graph, &a->nest, &reason);
+}
+
+/* Whether the op lets output k be written over input j element by element: by its row, or for a
+ * fused node by its nest, which look_at_nest has found. */
+static bool may_overwrite(const analysis_t *a, const ir_node_info_t *node, uint32_t k, uint32_t j) {
     const ir_op_def_t *def = ir_op_def(node->op);
-    bool allowed = def->flags & IR_ELEMENTWISE;
-    if (k < sizeof def->reuse && def->reuse[k] == j + 1) allowed = true;
-    return allowed && same_elements(ir_value_type(graph, node->first_output + k),
-                                    ir_value_type(graph, node->inputs[j]));
+    if (!same_elements(ir_value_type(a->graph, node->first_output + k),
+                       ir_value_type(a->graph, node->inputs[j])))
+        return false;
+    if (a->nest) return nest_may_reuse(a->nest, k, j);
+    return (def->flags & IR_ELEMENTWISE) || (k < sizeof def->reuse && def->reuse[k] == j + 1);
 }
 
 /* ---- updates ---- */
@@ -65,8 +81,7 @@ static bool can_take(const analysis_t *a, ir_value_t s, ir_value_t v, const ir_v
     uint32_t flags = ir_op_def(node->op)->flags;
     if ((flags & (IR_SOURCE | IR_VIEW | IR_COLLECTIVE)) || a->takes[v] != IR_NONE) return false;
     for (uint32_t j = 0; j < node->n_inputs; j++)
-        if (root[node->inputs[j]] == s && !may_overwrite(graph, node, value->index, j))
-            return false;
+        if (root[node->inputs[j]] == s && !may_overwrite(a, node, value->index, j)) return false;
     return true;
 }
 
@@ -101,7 +116,9 @@ static st_status_t find_updates(analysis_t *a) {
         if (node->op != IR_OP_UPDATE) continue;
         ir_value_t s = node->inputs[0], v = node->inputs[1];
         int64_t made = graph->values.data[v].producer;
-        if (last_reader[s] > made || !can_take(a, s, v, root)) continue;
+        if (last_reader[s] > made) continue;
+        TRY_GOTO(look_at_nest(a, (ir_node_t)made), done);
+        if (!can_take(a, s, v, root)) continue;
         a->takes[v] = s;
         a->memory->update_in_place[n] = true;
     }
@@ -140,7 +157,7 @@ static void place_output(analysis_t *a, ir_node_t n, uint32_t k) {
         return;
     }
     for (uint32_t j = 0; j < node->n_inputs; j++) {
-        if (!may_overwrite(a->graph, node, k, j) || !dies_at(a, node->inputs[j], n)) continue;
+        if (!dies_at(a, node->inputs[j], n) || !may_overwrite(a, node, k, j)) continue;
         uint32_t storage = a->memory->storage_of[node->inputs[j]];
         bool taken = false; /* by another output of this node */
         for (uint32_t i = 0; i < k; i++)
@@ -205,7 +222,7 @@ static void place_node(analysis_t *a, ir_node_t n) {
 
 st_status_t sched_storages(const ir_graph_t *graph, sched_memory_t *out_memory) {
     *out_memory = (sched_memory_t){0};
-    analysis_t a = {.graph = graph, .memory = out_memory};
+    analysis_t a = {.graph = graph, .memory = out_memory, .nest_of = IR_NONE};
     size_t n = graph->values.n;
     st_status_t status = ST_OK;
     out_memory->storages = st_calloc(n, sizeof *out_memory->storages);
@@ -220,8 +237,12 @@ st_status_t sched_storages(const ir_graph_t *graph, sched_memory_t *out_memory) 
     find_last_uses(&a);
     TRY_GOTO(find_updates(&a), done);
     for (ir_node_t i = 0; i < graph->nodes.n; i++) place_source(&a, i);
-    for (ir_node_t i = 0; i < graph->nodes.n; i++) place_node(&a, i);
+    for (ir_node_t i = 0; i < graph->nodes.n; i++) {
+        TRY_GOTO(look_at_nest(&a, i), done);
+        place_node(&a, i);
+    }
 done:
+    nest_destroy(a.nest);
     st_free(a.last_use);
     st_free(a.takes);
     if (status != ST_OK) sched_memory_free(out_memory);

@@ -4,7 +4,7 @@
  * One storage holds
  *   - a value and its views (reshape);
  *   - an output written over an input of the same element count and width that dies at the node,
- * where the op allows it (elementwise ops, ir_op_def_t.reuse);
+ * where the op allows it (elementwise ops, ir_op_def_t.reuse, nest_may_reuse of a fused node);
  *   - what an all-reduce sums in place: the value, its in-flight form and the result, if the value
  * dies at the start;
  *   - a state and the new value that an update gives it, if no one reads the old content at or

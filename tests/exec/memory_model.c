@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ir/nest.h"
+
 /* Contents are numbered: 0 is garbage, v + 1 the value v, n_values + v + 1 the new content of state
  * v. Places are multiples of a granule. */
 enum { GRANULE = PLAN_ALIGNMENT };
@@ -52,6 +54,15 @@ static bool lie_on_each_other(const plan_place_t *a, const plan_place_t *b) {
            a->offset < b->offset + b->bytes && b->offset < a->offset + a->bytes;
 }
 
+static bool nest_allows(const ir_node_info_t *fused, uint32_t k, uint32_t j) {
+    nest_t *nest = NULL;
+    const char *reason;
+    bool allows = nest_build(ir_node_attr(fused, "body")->graph, &nest, &reason) == ST_OK && nest &&
+                  nest_may_reuse(nest, k, j);
+    nest_destroy(nest);
+    return allows;
+}
+
 /* While a kernel runs: output over input where it goes element by element, nothing else. */
 static bool operands_are_apart(const tape_t *t, ir_node_t n) {
     const ir_node_info_t *node = ir_node(t->graph, n);
@@ -65,6 +76,7 @@ static bool operands_are_apart(const tape_t *t, ir_node_t n) {
             const plan_place_t *in = &t->program->places[node->inputs[j]];
             const ir_type_t *in_type = ir_value_type(t->graph, node->inputs[j]);
             bool in_step = (def->flags & IR_ELEMENTWISE) || (k < 4 && def->reuse[k] == j + 1);
+            if (node->op == IR_OP_FUSED) in_step = nest_allows(node, k, j);
             if (def->flags & IR_COLLECTIVE) in_step = node->op == IR_OP_ALL_REDUCE_START && j == k;
             bool same = in->offset == out->offset && in->bytes == out->bytes &&
                         ir_type_elements(type) == ir_type_elements(in_type);

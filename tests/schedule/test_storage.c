@@ -135,6 +135,44 @@ static void a_state_may_be_named_after_its_new_value(void **state) {
     ir_graph_destroy(graph);
 }
 
+/* A fused node's results stand where its nest reads element by element, and nowhere else. */
+static void fused_nodes_run_in_place_where_their_nest_allows(void **state) {
+    (void)state;
+    ir_graph_t *graph = parse(
+        "graph \"g\" {\n"
+        "  %0 x = input {dtype=f32, shape=[4,8]}\n"
+        "  %1 h = input {dtype=f32, shape=[4,8]}\n"
+        "  %2 w = parameter {dtype=f32, shape=[8]}\n"
+        "  %3 f = fused(%0, %1) {body=graph {\n"
+        "    %0 \"0\" = input {dtype=f32, shape=[4,8], batch_axis=-1}\n"
+        "    %1 \"1\" = input {dtype=f32, shape=[4,8], batch_axis=-1}\n"
+        "    %2 = exp(%0)\n"
+        "    %3 = reduce_sum(%1) {axes=[1], keep=true}\n"
+        "    %4 = mul(%2, %3)\n"
+        "    output \"0\" = %4\n"
+        "  }}\n"
+        "  %4, %5 u = fused(%3, %2) {body=graph {\n"
+        "    %0 \"0\" = input {dtype=f32, shape=[4,8], batch_axis=-1}\n"
+        "    %1 \"1\" = input {dtype=f32, shape=[8], batch_axis=-1}\n"
+        "    %2 = tanh(%0)\n"
+        "    %3 = neg(%1)\n"
+        "    output \"0\" = %2\n"
+        "    output \"1\" = %3\n"
+        "  }}\n"
+        "  update(%2, %5)\n"
+        "  output \"y\" = %4\n"
+        "}\n");
+    sched_memory_t m;
+    assert_int_equal(sched_storages(graph, &m), ST_OK);
+    assert_int_not_equal(m.storage_of[3], m.storage_of[0]); /* a reduction may come back */
+    assert_int_not_equal(m.storage_of[3], m.storage_of[1]);
+    assert_int_equal(m.storage_of[4], m.storage_of[3]);
+    assert_int_equal(m.storage_of[5], m.storage_of[2]); /* the parameter's new value */
+    assert_true(m.update_in_place[5]);
+    sched_memory_free(&m);
+    ir_graph_destroy(graph);
+}
+
 static void all_reduce_sums_in_place(void **state) {
     (void)state;
     ir_graph_t *graph = parse(
@@ -188,6 +226,7 @@ int main(void) {
         cmocka_unit_test(an_update_is_written_over_its_state),
         cmocka_unit_test(an_update_with_a_late_reader_is_copied),
         cmocka_unit_test(a_state_may_be_named_after_its_new_value),
+        cmocka_unit_test(fused_nodes_run_in_place_where_their_nest_allows),
         cmocka_unit_test(all_reduce_sums_in_place),
         cmocka_unit_test(a_gather_reads_its_input_until_the_wait),
     };

@@ -155,20 +155,29 @@ void ref_body_destroy(ref_body_t *made) {
     st_free(made);
 }
 
+/* Whether an output lies in an operand's memory: it is then made aside, for nodes that come later may
+ * read the operand. */
+static bool is_operand(const void *out, const void *const *in, uint32_t n_in) {
+    for (uint32_t j = 0; j < n_in; j++)
+        if (in[j] == out) return true;
+    return false;
+}
+
 static void find_addresses(ref_body_t *made, const void *const *in, void *const *out,
                            void *workspace) {
     const ir_graph_t *body = made->graph;
+    uint32_t n_in = ir_body_n_inputs(body), j = 0;
     for (ir_node_t i = 0; i < body->nodes.n; i++) {
         const ir_node_info_t *node = ir_node(body, i);
         for (uint32_t k = 0; k < node->n_outputs; k++) {
             ir_value_t v = node->first_output + k;
             if (node->op == IR_OP_INPUT)
-                made->address[v] = (void *)(uintptr_t)*in++;
+                made->address[v] = (void *)(uintptr_t)in[j++];
             else if (is_view(node))
                 made->address[v] = made->address[node->inputs[0]];
             else if (!ir_type_bytes(ir_value_type(body, v)))
                 made->address[v] = NULL;
-            else if (made->direct[v] != IR_NONE)
+            else if (made->direct[v] != IR_NONE && !is_operand(out[made->direct[v]], in, n_in))
                 made->address[v] = out[made->direct[v]];
             else
                 made->address[v] = (char *)workspace + made->offsets[v];

@@ -1,0 +1,56 @@
+/* Writing what the fuse pass decided: the program with its `fused` nodes. Linear. */
+#include "fusion/decision.h"
+
+typedef struct writing {
+    fuse_decision_t *d;
+    const ir_graph_t *given; /* with its own sizes, and copies */
+    ir_value_t
+        *home;    /* [n_given]: first output of a cheap node that was written, IR_NONE: not yet */
+    group_t last; /* group that was written last */
+} writing_t;
+
+/* Copies that stand alone become one again. */
+static st_status_t write_node(writing_t *w, ir_graph_t *to, ir_node_t node, ir_value_t *map) {
+    ir_node_t origin = w->d->copies.origin[node];
+    ir_value_t out = ir_node(w->given, node)->first_output;
+    if (w->d->chain[origin] && w->home[origin] != IR_NONE) {
+        map[out] = w->home[origin];
+        return ST_OK;
+    }
+    TRY(ir_graph_clone_node(to, w->given, node, NULL, map));
+    if (w->d->chain[origin]) w->home[origin] = map[out];
+    return ST_OK;
+}
+
+static st_status_t write(void *context, ir_graph_t *to, const ir_graph_t *from, ir_node_t node,
+                         ir_value_t *map) {
+    writing_t *w = context;
+    fuse_decision_t *d = w->d;
+    group_t g = d->groups.of[node];
+    if (!d->fused[g]) return write_node(w, to, node, map);
+    if (g == w->last) return ST_OK; /* members of a group follow each other */
+    w->last = g;
+    TRY(regions_collect(&d->regions, 1, &g));
+    return regions_emit(&d->regions, from, to, d->names[g], map);
+}
+
+st_status_t fuse_apply(fuse_decision_t *d, const ir_graph_t *graph, ir_graph_t **out_graph) {
+    copies_t copies = {0};
+    writing_t w = {.d = d, .last = IR_NONE};
+    st_status_t status = ST_OK;
+    *out_graph = NULL;
+    if (graph->nodes.n != d->n_given)
+        return FAIL(ST_INTERNAL, "a program of %zu nodes is to be fused as one of %zu was",
+                    graph->nodes.n, d->n_given);
+    w.home = st_calloc(d->n_given, sizeof *w.home);
+    if (!w.home) return st_no_memory(d->n_given * sizeof *w.home, "the fused program");
+    for (size_t n = 0; n < d->n_given; n++) w.home[n] = IR_NONE;
+    TRY_GOTO(copies_make(graph, d->chain, d->fusable_given, &copies), done);
+    ASSERT(copies.graph->nodes.n == d->copies.graph->nodes.n);
+    w.given = copies.graph;
+    TRY_GOTO(ir_graph_rewrite(copies.graph, d->order, write, &w, out_graph), done);
+done:
+    copies_close(&copies);
+    st_free(w.home);
+    return status;
+}

@@ -1,0 +1,134 @@
+/* Fused and unfused plans compute the same, on any number of ranks; what fusion leaves of the
+ * launches; updates that stay in place. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/memory.h"
+#include "exec/models.h"
+#include "fusion/fuse.h"
+
+static uint32_t n_kernels(const plan_t *plan) {
+    uint32_t n = 0;
+    for (ir_node_t i = 0; i < plan->programs[0].graph->nodes.n; i++)
+        n += plan->programs[0].steps[i].kind == PLAN_STEP_KERNEL;
+    return n;
+}
+
+static uint32_t n_copies(const plan_t *plan) {
+    uint32_t n = 0;
+    for (ir_node_t i = 0; i < plan->programs[0].graph->nodes.n; i++)
+        n += plan->programs[0].steps[i].kind == PLAN_STEP_COPY;
+    return n;
+}
+
+typedef struct counts {
+    uint32_t fused, apart;               /* kernels */
+    uint32_t copies_fused, copies_apart; /* updates that are not in place */
+} counts_t;
+
+/* Runs both; adds to the counts. */
+static void compare(const ir_graph_t *graph, compile_options_t options, int n_steps,
+                    double tolerance, const char *what, counts_t *out) {
+    double *fused, *apart;
+    plan_t *with = compile_ok(graph, &options);
+    options.no_fusion = true;
+    plan_t *without = compile_ok(graph, &options);
+    size_t n = run_plan(with, n_steps, &fused), m = run_plan(without, n_steps, &apart);
+    assert_int_equal(n, m);
+    assert_close(n, apart, fused, tolerance, what);
+    assert_non_null(with->fusion);
+    assert_null(without->fusion);
+    out->copies_fused += n_copies(with);
+    out->copies_apart += n_copies(without);
+    out->fused += n_kernels(with);
+    out->apart += n_kernels(without);
+    st_free(fused);
+    st_free(apart);
+    plan_destroy(with);
+    plan_destroy(without);
+}
+
+static void random_graphs_compute_the_same(void **state) {
+    (void)state;
+    counts_t counts = {0};
+    for (unsigned seed = 500; seed < 620; seed++) {
+        char what[64];
+        ir_graph_t *graph = model_random(seed, 3 + seed % 4, 5 + (int)(seed % 60));
+        compile_options_t options = {
+            .n_ranks = 1 + seed % 4, .n_threads = 1 + seed % 2, .dtype = IR_F64};
+        snprintf(what, sizeof what, "random graph %u", seed);
+        compare(graph, options, 2, 1e-10, what, &counts);
+        ir_graph_destroy(graph);
+    }
+    print_message("%u kernels fused, %u apart; %u copies, %u apart\n", counts.fused, counts.apart,
+                  counts.copies_fused, counts.copies_apart);
+    assert_true(counts.fused < counts.apart);
+    assert_true(counts.copies_fused * 10 <= counts.copies_apart * 11);
+}
+
+static void training_steps_compute_the_same(void **state) {
+    (void)state;
+    ir_graph_t *forward[] = {model_mlp(12), model_conv(8)};
+    for (int m = 0; m < 2; m++) {
+        static const char *const optimizers[] = {"adamw", "sgd"};
+        for (int o = 0; o < 2; o++) {
+            ir_graph_t *step = model_train(forward[m], optimizers[o], o ? 0 : 0.5);
+            for (uint32_t n_ranks = 1; n_ranks <= 3; n_ranks++) {
+                char what[64];
+                counts_t counts = {0};
+                compile_options_t options = {.n_ranks = n_ranks, .dtype = IR_F64};
+                snprintf(what, sizeof what, "model %d, %s, %u ranks, f64", m, optimizers[o],
+                         n_ranks);
+                compare(step, options, 3, 1e-9, what, &counts);
+                assert_true(counts.fused * 4 < counts.apart * 3);
+                options.dtype = IR_DTYPE_NONE;
+                snprintf(what, sizeof what, "model %d, %s, %u ranks, f32", m, optimizers[o],
+                         n_ranks);
+                compare(step, options, 3, 2e-3, what, &counts);
+                options.reference_kernels = true; /* bodies node by node, in place too */
+                compare(step, options, 3, 2e-3, what, &counts);
+                assert_true(counts.copies_fused <= counts.copies_apart);
+            }
+            ir_graph_destroy(step);
+        }
+        ir_graph_destroy(forward[m]);
+    }
+}
+
+/* Parameters and moments are written where they stand. */
+static void optimizer_updates_stay_in_place(void **state) {
+    (void)state;
+    ir_graph_t *forward = model_mlp(12);
+    ir_graph_t *step = model_train(forward, "adamw", 1.0);
+    compile_options_t options = {.n_ranks = 1};
+    plan_t *plan = compile_ok(step, &options);
+    const plan_program_t *program = &plan->programs[0];
+    uint32_t n_updates = 0;
+    for (ir_node_t n = 0; n < program->graph->nodes.n; n++) {
+        const ir_node_info_t *node = ir_node(program->graph, n);
+        if (node->op != IR_OP_UPDATE) continue;
+        n_updates++;
+        assert_int_equal(program->steps[n].kind, PLAN_STEP_NOTHING);
+        assert_int_equal(program->places[node->inputs[0]].storage,
+                         program->places[node->inputs[1]].storage);
+    }
+    assert_int_equal(n_updates, 3 * 4 + 1);
+    plan_destroy(plan);
+    ir_graph_destroy(step);
+    ir_graph_destroy(forward);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(random_graphs_compute_the_same),
+        cmocka_unit_test(training_steps_compute_the_same),
+        cmocka_unit_test(optimizer_updates_stay_in_place),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
