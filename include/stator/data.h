@@ -39,6 +39,11 @@ STATOR_API stator_status_t stator_data_images(const stator_plan_t *plan, const c
                                               const char *labels, double mean, double std,
                                               uint64_t seed, int shuffle,
                                               stator_data_t **out_data) STATOR_WARN_UNUSED;
+/* One tensor an input of the plan, under its name, that a step accepts: floats in [-1, 1), indices within
+ * the table they look up and labels within the classes of the loss. The same for the same seed. For
+ * measuring. */
+STATOR_API stator_status_t stator_tensors_random(const stator_plan_t *plan, uint64_t seed,
+                                                 stator_tensors_t **out_tensors) STATOR_WARN_UNUSED;
 STATOR_API void stator_data_destroy(stator_data_t *data); /* NULL is fine */
 /* Feeds of the next step: *out_n tensors, as stator_session_step takes them. Copies samples, does
  * not touch the disk beyond mapped pages. IO: a token shard changed since it was opened. */

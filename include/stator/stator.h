@@ -17,6 +17,7 @@
 #include "stator/report.h"
 #include "stator/session.h"
 #include "stator/status.h"
+#include "stator/target.h"
 #include "stator/tensor.h"
 
 #endif

@@ -318,18 +318,25 @@ void work_of(const ir_op_ctx_t *ctx, const ir_type_t *out_types, work_t *out) {
                         : out->units * (row->operations > 0 ? row->operations : 1);
 }
 
-int64_t *work_dim_of(work_dims_t *dims, const char *name, size_t n_bytes) {
-    static const struct {
-        const char *name;
-        size_t offset;
-    } names[] = {
-#define DIM(name) {#name, offsetof(work_dims_t, name)}
-        DIM(b), DIM(c), DIM(d), DIM(e), DIM(g), DIM(h),    DIM(i),   DIM(k), DIM(m),
-        DIM(n), DIM(o), DIM(p), DIM(r), DIM(s), DIM(rows), DIM(cols)
+static const struct {
+    const char *name;
+    size_t offset;
+} dim_names[] = {
+#define DIM(name) \
+    { #name, offsetof(work_dims_t, name) }
+    DIM(b), DIM(c), DIM(d), DIM(e), DIM(g), DIM(h),    DIM(i),   DIM(k), DIM(m),
+    DIM(n), DIM(o), DIM(p), DIM(r), DIM(s), DIM(rows), DIM(cols)
 #undef DIM
-    };
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (strlen(names[i].name) == n_bytes && memcmp(names[i].name, name, n_bytes) == 0)
-            return (int64_t *)((char *)dims + names[i].offset);
+};
+enum { N_DIMS = sizeof dim_names / sizeof dim_names[0] };
+
+const char *work_dim_name(size_t index) {
+    return index < N_DIMS ? dim_names[index].name : NULL;
+}
+
+int64_t *work_dim_of(work_dims_t *dims, const char *name, size_t n_bytes) {
+    for (size_t i = 0; i < N_DIMS; i++)
+        if (strlen(dim_names[i].name) == n_bytes && memcmp(dim_names[i].name, name, n_bytes) == 0)
+            return (int64_t *)((char *)dims + dim_names[i].offset);
     return NULL;
 }

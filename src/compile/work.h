@@ -42,6 +42,7 @@ void work_of(const ir_op_ctx_t *ctx, const ir_type_t *out_types, work_t *out);
 typedef void (*work_visit_t)(void *context, const ir_op_ctx_t *ctx, const ir_type_t *out_types);
 st_status_t work_each_node(const ir_graph_t *body, work_visit_t each, void *context) ST_WARN_UNUSED;
 /* Size by the name name[0 … bytes) that descriptions use ("m", "rows"); NULL if there is none. */
+const char *work_dim_name(size_t index); /* NULL past the last */
 int64_t *work_dim_of(work_dims_t *dims, const char *name, size_t bytes);
 
 #endif

@@ -18,6 +18,8 @@ static const tool_command_t commands[] = {
     {"run", 'r', "GRAPH|PLAN", "run the graph once", 1, 1, tool_run},
     {"train", 't', "GRAPH|PLAN", "train a model on tensors, tokens or images", 1, 1, tool_train},
     {"eval", 'e', "GRAPH", "evaluate on held-out data", 1, 1, tool_eval},
+    {"bench", 'b', "[GRAPH|PLAN]", "time steps beside what is predicted, or measure the machine", 0,
+     1, tool_bench},
     {"generate", 'g', "", "write text with a language model", 0, 0, tool_generate},
 };
 enum { N_COMMANDS = sizeof commands / sizeof commands[0] };

@@ -41,6 +41,7 @@ stator_status_t tool_import(tool_t *tool);
 stator_status_t tool_info(tool_t *tool);
 stator_status_t tool_compile(tool_t *tool);
 stator_status_t tool_plan(tool_t *tool);
+stator_status_t tool_bench(tool_t *tool);
 stator_status_t tool_run(tool_t *tool);
 stator_status_t tool_train(tool_t *tool);
 stator_status_t tool_eval(tool_t *tool);

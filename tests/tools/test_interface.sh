@@ -3,10 +3,10 @@
 make_small
 
 answer 0 "$stator" --help
-for command in model import info compile plan run train eval generate; do
+for command in model import info compile plan run train eval bench generate; do
     says out "  $command "
 done
-for command in model import info compile plan run train eval generate; do
+for command in model import info compile plan run train eval bench generate; do
     answer 0 "$stator" $command --help
     says out "usage: stator $command" "options:"
     [ ! -s err ] || fail "'$command --help' writes to standard error: $(cat err)"

@@ -1,0 +1,23 @@
+#!/bin/sh
+# stator bench: one object of figures; memory is used as planned; the null device takes what is predicted.
+. "$(dirname "$0")/common.sh"
+make_small
+
+answer 0 "$stator" bench g.stator --device cpu --optimizer adamw --threads 1 --steps 5 --json
+[ "$(wc -l < out)" = 1 ] || fail "the JSON is not one line"
+for key in step_ms rate first_step_s planned_bytes used_bytes host_ms predicted_step_us cpu_ms; do
+    value=$(field out 1 $key)
+    awk -v v="$value" 'BEGIN { exit !(v ~ /^[0-9]/ && v > 0) }' || fail "$key is '$value'"
+done
+[ "$(field out 1 planned_bytes)" = "$(field out 1 used_bytes)" ] || fail "memory is not as planned: $(cat out)"
+says out '"rate_unit":"tokens/s"' '"steps":5'
+answer 0 "$stator" bench g.stator --mode eval --threads 1 --steps 3
+says out "step " "predicted" "tokens/s" "memory planned"
+answer 0 "$stator" bench g.stator --device null --target h200 --ranks 8 --steps 3 --json
+close "$(field out 1 step_ms)" "$(awk -v us="$(field out 1 predicted_step_us)" 'BEGIN { printf "%.12g", us / 1000 }')" 1e-6
+answer 2 "$stator" bench
+says err "--calibrate"
+answer 2 "$stator" bench g.stator --calibrate
+says err "--calibrate"
+answer 2 "$stator" bench g.stator --target h200
+says err "device 'cuda'"
