@@ -17,6 +17,7 @@
 
 #include "base/memory.h"
 #include "compile/target.h"
+#include "ir/nest.h"
 #include "kernels/table.h"
 
 /* ---- rates ---- */
@@ -165,25 +166,32 @@ static bool kernel_fits(const target_kernel_t *k, const work_t *w, const target_
     return false;
 }
 
-/* A kernel that lists `fused` runs bodies of the ops that it lists; one with epilogues runs one of its
- * ops followed by those. */
+/* A kernel that lists `fused` runs loop nests; one with epilogues runs one of its ops followed by
+ * those. */
 static bool runs_body(const target_kernel_t *k, const ir_op_ctx_t *ctx, char *reason,
                       size_t capacity) {
     const ir_graph_t *body = ir_ctx_attr(ctx, "body")->graph;
+    if (k->ops[IR_OP_FUSED]) {
+        nest_t *nest = NULL;
+        const char *why = "";
+        if (nest_build(body, &nest, &why) != ST_OK) why = "out of memory";
+        bool legal = nest != NULL;
+        nest_destroy(nest);
+        if (!legal) snprintf(reason, capacity, "%s", why);
+        return legal;
+    }
     uint32_t n_own = 0;
     for (ir_node_t n = 0; n < body->nodes.n; n++) {
         ir_op_t op = ir_node(body, n)->op;
-        bool epilogue = !k->ops[IR_OP_FUSED] && k->epilogues[op] && n_own == 1;
         if (ir_op_def(op)->flags & (IR_SOURCE | IR_VIEW)) continue;
-        if (!epilogue && (!k->ops[op] || (!k->ops[IR_OP_FUSED] && n_own))) {
+        if (n_own ? !k->epilogues[op] : !k->ops[op]) {
             snprintf(reason, capacity, "not for %s in a body", ir_op_def(op)->name);
             return false;
         }
-        n_own += !epilogue;
+        n_own++;
     }
-    if (n_own == 1 || k->ops[IR_OP_FUSED]) return true;
-    snprintf(reason, capacity, "the body has none of its ops");
-    return false;
+    if (!n_own) snprintf(reason, capacity, "the body does nothing");
+    return n_own > 0;
 }
 static bool lists(const target_kernel_t *k, ir_op_t op) {
     if (k->ops[op] || op != IR_OP_FUSED) return k->ops[op];

@@ -44,7 +44,7 @@ static report_t *report_for(const char *target_name, uint32_t n_ranks, plan_t **
     compile_options_t options = {.target = target_name, .n_ranks = n_ranks};
     target_t *target;
     report_t *report;
-    assert_int_equal(compile_plan(step, &options, out_plan), ST_OK);
+    if (compile_plan(step, &options, out_plan) != ST_OK) fail_msg("%s", st_last_error());
     assert_int_equal(predict_target(*out_plan, &target), ST_OK);
     assert_int_equal(report_make(*out_plan, target, n_ranks - 1, &report), ST_OK);
     target_destroy(target);
