@@ -32,6 +32,7 @@ typedef struct seen {
 typedef struct sweep {
     const ir_graph_t *from;
     const ir_target_t *target;
+    fuse_folding_t folding;
     ir_graph_t *to;
     uint8_t *live;   /* [from nodes] */
     ir_value_t *map; /* [from values] → value of `to` */
@@ -279,30 +280,6 @@ static st_status_t simplify_same_type(sweep_t *s, const ir_node_info_t *node, co
     return ST_OK;
 }
 
-/* Whether every value of `from` is one of `to`, so that the cast loses nothing. */
-static bool is_exact(ir_dtype_t from, ir_dtype_t to) {
-    static const struct {
-        ir_dtype_t from;
-        uint32_t to; /* set of dtypes */
-    } rows[] = {
-#define TO(dtype) (1u << (dtype))
-        {IR_F32, TO(IR_F64)},
-        {IR_F16, TO(IR_F32) | TO(IR_F64)},
-        {IR_BF16, TO(IR_F32) | TO(IR_F64)},
-        {IR_F8E4M3, TO(IR_F16) | TO(IR_BF16) | TO(IR_F32) | TO(IR_F64)},
-        {IR_F8E5M2, TO(IR_F16) | TO(IR_BF16) | TO(IR_F32) | TO(IR_F64)},
-        {IR_I8, TO(IR_I32) | TO(IR_I64) | TO(IR_F16) | TO(IR_BF16) | TO(IR_F32) | TO(IR_F64)},
-        {IR_U8, TO(IR_I32) | TO(IR_I64) | TO(IR_F16) | TO(IR_BF16) | TO(IR_F32) | TO(IR_F64)},
-        {IR_I32, TO(IR_I64) | TO(IR_F64)},
-        {IR_BOOL, TO(IR_U8) | TO(IR_I8) | TO(IR_I32) | TO(IR_I64) | TO(IR_F8E4M3) | TO(IR_F8E5M2) |
-                      TO(IR_F16) | TO(IR_BF16) | TO(IR_F32) | TO(IR_F64)},
-#undef TO
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        if (rows[i].from == from) return (rows[i].to >> to & 1) != 0;
-    return false;
-}
-
 /* a → b → c is a → c where a → b is exact: c then starts from the same number. Integers reach
  * integers by wrapping but floats by saturating, so an integer's way over a float to an integer
  * stays. */
@@ -314,7 +291,7 @@ static st_status_t simplify_cast(sweep_t *s, const ir_node_info_t *node, const i
     ir_value_t x = inner->inputs[0];
     ir_dtype_t a = ir_value_type(s->to, x)->dtype, b = ir_value_type(s->to, in[0])->dtype;
     ir_dtype_t c = result_type(s, node)->dtype;
-    if (!is_exact(a, b)) return ST_OK;
+    if (!fuse_cast_is_exact(a, b)) return ST_OK;
     if (a == c) {
         *out = x;
         return ST_OK;
@@ -441,7 +418,7 @@ static st_status_t fold(sweep_t *s, const ir_node_info_t *node, const ir_value_t
     if (node->n_outputs > MAX_FOLD_OUTPUTS) return ST_OK;
     for (uint32_t k = 0; k < node->n_outputs; k++)
         types[k] = *ir_value_type(s->from, node->first_output + k);
-    TRY(fuse_fold(s->target, s->to, node, in, types, folded, out_done));
+    TRY(fuse_fold(s->target, s->to, node, in, types, s->folding, folded, out_done));
     if (!*out_done) return ST_OK;
     st_status_t status = ST_OK;
     for (uint32_t k = 0; k < node->n_outputs; k++) {
@@ -490,9 +467,9 @@ static st_status_t copy_outputs(sweep_t *s) {
     return ST_OK;
 }
 
-static st_status_t sweep(const ir_graph_t *from, const ir_target_t *target, ir_graph_t **out_graph,
-                         size_t *out_rewrites) {
-    sweep_t s = {.from = from, .target = target};
+static st_status_t sweep(const ir_graph_t *from, const ir_target_t *target, fuse_folding_t folding,
+                         ir_graph_t **out_graph, size_t *out_rewrites) {
+    sweep_t s = {.from = from, .target = target, .folding = folding};
     st_status_t status = ST_OK;
     *out_graph = NULL;
     s.live = st_calloc(from->nodes.n, 1);
@@ -524,13 +501,13 @@ done:
 }
 
 static st_status_t sweep_to_end(const ir_graph_t *graph, const ir_target_t *target,
-                                ir_graph_t **out_graph) {
+                                fuse_folding_t folding, ir_graph_t **out_graph) {
     ir_graph_t *current = NULL;
     size_t n_rewrites = 1;
     *out_graph = NULL;
     for (int i = 0; i < MAX_SWEEPS && n_rewrites; i++) {
         ir_graph_t *made;
-        st_status_t status = sweep(current ? current : graph, target, &made, &n_rewrites);
+        st_status_t status = sweep(current ? current : graph, target, folding, &made, &n_rewrites);
         ir_graph_destroy(current);
         current = made;
         if (status != ST_OK) return status;
@@ -545,29 +522,47 @@ static bool has_regions(const ir_graph_t *graph) {
     return false;
 }
 
+typedef struct setting {
+    const ir_target_t *target;
+    fuse_folding_t folding;
+} setting_t;
+
+static st_status_t simplify(const ir_graph_t *graph, const setting_t *setting,
+                            ir_graph_t **out_graph);
+
 static st_status_t simplify_body(void *context, const ir_graph_t *body, ir_graph_t **out_body) {
-    return fuse_simplify(body, context, out_body);
+    return simplify(body, context, out_body);
 }
 
 /* What bodies no longer read dies outside, and what is no longer read outside dies in bodies. */
-st_status_t fuse_simplify(const ir_graph_t *graph, const ir_target_t *target,
-                          ir_graph_t **out_graph) {
+static st_status_t simplify(const ir_graph_t *graph, const setting_t *setting,
+                            ir_graph_t **out_graph) {
     ir_graph_t *current, *made;
     bool changed = true;
+    setting_t own = *setting;
     *out_graph = NULL;
-    TRY(sweep_to_end(graph, target, &current));
+    TRY(sweep_to_end(graph, setting->target, setting->folding, &current));
     for (int i = 0; i < MAX_SWEEPS && changed && has_regions(current); i++) {
-        st_status_t status =
-            fuse_trim(current, simplify_body, (void *)(uintptr_t)target, &made, &changed);
+        st_status_t status = fuse_trim(current, simplify_body, &own, &made, &changed);
         ir_graph_destroy(current);
         if (status != ST_OK) return status;
         current = made;
         if (!changed) break;
-        status = sweep_to_end(current, target, &made);
+        status = sweep_to_end(current, setting->target, setting->folding, &made);
         ir_graph_destroy(current);
         if (status != ST_OK) return status;
         current = made;
     }
     *out_graph = current;
     return ST_OK;
+}
+
+st_status_t fuse_simplify(const ir_graph_t *graph, const ir_target_t *target,
+                          ir_graph_t **out_graph) {
+    return simplify(graph, &(setting_t){target, FUSE_FOLD_ALL}, out_graph);
+}
+
+st_status_t fuse_simplify_exact(const ir_graph_t *graph, const ir_target_t *target,
+                                ir_graph_t **out_graph) {
+    return simplify(graph, &(setting_t){target, FUSE_FOLD_EXACT}, out_graph);
 }

@@ -10,5 +10,9 @@
  * a zero x. `target` evaluates constants; NULL: only folding that needs no arithmetic. */
 st_status_t fuse_simplify(const ir_graph_t *graph, const ir_target_t *target,
                           ir_graph_t **out_graph) ST_WARN_UNUSED;
+/* The same, but arithmetic on float constants is left undone: for graphs whose types may yet change
+ * (the source graph before its gradient, and before --dtype). */
+st_status_t fuse_simplify_exact(const ir_graph_t *graph, const ir_target_t *target,
+                                ir_graph_t **out_graph) ST_WARN_UNUSED;
 
 #endif
