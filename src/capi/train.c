@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "base/number.h"
 #include "capi/capi.h"
+#include "compile/capture.h"
 
 typedef ST_VEC(ad_group_t) groups_t;
 
@@ -181,6 +182,13 @@ static st_status_t read_train_options(const st_options_t *table, const ir_graph_
     return check_options(out);
 }
 
+/* The forward graph in composites. */
+static st_status_t capture(const stator_graph_t *graph, const st_options_t *table,
+                           ir_graph_t **out) {
+    const char *dump = st_options_string(table, "dump");
+    return compile_capture(graph->ir, dump[0] ? dump : NULL, out);
+}
+
 stator_status_t stator_graph_make_training(const stator_graph_t *graph,
                                            const stator_options_t *options,
                                            stator_graph_t **out_graph) {
@@ -190,10 +198,12 @@ stator_status_t stator_graph_make_training(const stator_graph_t *graph,
     st_arena_t arena = {0};
     groups_t groups = {0};
     ad_train_options_t train;
-    ir_graph_t *ir = NULL;
+    ir_graph_t *forward = NULL, *ir = NULL;
     st_status_t status = read_train_options(options->table, graph->ir, &arena, &groups, &train);
-    if (status == ST_OK) status = ad_train_graph(graph->ir, &train, &ir);
+    if (status == ST_OK) status = capture(graph, options->table, &forward);
+    if (status == ST_OK) status = ad_train_graph(forward, &train, &ir);
     if (status == ST_OK) status = capi_graph_wrap(ir, out_graph);
+    ir_graph_destroy(forward);
     ST_VEC_FREE(&groups);
     st_arena_clear(&arena);
     return capi_status(status);
@@ -205,7 +215,10 @@ stator_status_t stator_graph_add_gradients(const stator_graph_t *graph,
     CAPI_OUT(out_graph);
     CAPI_REQUIRE(graph);
     CAPI_REQUIRE(options);
-    ir_graph_t *ir = NULL;
-    st_status_t status = ad_gradient_graph(graph->ir, loss_name(options->table), &ir);
-    return capi_status(status == ST_OK ? capi_graph_wrap(ir, out_graph) : status);
+    ir_graph_t *forward = NULL, *ir = NULL;
+    st_status_t status = capture(graph, options->table, &forward);
+    if (status == ST_OK) status = ad_gradient_graph(forward, loss_name(options->table), &ir);
+    if (status == ST_OK) status = capi_graph_wrap(ir, out_graph);
+    ir_graph_destroy(forward);
+    return capi_status(status);
 }

@@ -52,7 +52,7 @@ static st_status_t inspect(const compile_context_t *context, const char *pass) {
         TRY(ir_graph_verify(context->graph));
         if (dump) TRY(dump_graph(pass, "", context->graph));
     }
-    for (uint32_t p = 0; p < plan->n_programs; p++) {
+    for (uint32_t p = 0; plan && p < plan->n_programs; p++) {
         char which[32];
         TRY(ir_graph_verify(plan->programs[p].graph));
         snprintf(which, sizeof which, ", program %u", p);

@@ -8,6 +8,7 @@
 #include "compile/convert.h"
 #include "fusion/buckets.h"
 #include "fusion/fuse.h"
+#include "fusion/recognize.h"
 #include "fusion/simplify.h"
 #include "ir/expand.h"
 #include "ir/structure.h"
@@ -32,6 +33,13 @@ st_status_t compile_pass_precision(compile_context_t *c) {
 st_status_t compile_pass_mode(compile_context_t *c) {
     ir_graph_t *made;
     TRY(compile_to_evaluation(c->graph, &made));
+    compile_replace(&c->graph, made);
+    return ST_OK;
+}
+
+st_status_t compile_pass_recognize(compile_context_t *c) {
+    ir_graph_t *made;
+    TRY(fuse_capture(c->graph, &c->target, &made));
     compile_replace(&c->graph, made);
     return ST_OK;
 }

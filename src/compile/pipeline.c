@@ -7,6 +7,7 @@
 
 #include "base/hash.h"
 #include "base/options.h"
+#include "compile/host.h"
 #include "compile/memory.h"
 #include "compile/passes.h"
 #include "compile/recompute.h"
@@ -35,6 +36,7 @@ static const compile_pass_t pipeline[] = {
     /* the global program: what is computed */
     {"dtype",    compile_pass_dtype,     wants_f64},        /* every float becomes float64 */
     {"mode",     compile_pass_mode,      wants_evaluation}, /* norms, dropout: evaluation; no updates */
+    {"recognize", compile_pass_recognize, NULL},            /* composites out of their spellings */
     {"precision", compile_pass_precision, wants_mixed},     /* bf16 or f16 where that is safe */
     {"expand",   compile_pass_expand,    NULL},             /* composites into definitions */
     {"simplify", compile_pass_simplify,  NULL},             /* folding, CSE, dead code, algebra */
@@ -70,17 +72,6 @@ static size_t pass_index(const char *name) {
     size_t i = 0;
     while (strcmp(pipeline[i].name, name) != 0) ASSERT(++i < n_passes);
     return i;
-}
-
-/* Constant folding runs the device's host kernels. */
-static st_status_t evaluate(void *context, const ir_op_ctx_t *ctx, const ir_type_t *out_types,
-                            const void *const *in, void *const *out) {
-    (void)context;
-    if (!kern_list("cpu", ctx->op)[0])
-        return FAIL(ST_UNSUPPORTED, "op %s has no kernel on the host", ir_op_def(ctx->op)->name);
-    kern_problem_t problem = {ctx->op,   ctx->n_inputs, ctx->n_outputs, ctx->in,
-                              out_types, ctx->attrs,    ctx->name};
-    return kern_run_once(&problem, in, out);
 }
 
 static st_status_t fill_defaults(const compile_options_t *given, compile_options_t *out) {
@@ -171,7 +162,7 @@ static st_status_t take_source(compile_context_t *c, const ir_graph_t *graph) {
 st_status_t compile_plan(const ir_graph_t *graph, const compile_options_t *options,
                          plan_t **out_plan) {
     *out_plan = NULL;
-    compile_context_t c = {.target = {.name = "cpu", .evaluate = evaluate}};
+    compile_context_t c = {.target = {.name = "cpu", .evaluate = compile_evaluate}};
     target_t *target = NULL;
     st_status_t status = ST_OK;
     /* the passes that may run again and again until the plan fits */

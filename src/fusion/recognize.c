@@ -7,6 +7,7 @@
 #include "base/vec.h"
 #include "fusion/patterns.h"
 #include "fusion/simplify.h"
+#include "ir/op.h"
 
 enum { MAX_ROWS = 64, MAX_ROUNDS = 8 };
 
@@ -67,7 +68,7 @@ bool site_is_trailing(const fuse_site_t *site, ir_value_t value, const ir_type_t
 
 ir_value_t site_trailing(ir_build_t *b, ir_value_t x, const ir_type_t *type, int32_t n) {
     x = ir_b_reshape(b, x, n, &type->dims[type->rank - n]);
-    return ir_b_cast(b, x, type->dtype);
+    return ir_b_cast(b, x, ir_dtype_wide(type->dtype));
 }
 
 ir_value_t site_as_root(const fuse_site_t *site, ir_build_t *b, ir_value_t x) {

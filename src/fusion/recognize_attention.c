@@ -35,7 +35,8 @@ static const match_definition_t definitions[] = {
     {0},
 };
 
-enum { MAX_MASKS = SITE_MAX_IN - 3 };
+/* Queries times keys that a constant mask is looked at for. */
+enum { MAX_MASKS = SITE_MAX_IN - 3, MAX_PLANE = 1 << 28 };
 
 typedef struct mask {
     ir_value_t value;
@@ -305,11 +306,10 @@ static void add_attributes(reading_t *r, bool causal, int64_t window) {
 }
 
 /* Turns what the constant masks hide together into attributes, where they can say it. */
-static st_status_t absorb_masks(reading_t *r, bool *out_accepted) {
+static st_status_t absorb_constants(reading_t *r) {
     bool constant[MAX_MASKS] = {0}, any = false, all = true, causal;
     int64_t window;
     fuse_visible_t visible;
-    *out_accepted = true;
     TRY(mask_visible_create(r->m, r->s, &visible));
     st_status_t status = ST_OK;
     for (uint32_t i = 0; i < r->n_masks && status == ST_OK; i++) {
@@ -325,9 +325,18 @@ static st_status_t absorb_masks(reading_t *r, bool *out_accepted) {
         drop_masks(r, constant);
     }
     st_free(visible.see);
+    return status;
+}
+
+static st_status_t absorb_masks(reading_t *r, bool *out_accepted) {
+    bool any = false;
+    for (uint32_t i = 0; i < r->n_masks; i++)
+        any |= fuse_cone_is_constant(r->site->match.cone, r->masks[i].value);
+    if (any && r->s <= MAX_PLANE / r->m) TRY(absorb_constants(r));
+    *out_accepted = true;
     for (uint32_t i = 0; i < r->n_masks; i++)
         *out_accepted &= can_stay(r, &r->masks[i], i + 1 == r->n_masks);
-    return status;
+    return ST_OK;
 }
 
 /* ---- checks ---- */

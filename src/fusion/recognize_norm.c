@@ -8,6 +8,7 @@
  * A chain that casts its normalized value back before the weight rounds it there once more. The
  * mean of squares less the squared mean cancels; the composite does not. */
 #include "fusion/patterns.h"
+#include "ir/op.h"
 
 static const match_definition_t definitions[] = {
     {"square", "square(~?x) | mul(~?x, ~?x) | pow(~?x, 2)"},
@@ -32,6 +33,16 @@ static const match_definition_t definitions[] = {
     {0},
 };
 
+/* The value that x was cast from to be normalized, where the result is cast back: the op's own
+ * arithmetic is as wide. */
+static ir_value_t narrow(const fuse_site_t *site, ir_value_t x) {
+    const ir_node_info_t *node = site_producer(site, x);
+    if (node->op != IR_OP_CAST || site_type(site, x)->dtype != IR_F32) return x;
+    ir_dtype_t from = site_type(site, node->inputs[0])->dtype;
+    bool back = from == site->type.dtype && (from == IR_F16 || from == IR_BF16);
+    return back ? node->inputs[0] : x;
+}
+
 /* What both norms have: statistics over the n last dims, eps, weight and bias in their shape. i[0]:
  * n. f[0]: eps. */
 static bool check_statistics(fuse_site_t *site, int32_t *out_n) {
@@ -55,7 +66,7 @@ static bool check_statistics(fuse_site_t *site, int32_t *out_n) {
     site->f[0] = match_number(m, "eps");
     site->i[0] = *out_n;
     if (!(site->f[0] >= 0) || isinf(site->f[0])) return false;
-    site_add(site, x);
+    site_add(site, narrow(site, x));
     site->i[1] = w != IR_NONE ? site_add(site, w) : 0;
     site->i[2] = b != IR_NONE ? site_add(site, b) : 0;
     return true;
@@ -90,7 +101,7 @@ static ir_value_t vector(const fuse_site_t *site, ir_build_t *b, const ir_value_
     ir_type_t x = *ir_b_type(b, in[0]);
     int32_t n = (int32_t)site->i[0];
     if (site->i[which]) return site_trailing(b, in[site->i[which]], &x, n);
-    return ir_b_splat(b, ir_type_make(x.dtype, n, &x.dims[x.rank - n]), otherwise);
+    return ir_b_splat(b, ir_type_make(ir_dtype_wide(x.dtype), n, &x.dims[x.rank - n]), otherwise);
 }
 
 static ir_value_t build_rms(const fuse_site_t *site, ir_build_t *b, const ir_value_t *in) {

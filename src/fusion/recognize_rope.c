@@ -135,9 +135,10 @@ static st_status_t check_table(fuse_site_t *site, ir_value_t table, const ir_typ
     return ST_OK;
 }
 
+/* `x` is the value that is rotated, or one of its elements in another shape. */
 static st_status_t check_tables(fuse_site_t *site, ir_value_t x, ir_value_t c, ir_value_t s,
                                 int64_t width, bool *out) {
-    const ir_type_t *type = site_type(site, x);
+    const ir_type_t *type = &site->type;
     int64_t row_axis = 0;
     *out = ir_dtype_is_float(type->dtype) && type->rank >= 2 && type->rank <= 4 &&
            type->dims[type->rank - 1] % 2 == 0 && type->dims[type->rank - 1] > 0;

@@ -9,7 +9,9 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/math.h"
 
-enum { BLOCK_ROWS = 48 };
+/* Beyond LARGE_LSE a row's statistic is too coarse to be the gradient's only norm: least numbers in a
+ * mask that hide all keys of a row leave it no digits. */
+enum { BLOCK_ROWS = 48, LARGE_LSE = 1000 };
 
 typedef struct attention_job {
     kern_attention_t a;

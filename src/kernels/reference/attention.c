@@ -78,9 +78,16 @@ static void grad_row(const kern_call_t *call, const kern_attention_t *a, int64_t
     double delta = 0, lse = ref_get(call, 5, r);
     for (int64_t e = 0; e < a->e; e++)
         delta += ref_get(call, 0, r * a->e + e) * ref_get(call, 4, r * a->e + e);
+    double sum = 0;
     for (int64_t s = 0; s < a->s; s++) {
-        double x = score(call, a, 1, 6, b, h, m, s), dp = 0;
+        double x = score(call, a, 1, 6, b, h, m, s);
         p[s] = x == -INFINITY ? 0 : exp(x - lse);
+        sum += p[s];
+    }
+    bool whole = fabs(lse) < 1e3 || sum == 0; /* lse has room for the log of the sum */
+    for (int64_t s = 0; s < a->s; s++) {
+        double dp = 0;
+        if (!whole) p[s] /= sum;
         ds[s] = 0;
         if (p[s] == 0) continue;
         for (int64_t e = 0; e < a->e; e++) {
