@@ -232,7 +232,8 @@ static nest_value_t iota(builder_t *b, const ir_node_info_t *node) {
     return real == dtype ? v : operation(b, IR_OP_CAST, dtype, false, 1, &v);
 }
 
-static nest_value_t random_number(builder_t *b, const ir_node_info_t *node, uint32_t seed) {
+/* `first` is the input that holds the seed; step and part follow. */
+static nest_value_t random_number(builder_t *b, const ir_node_info_t *node, uint32_t first) {
     const ir_type_t *type = type_of(b, node->first_output);
     const ir_attr_t *begin = ir_node_attr(node, "begin"), *global = ir_node_attr(node, "global");
     nest_stmt_t stmt = stmt_of(NEST_RANDOM, IR_OP_RANDOM_UNIFORM, type->dtype);
@@ -240,14 +241,15 @@ static nest_value_t random_number(builder_t *b, const ir_node_info_t *node, uint
     const int64_t *dims = global->ints.n ? global->ints.v : type->dims;
     dense_strides(b, node->first_output, type->rank, dims, &stmt.access);
     int64_t stride = 1;
-    for (int32_t d = type->rank - 1; d >= 0 && begin->ints.n; d--) {
-        stmt.access.offset += begin->ints.v[d] * stride;
+    for (int32_t d = type->rank - 1; d >= 0; d--) {
+        if (begin->ints.n) stmt.access.offset += begin->ints.v[d] * stride;
         stride *= dims[d];
     }
+    stmt.access.index_stride = stride; /* elements of the whole tensor */
     stmt.integer = ir_attr_int(node, "id");
-    stmt.n_args = 2;
-    for (uint32_t i = 0; i < 2; i++) {
-        stmt.args[i] = b->value[node->inputs[seed + i]];
+    stmt.n_args = node->n_inputs - first;
+    for (uint32_t i = 0; i < stmt.n_args; i++) {
+        stmt.args[i] = b->value[node->inputs[first + i]];
         depend(b, &stmt, stmt.args[i]);
     }
     close_access(b, &stmt, domain);

@@ -56,8 +56,9 @@ typedef enum nest_kind {
     NEST_LOAD,     /* access */
     NEST_CONSTANT, /* real, integer: the same number */
     NEST_IOTA,     /* access.offset + strides: an integer position; no tensor */
-    NEST_RANDOM,   /* uniform in [0, 1), 24 bits, of the global element access.offset + strides;
-                      args: seed, step; integer: the op's id */
+    NEST_RANDOM,   /* uniform in [0, 1), 24 bits, of the global element access.offset + strides
+                      (+ access.index_stride * part); args: seed, step[, part], all uniform;
+                      integer: the op's id */
     NEST_OP,       /* elementwise: op of args */
     NEST_REDUCE,   /* op: IR_OP_REDUCE_SUM, _PROD, _MAX, _MIN of args[0] over axes `over` */
 } nest_kind_t;

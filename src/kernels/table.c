@@ -26,7 +26,8 @@ typedef const kern_impl_t *const kern_array_t[];
     X(copy)          \
     X(index)         \
     X(reduce)        \
-    X(matmul) X(conv) X(pool) X(attention) X(softmax) X(norm) X(batch_norm) X(optimizer) X(small)
+    X(matmul)        \
+    X(conv) X(pool) X(attention) X(softmax) X(norm) X(batch_norm) X(optimizer) X(fused) X(small)
 
 #define DECLARE(file) extern kern_array_t kern_reference_##file;
 REFERENCE_FILES(DECLARE)

@@ -45,11 +45,13 @@ static uint32_t root_domain(const nx_planner_t *p, const nx_root_t *root) {
     return root->store ? p->nest->stores[root->index].domain : nx_stmt(p, root->index)->domain;
 }
 
-uint32_t nx_need_slot(nx_planner_t *p, uint32_t stmt) {
+/* Slot of a reduction of `pass`; made if it has none. */
+static uint32_t need_slot(nx_planner_t *p, const nx_pass_t *pass, uint32_t stmt) {
     uint32_t *slot = &p->plan->slot_of[stmt];
     if (*slot != NEST_NONE || p->status != ST_OK) return *slot;
     const nest_stmt_t *s = nx_stmt(p, stmt);
     nx_slot_t made = {.stmt = stmt,
+                      .inner = pass->col,
                       .elements = nest_points(&p->nest->domains[s->domain], s->mask),
                       .type = nx_type_of(s),
                       .f64 = s->mask == 0 || p->domain_f64[s->domain]};
@@ -294,17 +296,26 @@ static void choose_chunks(nx_planner_t *p, nx_pass_t *pass) {
 
 /* ---- passes ---- */
 
+uint16_t nx_reduction(ir_op_t op) {
+    return op == IR_OP_REDUCE_SUM    ? NX_SUM
+           : op == IR_OP_REDUCE_PROD ? NX_PROD
+           : op == IR_OP_REDUCE_MAX  ? NX_MAX
+                                     : NX_MIN;
+}
+
 static void add_partial(nx_planner_t *p, nx_pass_t *pass, uint32_t stmt) {
     const nest_stmt_t *s = nx_stmt(p, stmt);
     bool sums = s->op == IR_OP_REDUCE_SUM || s->op == IR_OP_REDUCE_PROD;
     nx_type_t type = nx_type_of(s) == NX_INT ? NX_INT : sums ? NX_WIDE : NX_REAL;
-    nx_partial_t partial = {.slot = nx_need_slot(p, stmt), .type = type};
+    nx_partial_t partial = {
+        .slot = need_slot(p, pass, stmt), .code = nx_reduction(s->op), .type = type};
     if (p->status == ST_OK) p->status = ST_VEC_PUSH(&p->partials, partial);
     pass->n_partials++;
 }
 
 /* Takes the roots that the pass can do, stage after stage. */
 static void fill_pass(nx_planner_t *p, nx_pass_t *pass, uint32_t number) {
+    const bool empty = nest_points(nx_domain(p, pass), pass->mask) == 0;
     for (bool changed = true; changed && p->status == ST_OK;) {
         changed = false;
         scan(p, number);
@@ -313,6 +324,8 @@ static void fill_pass(nx_planner_t *p, nx_pass_t *pass, uint32_t number) {
             if (root->pass != NEST_NONE || root_domain(p, root) != pass->domain ||
                 (nx_root_mask(p, root) & ~pass->mask) || !root_ready(p, root, number, &root->stage))
                 continue;
+            if (empty && nest_points(nx_domain(p, pass), nx_root_mask(p, root)) > 0)
+                continue; /* nothing runs that would compute it */
             root->pass = number;
             if (root->stage + 1 > pass->n_stages) pass->n_stages = root->stage + 1;
             if (root->store) continue;
@@ -339,7 +352,7 @@ static void keep_results(nx_planner_t *p, nx_pass_t *pass, uint32_t number) {
             later = !itself && root->pass == NEST_NONE && root_marked(p, root);
         }
         if (!later) continue;
-        (void)nx_need_slot(p, i);
+        (void)need_slot(p, pass, i);
         if (p->local_stage[i] + 2 > pass->n_stages) pass->n_stages = p->local_stage[i] + 2;
     }
 }

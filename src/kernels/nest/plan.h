@@ -75,18 +75,12 @@ typedef struct nx_inst {
     ir_dtype_t dtype;              /* integers: what the result is wrapped to */
     uint32_t dst, src[NX_SOURCES]; /* views */
     uint32_t stmt;
-    void (*run)(void); /* the device's, by code and type */
+    void (*run)(void);    /* the device's, by code and type */
+    const void *run_data; /* the same for reductions */
 } nx_inst_t;
 
 /* flag of IR_OP_CAST */
-enum {
-    NX_SAME,
-    NX_REAL_TO_BOOL,
-    NX_REAL_TO_INT,
-    NX_INT_TO_REAL,
-    NX_INT_TO_BOOL,
-    NX_INT_TO_INT
-};
+enum { NX_SAME, NX_REAL_TO_BOOL, NX_REAL_TO_INT, NX_INT_TO_REAL, NX_INT_TO_BOOL, NX_INT_TO_INT };
 /* Code, flag, types and dtype of the elementwise statement `stmt` by itself. */
 void nx_describe(const nest_t *nest, uint32_t stmt, nx_inst_t *out);
 
@@ -118,6 +112,7 @@ typedef struct nx_pass {
 /* A reduction's result in memory; a single element is f64 or i64. */
 typedef struct nx_slot {
     uint32_t stmt;
+    int32_t inner; /* axis along which it is contiguous, the columns of its pass; -1: any */
     int64_t elements;
     nx_type_t type; /* NX_REAL: of the pass */
     bool f64;
@@ -127,6 +122,7 @@ typedef struct nx_slot {
 /* Chunks' parts of a slot, to be joined after the phase. */
 typedef struct nx_partial {
     uint32_t slot;
+    uint16_t code;  /* NX_SUM … */
     nx_type_t type; /* NX_WIDE: sums along the columns */
     size_t offset, chunk_bytes;
 } nx_partial_t;

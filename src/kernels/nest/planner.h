@@ -53,8 +53,8 @@ static inline uint32_t nx_read(const nest_stmt_t *s, uint32_t i) {
 static inline bool nx_uniform(const nx_planner_t *p, uint32_t stmt) {
     return p->plan->uniform_at[stmt] <= p->phase;
 }
-/* Slot of a reduction; made if it has none. */
-uint32_t nx_need_slot(nx_planner_t *p, uint32_t stmt);
+/* Code of a reduction. */
+uint16_t nx_reduction(ir_op_t op);
 /* Points of a root: what its loops run over. */
 uint32_t nx_root_mask(const nx_planner_t *p, const nx_root_t *root);
 

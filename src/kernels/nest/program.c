@@ -63,7 +63,7 @@ static ir_dtype_t real_dtype(const writer_t *w) {
     return w->pass->f64 ? IR_F64 : IR_F32;
 }
 
-/* A slot or its partial sums, dense over the axes of the result; columns innermost. */
+/* A slot or its partial sums, dense over the axes of the result. */
 static uint32_t slot_view(writer_t *w, nx_space_t space, uint32_t slot) {
     const nx_slot_t *s = &w->p->slots.data[slot];
     const nest_stmt_t *stmt = nx_stmt(w->p, s->stmt);
@@ -73,9 +73,9 @@ static uint32_t slot_view(writer_t *w, nx_space_t space, uint32_t slot) {
     view.type = s->type == NX_REAL && wide ? NX_WIDE : s->type;
     view.dtype = s->type == NX_INT ? IR_I64 : wide || s->f64 ? IR_F64 : IR_F32;
     int64_t stride = 1;
-    for (uint32_t turn = 0; turn < 2; turn++) /* the column axis first */
+    for (uint32_t turn = 0; turn < 2; turn++) /* the inner axis first */
         for (uint32_t i = domain->n_axes; i-- > 0;) {
-            if (!(stmt->mask >> i & 1) || (turn == 0) != ((int32_t)i == w->pass->col)) continue;
+            if (!(stmt->mask >> i & 1) || (turn == 0) != ((int32_t)i == s->inner)) continue;
             view.stride[i] = stride;
             stride *= domain->axes[i].extent;
         }
@@ -127,10 +127,7 @@ static pattern_t op_pattern(const writer_t *w, uint32_t index) {
 static pattern_t reduce_pattern(const writer_t *w, uint32_t index) {
     const nest_stmt_t *s = nx_stmt(w->p, index);
     uint32_t points = s->mask | s->over, x = s->args[0];
-    uint16_t code = s->op == IR_OP_REDUCE_SUM    ? NX_SUM
-                    : s->op == IR_OP_REDUCE_PROD ? NX_PROD
-                    : s->op == IR_OP_REDUCE_MAX  ? NX_MAX
-                                                 : NX_MIN;
+    uint16_t code = nx_reduction(s->op);
     pattern_t p = {code, 1, {x}};
     if (code != NX_SUM || nx_type_of(s) != NX_REAL || !only_product(w, x, points)) return p;
     const nest_stmt_t *m = nx_stmt(w->p, x);
@@ -236,6 +233,29 @@ static void write_load(writer_t *w, uint32_t stmt) {
     show(w, stmt, inst.dst, false);
 }
 
+/* The result of a reduction of an earlier phase. */
+static void write_slot_load(writer_t *w, uint32_t stmt) {
+    const nest_stmt_t *s = nx_stmt(w->p, stmt);
+    nx_mode_t mode = mode_of(w, s->mask);
+    uint32_t from = slot_view(w, NX_SLOT, w->p->plan->slot_of[stmt]);
+    const int64_t *stride = w->views.data[from].stride;
+    bool column = mode == NX_FULL || mode == NX_COL;
+    if (mode == NX_ONE || stride[column ? w->pass->col : w->pass->row] == 1) {
+        show(w, stmt, from, false);
+        return;
+    }
+    nx_inst_t inst = {.code = NX_LOAD,
+                      .n_src = 1,
+                      .type = nx_type_of(s),
+                      .mode = mode,
+                      .dtype = w->views.data[from].dtype,
+                      .src = {from},
+                      .stmt = stmt};
+    inst.dst = new_register(w, inst.type, mode);
+    add_inst(w, &inst);
+    show(w, stmt, inst.dst, false);
+}
+
 static uint32_t place_view(writer_t *w, const nest_stmt_t *s) {
     return memory_view(w, NX_PLACE, 0, &s->access, IR_I64, mode_of(w, s->mask));
 }
@@ -308,7 +328,7 @@ static void write_stmt(writer_t *w, uint32_t stmt, uint32_t dst) {
     }
     switch (s->kind) {
         case NEST_REDUCE:
-            show(w, stmt, slot_view(w, NX_SLOT, w->p->plan->slot_of[stmt]), false);
+            write_slot_load(w, stmt);
             break;
         case NEST_LOAD:
             write_load(w, stmt);
@@ -454,12 +474,10 @@ static void write_ends(writer_t *w, nx_stage_t *stage) {
     for (size_t i = 0; i < n_before; i++) {
         const nx_inst_t *finish = &w->insts.data[body_end + n_before + i];
         nx_inst_t fill = *finish;
-        const nest_stmt_t *s = nx_stmt(w->p, finish->stmt);
         fill.code = NX_FILL;
         fill.n_src = 0;
         fill.dst = finish->src[0];
-        fill.flag = (uint8_t)(reduce_pattern(w, finish->stmt).code - NX_SUM);
-        (void)s;
+        fill.flag = (uint8_t)(nx_reduction(nx_stmt(w->p, finish->stmt)->op) - NX_SUM);
         w->insts.data[stage->body + i] = fill;
     }
     stage->body += (uint32_t)n_before;
@@ -533,9 +551,9 @@ static void place_registers(writer_t *w) {
     for (uint32_t i = 0; i < w->insts.n; i++) {
         const nx_inst_t *inst = &w->insts.data[i];
         for (uint32_t k = 0; k < inst->n_src; k++) last[inst->src[k]] = i;
-        /* accumulators and what comes of them stay */
-        if (inst->code >= NX_FILL) last[inst->dst] = UINT32_MAX;
     }
+    for (uint32_t i = 0; i < w->insts.n; i++) /* accumulators and what comes of them stay */
+        if (w->insts.data[i].code >= NX_FILL) last[w->insts.data[i].dst] = UINT32_MAX;
     for (uint32_t i = 0; i < w->insts.n; i++) {
         const nx_inst_t *inst = &w->insts.data[i];
         for (uint32_t k = 0; k < inst->n_src; k++) {

@@ -1,0 +1,206 @@
+#include "bodies.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "ir/body.h"
+#include "ir/convert.h"
+#include "ir/text.h"
+
+enum { GUARD = 64, GUARD_BYTE = 0xA5 };
+
+uint64_t body_random(uint64_t *state) { /* splitmix64 */
+    uint64_t z = *state += 0x9e3779b97f4a7c15u;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+}
+
+static void set_problem(body_t *body) {
+    body->attr = (ir_attr_t){.kind = IR_ATTR_GRAPH, .graph = body->graph};
+    body->problem =
+        (kern_problem_t){IR_OP_FUSED, body->n_in, body->n_out, body->in, body->out, NULL, "body"};
+}
+
+static void set_types(body_t *body) {
+    ir_value_t inputs[BODY_MAX];
+    body->n_in = ir_body_n_inputs(body->graph);
+    body->n_out = (uint32_t)body->graph->outputs.n;
+    assert_true(body->n_in <= BODY_MAX && body->n_out <= BODY_MAX);
+    ir_body_inputs(body->graph, inputs);
+    for (uint32_t j = 0; j < body->n_in; j++) body->in[j] = *ir_value_type(body->graph, inputs[j]);
+    for (uint32_t k = 0; k < body->n_out; k++) body->out[k] = *ir_body_output_type(body->graph, k);
+    set_problem(body);
+}
+
+body_t body_make(ir_graph_t *graph, int64_t limit, uint64_t seed) {
+    body_t body = {.graph = graph};
+    set_types(&body);
+    for (uint32_t j = 0; j < body.n_in; j++) {
+        int64_t n = ir_type_elements(&body.in[j]);
+        body.data[j] = malloc(ir_type_bytes(&body.in[j]) + 1);
+        for (int64_t i = 0; i < n; i++) {
+            uint64_t r = body_random(&seed);
+            double unit = (double)(r >> 11) * 0x1p-53;
+            if (ir_dtype_is_float(body.in[j].dtype))
+                ir_element_store(body.in[j].dtype, body.data[j], (size_t)i, unit * 4 - 2);
+            else if (body.in[j].dtype == IR_BOOL)
+                ir_element_store(IR_BOOL, body.data[j], (size_t)i, (double)(r & 1));
+            else
+                ir_element_store_i64(body.in[j].dtype, body.data[j], (size_t)i,
+                                     (int64_t)(r >> 1) % limit);
+        }
+    }
+    return body;
+}
+
+body_t body_parse(const char *text, int64_t limit, uint64_t seed) {
+    ir_graph_t *graph = NULL;
+    if (ir_graph_parse(text, strlen(text), &graph) != ST_OK) fail_msg("%s", st_last_error());
+    return body_make(graph, limit, seed);
+}
+
+void body_free(body_t *body) {
+    for (uint32_t j = 0; j < body->n_in; j++) free(body->data[j]);
+    ir_graph_destroy(body->graph);
+}
+
+/* A node with its float dtypes made f64. */
+static st_status_t widen_node(void *context, ir_graph_t *to, const ir_graph_t *from, ir_node_t node,
+                              ir_value_t *map) {
+    const ir_node_info_t *info = ir_node(from, node);
+    const ir_op_def_t *def = ir_op_def(info->op);
+    ir_attr_t attrs[32];
+    static unsigned char data[1 << 16];
+    size_t used = 0;
+    (void)context;
+    for (uint32_t i = 0; i < ir_op_n_attrs(def); i++) {
+        attrs[i] = info->attrs[i];
+        if (attrs[i].kind == IR_ATTR_DTYPE && ir_dtype_is_float((ir_dtype_t)attrs[i].i))
+            attrs[i].i = IR_F64;
+        if (attrs[i].kind != IR_ATTR_DATA) continue;
+        ir_dtype_t dtype = ir_value_type(from, info->first_output)->dtype;
+        if (!ir_dtype_is_float(dtype)) continue;
+        size_t n = attrs[i].data.bytes / ir_dtype_bytes(dtype);
+        assert_true(used + n * 8 <= sizeof data);
+        for (size_t e = 0; e < n; e++)
+            ((double *)(void *)(data + used))[e] = ir_element_load(dtype, attrs[i].data.p, e);
+        attrs[i].data.p = data + used;
+        attrs[i].data.bytes = n * 8;
+        used += n * 8;
+    }
+    return ir_graph_clone_node(to, from, node, attrs, map);
+}
+
+body_t body_widen(const body_t *body) {
+    body_t wide = {0};
+    if (ir_graph_rewrite(body->graph, NULL, widen_node, NULL, &wide.graph) != ST_OK)
+        fail_msg("%s", st_last_error());
+    set_types(&wide);
+    for (uint32_t j = 0; j < body->n_in; j++) {
+        int64_t n = ir_type_elements(&body->in[j]);
+        wide.data[j] = malloc(ir_type_bytes(&wide.in[j]) + 1);
+        for (int64_t i = 0; i < n; i++) {
+            if (ir_dtype_is_float(body->in[j].dtype))
+                ir_element_store(wide.in[j].dtype, wide.data[j], (size_t)i,
+                                 ir_element_load(body->in[j].dtype, body->data[j], (size_t)i));
+            else
+                ir_element_store_i64(
+                    wide.in[j].dtype, wide.data[j], (size_t)i,
+                    ir_element_load_i64(body->in[j].dtype, body->data[j], (size_t)i));
+        }
+    }
+    return wide;
+}
+
+results_t body_run(const body_t *body, const char *name, int n_threads) {
+    results_t r = {{0}, {0}};
+    const kern_impl_t *impl = kern_find(name);
+    const char *reason = "";
+    kern_problem_t problem = body->problem;
+    problem.attrs = &body->attr;
+    problem.in = body->in;
+    problem.out = body->out;
+    assert_non_null(impl);
+    if (impl->can_run && !impl->can_run(&problem, &reason)) fail_msg("%s: %s", name, reason);
+    for (uint32_t k = 0; k < body->n_out; k++) {
+        size_t bytes = ir_type_bytes(&body->out[k]);
+        r.block[k] = aligned_alloc(64, (bytes + 2 * GUARD + 63) & ~(size_t)63);
+        memset(r.block[k], GUARD_BYTE, bytes + 2 * GUARD);
+        r.out[k] = bytes ? (char *)r.block[k] + GUARD : NULL;
+    }
+    const void *in[BODY_MAX];
+    for (uint32_t j = 0; j < body->n_in; j++)
+        in[j] = ir_type_elements(&body->in[j]) ? body->data[j] : NULL;
+    if (kern_run_impl(impl, &problem, n_threads, in, r.out) != ST_OK)
+        fail_msg("%s", st_last_error());
+    for (uint32_t k = 0; k < body->n_out; k++) {
+        const unsigned char *block = r.block[k];
+        size_t bytes = ir_type_bytes(&body->out[k]);
+        for (size_t i = 0; i < GUARD; i++)
+            if (block[i] != GUARD_BYTE || block[GUARD + bytes + i] != GUARD_BYTE)
+                fail_msg("%s writes outside of result %u", name, k);
+    }
+    return r;
+}
+
+void results_free(const body_t *body, results_t *results) {
+    for (uint32_t k = 0; k < body->n_out; k++) free(results->block[k]);
+}
+
+static double rounding(ir_dtype_t dtype) {
+    return dtype == IR_F64    ? 0x1p-52
+           : dtype == IR_F32  ? 0x1p-23
+           : dtype == IR_F16  ? 0x1p-10
+           : dtype == IR_BF16 ? 0x1p-7
+                              : 0;
+}
+
+void body_compare(const body_t *body, const results_t *got, const body_t *wide,
+                  const results_t *expected, double terms, const char *label) {
+    for (uint32_t k = 0; k < body->n_out; k++) {
+        ir_dtype_t dtype = body->out[k].dtype, dtype64 = wide->out[k].dtype;
+        int64_t n = ir_type_elements(&body->out[k]);
+        double largest = 1, inside = dtype == IR_F64 ? 0x1p-52 : 0x1p-23;
+        for (int64_t i = 0; i < n; i++) {
+            double e = fabs(ir_element_load(dtype64, expected->out[k], (size_t)i));
+            if (isfinite(e) && e > largest) largest = e;
+        }
+        for (int64_t i = 0; i < n; i++) {
+            double e = ir_element_load(dtype64, expected->out[k], (size_t)i);
+            double g = ir_element_load(dtype, got->out[k], (size_t)i);
+            double limit =
+                rounding(dtype) * fmax(1, fabs(e)) + inside * (16 + 4 * sqrt(terms)) * largest;
+            if (!ir_dtype_is_float(dtype)) limit = 0;
+            if (isinf(e) && g == e) continue;
+            if (isnan(g) || isnan(e) || fabs(g - e) > limit)
+                fail_msg("%s, result %u[%lld]: expected %.17g, got %.17g, limit %g", label, k,
+                         (long long)i, e, g, limit);
+        }
+    }
+}
+
+void body_check(body_t *body, double terms, const char *label) {
+    body_t wide = body_widen(body);
+    results_t expected = body_run(&wide, "cpu.fused.reference", 1);
+    results_t one = body_run(body, "cpu.fused.nest", 1);
+    body_compare(body, &one, &wide, &expected, terms, label);
+    for (int threads = 2; threads <= 4; threads += 2) {
+        results_t more = body_run(body, "cpu.fused.nest", threads);
+        for (uint32_t k = 0; k < body->n_out; k++)
+            if (memcmp((char *)one.block[k] + GUARD, (char *)more.block[k] + GUARD,
+                       ir_type_bytes(&body->out[k])) != 0)
+                fail_msg("%s, result %u: other bits on %d threads", label, k, threads);
+        results_free(body, &more);
+    }
+    results_free(body, &one);
+    results_free(&wide, &expected);
+    body_free(&wide);
+}

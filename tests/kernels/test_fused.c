@@ -1,0 +1,409 @@
+/* The nest kernel of `fused` on composites and what training steps fuse, against the reference of
+ * the same body in f64. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "bodies.h"
+#include "ir/nest.h"
+
+/* A text with %T as the element type and %W as the wide one. */
+static void check(const char *text, int64_t limit, double terms, const char *label) {
+    static const char *const types[4] = {"f64", "f32", "bf16", "f16"};
+    for (int t = 0; t < 4; t++) {
+        char made[8192], name[128];
+        size_t n = 0;
+        for (const char *c = text; *c; c++) {
+            if (c[0] == '$' && (c[1] == 'T' || c[1] == 'W')) {
+                const char *type = c[1] == 'W' && t > 0 ? "f32" : types[t];
+                n += (size_t)snprintf(made + n, sizeof made - n, "%s", type);
+                c++;
+            } else {
+                made[n++] = *c;
+            }
+        }
+        made[n] = 0;
+        snprintf(name, sizeof name, "%s in %s", label, types[t]);
+        body_t body = body_parse(made, limit, 1);
+        body_check(&body, terms, name);
+        body_free(&body);
+    }
+}
+
+#define BODY(text) "graph \"body\" {\n" text "}\n"
+
+static void test_row_norms(void **state) {
+    (void)state;
+    check(BODY("%0 x = input {dtype=$T, shape=[5,7,33], batch_axis=-1}\n"
+               "%1 w = input {dtype=$T, shape=[33], batch_axis=-1}\n"
+               "%2, %3 = rms_norm(%0, %1)\n"
+               "output \"y\" = %2\n"
+               "output \"r\" = %3\n"),
+          1, 33, "rms_norm");
+    check(BODY("%0 dy = input {dtype=$T, shape=[300,33], batch_axis=-1}\n"
+               "%1 x = input {dtype=$T, shape=[300,33], batch_axis=-1}\n"
+               "%2 r = input {dtype=$W, shape=[300], batch_axis=-1}\n"
+               "%3 w = input {dtype=$T, shape=[33], batch_axis=-1}\n"
+               "%4, %5 = rms_norm_grad(%0, %1, %2, %3)\n"
+               "output \"dx\" = %4\n"
+               "output \"dw\" = %5\n"),
+          1, 1000, "rms_norm_grad");
+    check(BODY("%0 x = input {dtype=$T, shape=[9,5,12], batch_axis=-1}\n"
+               "%1 w = input {dtype=$T, shape=[5,12], batch_axis=-1}\n"
+               "%2 b = input {dtype=$T, shape=[5,12], batch_axis=-1}\n"
+               "%3, %4, %5 = layer_norm(%0, %1, %2)\n"
+               "output \"y\" = %3\n"
+               "output \"m\" = %4\n"
+               "output \"r\" = %5\n"),
+          1, 60, "layer_norm");
+    check(BODY("%0 dy = input {dtype=$T, shape=[70,130], batch_axis=-1}\n"
+               "%1 x = input {dtype=$T, shape=[70,130], batch_axis=-1}\n"
+               "%2 m = input {dtype=$W, shape=[70], batch_axis=-1}\n"
+               "%3 r = input {dtype=$W, shape=[70], batch_axis=-1}\n"
+               "%4 w = input {dtype=$T, shape=[130], batch_axis=-1}\n"
+               "%5, %6, %7 = layer_norm_grad(%0, %1, %2, %3, %4)\n"
+               "output \"dx\" = %5\n"
+               "output \"dw\" = %6\n"
+               "output \"db\" = %7\n"),
+          1, 1000, "layer_norm_grad");
+    check(BODY("%0 x = input {dtype=$T, shape=[3,9000], batch_axis=-1}\n"
+               "%1 w = input {dtype=$T, shape=[9000], batch_axis=-1}\n"
+               "%2, %3 = rms_norm(%0, %1)\n"
+               "%4 = silu(%2)\n"
+               "output \"y\" = %4\n"
+               "output \"r\" = %3\n"),
+          1, 9000, "rms_norm of long rows with silu");
+}
+
+static void test_softmaxes(void **state) {
+    (void)state;
+    check(BODY("%0 x = input {dtype=$T, shape=[6,5,37], batch_axis=-1}\n"
+               "%1 = softmax(%0) {axis=2}\n"
+               "%2 = log_softmax(%0) {axis=2}\n"
+               "output \"y\" = %1\n"
+               "output \"l\" = %2\n"),
+          1, 37, "softmax and log_softmax");
+    check(BODY("%0 x = input {dtype=$T, shape=[6,37,20], batch_axis=-1}\n"
+               "%1 = softmax(%0) {axis=1}\n"
+               "output \"y\" = %1\n"),
+          1, 37, "softmax of a middle axis");
+    check(BODY("%0 x = input {dtype=$T, shape=[4,20000], batch_axis=-1}\n"
+               "%1 = softmax(%0) {axis=1}\n"
+               "output \"y\" = %1\n"),
+          1, 20000, "softmax of long rows");
+    check(BODY("%0 x = input {dtype=$T, shape=[100000], batch_axis=-1}\n"
+               "%1 = log_softmax(%0) {axis=0}\n"
+               "output \"y\" = %1\n"),
+          1, 100000, "log_softmax of everything");
+    check(BODY("%0 dy = input {dtype=$T, shape=[11,130], batch_axis=-1}\n"
+               "%1 x = input {dtype=$T, shape=[11,130], batch_axis=-1}\n"
+               "%2 = softmax(%1) {axis=1}\n"
+               "%3 = softmax_grad(%0, %2) {axis=1}\n"
+               "%4 = log_softmax(%1) {axis=1}\n"
+               "%5 = log_softmax_grad(%0, %4) {axis=1}\n"
+               "output \"a\" = %3\n"
+               "output \"b\" = %5\n"),
+          1, 130, "gradients of softmaxes");
+}
+
+static void test_cross_entropy(void **state) {
+    (void)state;
+    check(BODY("%0 x = input {dtype=$T, shape=[40,11], batch_axis=-1}\n"
+               "%1 l = input {dtype=i32, shape=[40], batch_axis=-1}\n"
+               "%2 w = input {dtype=$T, shape=[11], batch_axis=-1}\n"
+               "%3, %4, %5 = cross_entropy_rows(%0, %1, %2) {ignore_index=3, smoothing=0.1}\n"
+               "output \"loss\" = %3\n"
+               "output \"weight\" = %4\n"
+               "output \"lse\" = %5\n"),
+          11, 40, "cross_entropy_rows weighted and smoothed");
+    check(BODY("%0 x = input {dtype=$T, shape=[40,11], batch_axis=-1}\n"
+               "%1 l = input {dtype=i64, shape=[40], batch_axis=-1}\n"
+               "%2, %3, %4 = cross_entropy_rows(%0, %1) {ignore_index=0}\n"
+               "%5 = reduce_sum(%2) {axes=[0]}\n"
+               "%6 = reduce_sum(%3) {axes=[0]}\n"
+               "%7 = div(%5, %6)\n"
+               "output \"loss\" = %7\n"
+               "output \"lse\" = %4\n"),
+          11, 40, "mean cross entropy");
+    check(BODY("%0 d = input {dtype=$W, shape=[], batch_axis=-1}\n"
+               "%1 x = input {dtype=$T, shape=[40,11], batch_axis=-1}\n"
+               "%2 l = input {dtype=i32, shape=[40], batch_axis=-1}\n"
+               "%3 lse = input {dtype=$W, shape=[40], batch_axis=-1}\n"
+               "%4 w = input {dtype=$T, shape=[11], batch_axis=-1}\n"
+               "%5 = cross_entropy_grad(%0, %1, %2, %3, %4) {ignore_index=3, smoothing=0.1}\n"
+               "output \"dx\" = %5\n"),
+          11, 40, "cross_entropy_grad weighted and smoothed");
+    check(BODY("%0 d = input {dtype=$W, shape=[40], batch_axis=-1}\n"
+               "%1 x = input {dtype=$T, shape=[40,11], batch_axis=-1}\n"
+               "%2 l = input {dtype=i64, shape=[40], batch_axis=-1}\n"
+               "%3 lse = input {dtype=$W, shape=[40], batch_axis=-1}\n"
+               "%4 = cross_entropy_grad(%0, %1, %2, %3)\n"
+               "output \"dx\" = %4\n"),
+          11, 40, "cross_entropy_grad by row");
+}
+
+static void test_batch_norm(void **state) {
+    (void)state;
+    check(BODY("%0 x = input {dtype=$T, shape=[8,6,9,9], batch_axis=-1}\n"
+               "%1 m = input {dtype=$W, shape=[6], batch_axis=-1}\n"
+               "%2 s = input {dtype=$W, shape=[6], batch_axis=-1}\n"
+               "%3 w = input {dtype=$T, shape=[6], batch_axis=-1}\n"
+               "%4 b = input {dtype=$T, shape=[6], batch_axis=-1}\n"
+               "%5 = batch_norm_apply(%0, %1, %2, %3, %4)\n"
+               "%6 = relu(%5)\n"
+               "output \"y\" = %6\n"),
+          1, 600, "batch_norm_apply with relu");
+    check(BODY("%0 x = input {dtype=$T, shape=[8,6,9,9], batch_axis=-1}\n"
+               "%1 = channel_sum(%0)\n"
+               "%2 = constant {dtype=$W, shape=[], data=0.001}\n"
+               "%3 = mul(%1, %2)\n"
+               "%4 = channel_centered_squares(%0, %3)\n"
+               "output \"s\" = %1\n"
+               "output \"q\" = %4\n"),
+          1, 1000, "batch norm statistics");
+    check(BODY("%0 dy = input {dtype=$T, shape=[8,6,9,9], batch_axis=-1}\n"
+               "%1 x = input {dtype=$T, shape=[8,6,9,9], batch_axis=-1}\n"
+               "%2 m = input {dtype=$W, shape=[6], batch_axis=-1}\n"
+               "%3 s = input {dtype=$W, shape=[6], batch_axis=-1}\n"
+               "%4 w = input {dtype=$T, shape=[6], batch_axis=-1}\n"
+               "%5, %6 = batch_norm_grad_sums(%0, %1, %2, %3)\n"
+               "%7 = batch_norm_grad_apply(%0, %1, %2, %3, %4, %5, %6) {count=648}\n"
+               "output \"dx\" = %7\n"
+               "output \"db\" = %5\n"
+               "output \"dw\" = %6\n"),
+          1, 2000, "batch norm backward");
+    check(BODY("%0 dy = input {dtype=$T, shape=[16,40,100], batch_axis=-1}\n"
+               "%1 x = input {dtype=$T, shape=[16,40,100], batch_axis=-1}\n"
+               "%2 m = input {dtype=$W, shape=[40], batch_axis=-1}\n"
+               "%3 s = input {dtype=$W, shape=[40], batch_axis=-1}\n"
+               "%4 w = input {dtype=$T, shape=[40], batch_axis=-1}\n"
+               "%5, %6 = batch_norm_grad_sums(%0, %1, %2, %3)\n"
+               "%7 = batch_norm_grad_apply(%0, %1, %2, %3, %4, %5, %6) {count=1600}\n"
+               "output \"dx\" = %7\n"
+               "output \"db\" = %5\n"
+               "output \"dw\" = %6\n"),
+          1, 4000, "batch norm backward of more");
+}
+
+static void test_sums(void **state) {
+    (void)state;
+    check(BODY("%0 x = input {dtype=$T, shape=[3000,70], batch_axis=-1}\n"
+               "%1 = reduce_sum(%0) {axes=[0]}\n"
+               "%2 = gelu(%0)\n"
+               "output \"db\" = %1\n"
+               "output \"y\" = %2\n"),
+          1, 3000, "a bias gradient beside gelu");
+    check(BODY("%0 x = input {dtype=$W, shape=[200000], batch_axis=-1}\n"
+               "%1 = square(%0)\n"
+               "%2 = reduce_sum(%1) {axes=[0]}\n"
+               "%3 = sqrt(%2)\n"
+               "%4 = div(%0, %3)\n"
+               "output \"n\" = %3\n"
+               "output \"y\" = %4\n"),
+          1, 200000, "a norm and what it divides");
+    check(BODY("%0 x = input {dtype=$T, shape=[4,6,8,10], batch_axis=-1}\n"
+               "%1 = cast(%0) {dtype=$W}\n"
+               "%2 = reduce_max(%1) {axes=[0,2]}\n"
+               "%3 = reduce_min(%1) {axes=[3]}\n"
+               "%4 = reduce_sum(%1) {axes=[1,3]}\n"
+               "%5 = reduce_mean(%1) {axes=[0,1,2,3]}\n"
+               "output \"a\" = %2\n"
+               "output \"b\" = %3\n"
+               "output \"c\" = %4\n"
+               "output \"d\" = %5\n"),
+          1, 500, "reductions over several sets of axes");
+    check(BODY("%0 a = input {dtype=$T, shape=[50,3], batch_axis=-1}\n"
+               "%1 b = input {dtype=$T, shape=[7], batch_axis=-1}\n"
+               "%2 c = input {dtype=$T, shape=[], batch_axis=-1}\n"
+               "%3 d = input {dtype=$T, shape=[9,8,7], batch_axis=-1}\n"
+               "%4 = sum_squares(%0, %1, %2, %3)\n"
+               "output \"s\" = %4\n"),
+          1, 800, "sum_squares of several tensors");
+}
+
+static void test_updates(void **state) {
+    (void)state;
+    check(BODY("%0 p = input {dtype=$W, shape=[60,50], batch_axis=-1}\n"
+               "%1 g = input {dtype=$T, shape=[60,50], batch_axis=-1}\n"
+               "%2 m = input {dtype=$W, shape=[60,50], batch_axis=-1}\n"
+               "%3 v = input {dtype=$W, shape=[60,50], batch_axis=-1}\n"
+               "%4 lr = input {dtype=f64, shape=[], batch_axis=-1}\n"
+               "%5 step = input {dtype=i64, shape=[], batch_axis=-1}\n"
+               "%6 scale = input {dtype=$W, shape=[], batch_axis=-1}\n"
+               "%7 q = input {dtype=$W, shape=[13], batch_axis=-1}\n"
+               "%8 h = input {dtype=$T, shape=[13], batch_axis=-1}\n"
+               "%9 n = input {dtype=$W, shape=[13], batch_axis=-1}\n"
+               "%10 u = input {dtype=$W, shape=[13], batch_axis=-1}\n"
+               "%11 ok = input {dtype=bool, shape=[], batch_axis=-1}\n"
+               "%12 = abs(%3)\n"
+               "%13 = abs(%10)\n"
+               "%20 = constant {dtype=i64, shape=[], data=1}\n"
+               "%21 = add(%5, %20)\n"
+               "%14, %15, %16 = adamw(%0, %1, %2, %12, %4, %21, %6)\n"
+               "%17, %18, %19 = adamw(%7, %8, %9, %13, %4, %21, %6, %11)\n"
+               "output \"p\" = %14\n"
+               "output \"m\" = %15\n"
+               "output \"v\" = %16\n"
+               "output \"q\" = %17\n"
+               "output \"n\" = %18\n"
+               "output \"u\" = %19\n"),
+          5, 400, "adamw of two parameters");
+    check(BODY("%0 p = input {dtype=$W, shape=[60,5], batch_axis=-1}\n"
+               "%1 g = input {dtype=$T, shape=[60,5], batch_axis=-1}\n"
+               "%2 m = input {dtype=$W, shape=[60,5], batch_axis=-1}\n"
+               "%3 lr = input {dtype=f64, shape=[], batch_axis=-1}\n"
+               "%4 scale = input {dtype=$W, shape=[], batch_axis=-1}\n"
+               "%5 ok = input {dtype=bool, shape=[], batch_axis=-1}\n"
+               "%6, %7 = sgd(%0, %1, %3, %4, %2) {momentum=0.9, nesterov=true, weight_decay=0.01}\n"
+               "%8, %9 = sgd(%0, %1, %3, %4, %5) {weight_decay=0.1}\n"
+               "output \"p\" = %6\n"
+               "output \"m\" = %7\n"
+               "output \"q\" = %8\n"
+               "output \"z\" = %9\n"),
+          5, 50, "sgd");
+}
+
+static void test_elementwise(void **state) {
+    (void)state;
+    check(BODY("%0 g = input {dtype=$T, shape=[33,65], batch_axis=-1}\n"
+               "%1 u = input {dtype=$T, shape=[33,65], batch_axis=-1}\n"
+               "%2 dy = input {dtype=$T, shape=[33,65], batch_axis=-1}\n"
+               "%3 = silu(%0)\n"
+               "%4 = mul(%3, %1)\n"
+               "%5 = mul(%2, %1)\n"
+               "%6 = silu_grad(%5, %0)\n"
+               "%7 = mul(%2, %3)\n"
+               "output \"y\" = %4\n"
+               "output \"dg\" = %6\n"
+               "output \"du\" = %7\n"),
+          1, 4, "swiglu forward and backward");
+    check(BODY("%0 x = input {dtype=$T, shape=[31,17], batch_axis=-1}\n"
+               "%1 seed = input {dtype=i64, shape=[], batch_axis=-1}\n"
+               "%2 step = input {dtype=i64, shape=[], batch_axis=-1}\n"
+               "%3 r = input {dtype=$T, shape=[31,17], batch_axis=-1}\n"
+               "%4 = dropout(%0, %1, %2) {p=0.25, id=7, begin=[2,0], global=[40,17]}\n"
+               "%5 = add(%4, %3)\n"
+               "output \"y\" = %5\n"),
+          100, 4, "dropout of a part with a residual");
+    check(BODY("%0 e = input {dtype=$T, shape=[11,33], batch_axis=-1}\n"
+               "%1 i = input {dtype=i32, shape=[4,9], batch_axis=-1}\n"
+               "%2 = gather(%0, %1) {axis=0}\n"
+               "%3 = transpose(%2) {perm=[1,0,2]}\n"
+               "output \"y\" = %3\n"),
+          11, 4, "rows of an embedding, transposed");
+    check(BODY("%0 x = input {dtype=$T, shape=[64,96], batch_axis=-1}\n"
+               "%1 = transpose(%0) {perm=[1,0]}\n"
+               "output \"y\" = %1\n"),
+          11, 4, "a transpose");
+    check(BODY("%0 q = input {dtype=$T, shape=[2,9,4,32], batch_axis=-1}\n"
+               "%1 = iota {dtype=i32, shape=[9,9], axis=0}\n"
+               "%2 = iota {dtype=i32, shape=[9,9], axis=1}\n"
+               "%3 = ge(%1, %2)\n"
+               "%4 s = input {dtype=$T, shape=[2,4,9,9], batch_axis=-1}\n"
+               "%5 = constant {dtype=$T, shape=[], data=-30000}\n"
+               "%6 = select(%3, %4, %5)\n"
+               "%7 = softmax(%6) {axis=3}\n"
+               "output \"p\" = %7\n"),
+          11, 9, "causal softmax");
+    check(BODY("%0 x = input {dtype=$T, shape=[], batch_axis=-1}\n"
+               "%1 y = input {dtype=$T, shape=[], batch_axis=-1}\n"
+               "%2 = mul(%0, %1)\n"
+               "%3 = exp(%2)\n"
+               "output \"y\" = %3\n"),
+          11, 4, "scalars");
+    check(BODY("%0 x = input {dtype=$T, shape=[0,5], batch_axis=-1}\n"
+               "%1 w = input {dtype=$T, shape=[5], batch_axis=-1}\n"
+               "%2 = mul(%0, %1)\n"
+               "%3 = reduce_sum(%2) {axes=[0]}\n"
+               "%4 = reduce_sum(%2) {axes=[1]}\n"
+               "%5 = silu(%1)\n"
+               "output \"y\" = %2\n"
+               "output \"a\" = %3\n"
+               "output \"b\" = %4\n"
+               "output \"c\" = %5\n"),
+          11, 4, "zero rows");
+}
+
+/* A result may stand in an operand's memory where nest_may_reuse says so. */
+static void test_in_place(void **state) {
+    static const char text[] = BODY(
+        "%0 p = input {dtype=f32, shape=[60,50], batch_axis=-1}\n"
+        "%1 g = input {dtype=f32, shape=[60,50], batch_axis=-1}\n"
+        "%2 m = input {dtype=f32, shape=[60,50], batch_axis=-1}\n"
+        "%3 lr = input {dtype=f64, shape=[], batch_axis=-1}\n"
+        "%4 scale = input {dtype=f32, shape=[], batch_axis=-1}\n"
+        "%5, %6 = sgd(%0, %1, %3, %4, %2) {momentum=0.9}\n"
+        "%7 = exp(%0)\n"
+        "output \"m\" = %6\noutput \"p\" = %5\noutput \"e\" = %7\n");
+    (void)state;
+    body_t body = body_parse(text, 5, 3);
+    nest_t *nest = NULL;
+    const char *reason;
+    assert_int_equal(nest_build(body.graph, &nest, &reason), ST_OK);
+    assert_non_null(nest);
+    for (uint32_t k = 0; k < 3; k++)
+        for (uint32_t j = 0; j < 5; j++) assert_int_equal(nest_may_reuse(nest, k, j), j < 3);
+    nest_destroy(nest);
+    results_t apart = body_run(&body, "cpu.fused.nest", 1);
+    static const uint32_t over[3][3] = {{2, 0, 1}, {0, 1, 2}, {1, 2, 0}};
+    for (int turn = 0; turn < 3; turn++) {
+        void *copy[5], *out[3];
+        kern_problem_t problem = body.problem;
+        problem.attrs = &body.attr;
+        problem.in = body.in;
+        problem.out = body.out;
+        for (uint32_t j = 0; j < 5; j++) {
+            copy[j] = malloc(ir_type_bytes(&body.in[j]));
+            memcpy(copy[j], body.data[j], ir_type_bytes(&body.in[j]));
+        }
+        for (uint32_t k = 0; k < 3; k++) out[k] = copy[over[turn][k]];
+        assert_int_equal(
+            kern_run_impl(kern_find("cpu.fused.nest"), &problem, 2, (const void *const *)copy, out),
+            ST_OK);
+        for (uint32_t k = 0; k < 3; k++)
+            assert_memory_equal(out[k], apart.out[k], ir_type_bytes(&body.out[k]));
+        for (uint32_t j = 0; j < 5; j++) free(copy[j]);
+    }
+    results_free(&body, &apart);
+    body_free(&body);
+}
+
+/* An index out of range is an error that names it. */
+static void test_bad_index(void **state) {
+    static const char text[] = BODY(
+        "%0 e = input {dtype=f32, shape=[11,33], batch_axis=-1}\n"
+        "%1 i = input {dtype=i32, shape=[900], batch_axis=-1}\n"
+        "%2 = gather(%0, %1) {axis=0}\n%3 = exp(%2)\noutput \"y\" = %3\n");
+    (void)state;
+    body_t body = body_parse(text, 11, 4);
+    ((int32_t *)body.data[1])[700] = -12;
+    kern_problem_t problem = body.problem;
+    problem.attrs = &body.attr;
+    problem.in = body.in;
+    problem.out = body.out;
+    void *out = malloc(ir_type_bytes(&body.out[0]));
+    assert_int_equal(kern_run_impl(kern_find("cpu.fused.nest"), &problem, 2,
+                                   (const void *const *)body.data, &out),
+                     ST_INVALID);
+    assert_non_null(strstr(st_last_error(), "-12"));
+    assert_non_null(strstr(st_last_error(), "11"));
+    free(out);
+    body_free(&body);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_row_norms),     cmocka_unit_test(test_softmaxes),
+        cmocka_unit_test(test_cross_entropy), cmocka_unit_test(test_batch_norm),
+        cmocka_unit_test(test_sums),          cmocka_unit_test(test_updates),
+        cmocka_unit_test(test_elementwise),   cmocka_unit_test(test_in_place),
+        cmocka_unit_test(test_bad_index),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
