@@ -4,15 +4,17 @@
 #include "autodiff/gradient.h"
 #include "ir/expand.h"
 
+#define NOTHING ((ad_backward_t){.divisor = IR_NONE, .scale = {IR_NONE, IR_NONE, IR_NONE}})
+
 void ad_backward_free(ad_backward_t *backward) {
     ir_graph_destroy(backward->graph);
     st_free(backward->params);
     st_free(backward->grads);
-    *backward = (ad_backward_t){.divisor = IR_NONE};
+    *backward = NOTHING;
 }
 
 st_status_t ad_backward_open(const ir_graph_t *forward, ad_backward_t *out) {
-    *out = (ad_backward_t){.divisor = IR_NONE};
+    *out = NOTHING;
     for (size_t i = 0; i < forward->nodes.n; i++)
         if (forward->nodes.data[i].op == IR_OP_PARAMETER) out->n++;
     out->params = st_calloc(out->n, sizeof *out->params);
@@ -38,7 +40,13 @@ st_status_t ad_backward_grads(const ad_backward_t *backward, ir_value_t loss, co
         TRY_GOTO(FAIL(ST_INVALID, "there is no parameter to train: the graph has %zu, all frozen",
                       backward->n),
                  done);
-    TRY_GOTO(ad_gradient(backward->graph, loss, n, wrt, grads), done);
+    ir_value_t seed = backward->scale.scale;
+    if (seed != IR_NONE) {
+        ir_build_t b = {.graph = backward->graph};
+        seed = ir_b_cast(&b, seed, ir_b_type(&b, loss)->dtype);
+        TRY_GOTO(b.status, done);
+    }
+    TRY_GOTO(ad_gradient_scaled(backward->graph, loss, seed, n, wrt, grads), done);
     n = 0;
     for (size_t i = 0; i < backward->n; i++) out[i] = !frozen || !frozen[i] ? grads[n++] : IR_NONE;
 done:
@@ -48,7 +56,7 @@ done:
 }
 
 st_status_t ad_backward_whole(const ir_graph_t *forward, ir_value_t loss, const bool *frozen,
-                              ad_backward_t *out) {
+                              const ad_scaling_t *scaling, ad_backward_t *out) {
     TRY(ad_backward_open(forward, out));
     st_status_t status = ST_OK;
     size_t which = 0, n = 0;
@@ -58,6 +66,7 @@ st_status_t ad_backward_whole(const ir_graph_t *forward, ir_value_t loss, const 
     for (size_t i = 0; i < out->graph->nodes.n; i++)
         if (out->graph->nodes.data[i].op == IR_OP_PARAMETER)
             out->params[n++] = out->graph->nodes.data[i].first_output;
+    TRY_GOTO(ad_loss_scale_open(out->graph, scaling, &out->scale), fail);
     TRY_GOTO(ad_backward_grads(out, out->graph->outputs.data[which].value, frozen, out->grads),
              fail);
     return ST_OK;

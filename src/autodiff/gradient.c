@@ -208,6 +208,11 @@ st_status_t ad_pullback(ir_graph_t *graph, size_t n, const ir_value_t *values,
 
 st_status_t ad_gradient(ir_graph_t *graph, ir_value_t loss, size_t n_wrt, const ir_value_t *wrt,
                         ir_value_t *out_grads) {
+    return ad_gradient_scaled(graph, loss, IR_NONE, n_wrt, wrt, out_grads);
+}
+
+st_status_t ad_gradient_scaled(ir_graph_t *graph, ir_value_t loss, ir_value_t seed, size_t n_wrt,
+                               const ir_value_t *wrt, ir_value_t *out_grads) {
     for (size_t i = 0; i < n_wrt; i++) out_grads[i] = IR_NONE;
     TRY(check_arguments(graph, loss, n_wrt, wrt));
     const ir_phase_t phase = graph->phase;
@@ -217,7 +222,7 @@ st_status_t ad_gradient(ir_graph_t *graph, ir_value_t loss, size_t n_wrt, const 
     TRY_GOTO(sweep_open(&s, graph), fail);
     graph->phase = IR_PHASE_BACKWARD;
     ir_build_t b = {.graph = graph};
-    ir_value_t seed = ir_b_scalar(&b, ir_value_type(graph, loss)->dtype, 1);
+    if (seed == IR_NONE) seed = ir_b_scalar(&b, ir_value_type(graph, loss)->dtype, 1);
     TRY_GOTO(b.status, fail);
     TRY_GOTO(sweep_back(&s, 1, &loss, &seed, n_wrt, wrt, out_grads), fail);
     for (size_t i = 0; i < n_wrt; i++) {

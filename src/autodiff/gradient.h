@@ -15,6 +15,9 @@
  * first), so the result is deterministic. The nodes are of the backward phase. */
 st_status_t ad_gradient(ir_graph_t *graph, ir_value_t loss, size_t n_wrt, const ir_value_t *wrt,
                         ir_value_t *out_grads) ST_WARN_UNUSED;
+/* The same times `seed`, a scalar of the loss's type; IR_NONE: 1. */
+st_status_t ad_gradient_scaled(ir_graph_t *graph, ir_value_t loss, ir_value_t seed, size_t n_wrt,
+                               const ir_value_t *wrt, ir_value_t *out_grads) ST_WARN_UNUSED;
 
 /* The same from several values, each with the gradient that arrives at it (IR_NONE: none):
  * out_grads[i] is IR_NONE where nothing gets to. After an error the graph is not to be used. */

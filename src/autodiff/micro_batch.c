@@ -211,17 +211,26 @@ static void add_updates(unroll_t *u, ir_build_t *b, const ir_value_t *state) {
     }
 }
 
+/* A gradient as a term of the sum over micro-batches: the cast, which changes nothing, tells mixed
+ * precision that the sum is to be f32. */
+static ir_value_t term(ir_build_t *b, ir_value_t part) {
+    if (ir_b_type(b, part)->dtype != IR_F32) return part;
+    return ir_b_node(b, IR_OP_CAST, 1, &part, 1, (ir_arg_t[]){IR_ARG_DTYPE("dtype", IR_F32)});
+}
+
 static ir_value_t added(ir_build_t *b, ir_value_t sum, ir_value_t part) {
     return sum == IR_NONE ? part : ir_b_binary(b, IR_OP_ADD, sum, part);
 }
 
 static st_status_t run_micro_batches(unroll_t *u, const bool *frozen, const char *loss_name,
-                                     ir_value_t *part, ir_value_t *state, ad_backward_t *out) {
+                                     const ad_scaling_t *scaling, ir_value_t *part,
+                                     ir_value_t *state, ad_backward_t *out) {
     const ir_value_t body_sum = ir_graph_find_output(u->body, SUM);
     const ir_value_t body_count = ir_graph_find_output(u->body, COUNT);
     ir_value_t sum = IR_NONE, count = IR_NONE;
     size_t n = 0;
     TRY(add_sources(u));
+    TRY(ad_loss_scale_open(u->graph, scaling, &out->scale));
     memcpy(state, u->map, u->body->values.n * sizeof *state);
     for (size_t i = 0; i < u->body->nodes.n; i++)
         if (u->body->nodes.data[i].op == IR_OP_PARAMETER)
@@ -233,7 +242,7 @@ static st_status_t run_micro_batches(unroll_t *u, const bool *frozen, const char
         for (size_t i = 0; i < out->n; i++)
             if (part[i] != IR_NONE) {
                 u->graph->phase = IR_PHASE_BACKWARD;
-                out->grads[i] = added(&b, out->grads[i], part[i]);
+                out->grads[i] = added(&b, out->grads[i], term(&b, part[i]));
             }
         u->graph->phase = IR_PHASE_FORWARD;
         sum = added(&b, sum, u->map[body_sum]);
@@ -253,8 +262,8 @@ static st_status_t run_micro_batches(unroll_t *u, const bool *frozen, const char
 }
 
 st_status_t ad_backward_micro(const ir_graph_t *forward, ir_value_t loss, const char *loss_name,
-                              const bool *frozen, int64_t n_micro, bool allow_batch_norm,
-                              ad_backward_t *out) {
+                              const bool *frozen, const ad_scaling_t *scaling, int64_t n_micro,
+                              bool allow_batch_norm, ad_backward_t *out) {
     *out = (ad_backward_t){.divisor = IR_NONE};
     if (!allow_batch_norm) TRY(check_batch_norm(forward));
     ir_graph_t *body = NULL;
@@ -273,7 +282,7 @@ st_status_t ad_backward_micro(const ir_graph_t *forward, ir_value_t loss, const 
     if (!u.map || !u.next || !u.fed || !state || !part)
         TRY_GOTO(st_no_memory(4 * body->values.n * sizeof *u.map, "micro-batches"), done);
     for (size_t v = 0; v < body->values.n; v++) u.next[v] = IR_NONE;
-    TRY_GOTO(run_micro_batches(&u, frozen, loss_name, part, state, out), done);
+    TRY_GOTO(run_micro_batches(&u, frozen, loss_name, scaling, part, state, out), done);
 done:
     st_free(u.map);
     st_free(u.next);

@@ -30,6 +30,7 @@ typedef struct train {
     const setting_t *settings;
     ir_build_t b;
     ir_value_t step, lr;
+    ir_value_t apply;              /* bool[]: the step counts; IR_NONE: always */
     ir_value_t scale;              /* what gradients are multiplied by; IR_NONE: 1 */
     ir_value_t cast[IR_DTYPE_END]; /* `scale` by dtype */
 } train_t;
@@ -63,20 +64,8 @@ static st_status_t find_optimizer(const char *name, const optimizer_t **out_opti
     return FAIL(ST_INVALID, "optimizer '%s' is not known: sgd, adamw or adam", name ? name : "");
 }
 
-/* New zero-initialized state "<prefix><name>". */
 static ir_value_t add_buffer(train_t *t, const char *prefix, const char *name, ir_type_t type) {
-    char full[NAME_BYTES];
-    int length = snprintf(full, sizeof full, "%s%s", prefix, name);
-    if (t->b.status != ST_OK) return IR_NONE;
-    if (length < 0 || (size_t)length >= sizeof full)
-        t->b.status = FAIL(ST_DOES_NOT_FIT, "the name '%s%.60s…' is longer than %d bytes", prefix,
-                           name, NAME_BYTES - 1);
-    else if (ir_graph_find(t->b.graph, full) != IR_NONE)
-        t->b.status = FAIL(ST_INVALID,
-                           "the model has a parameter, buffer or input named '%s', which "
-                           "training needs for its own state",
-                           full);
-    return ir_b_buffer(&t->b, full, type);
+    return ad_new_state(&t->b, prefix, name, type);
 }
 
 static ir_value_t rate_of(train_t *t, size_t i) {
@@ -96,10 +85,12 @@ static ir_value_t apply_sgd(train_t *t, size_t i) {
     const ir_value_t p = t->backward->params[i], g = t->backward->grads[i];
     const ir_type_t type = *ir_b_type(&t->b, p);
     const bool momentum = o->momentum != 0;
-    ir_value_t in[5] = {p, g, rate_of(t, i), scale_for(t, type.dtype), IR_NONE};
-    if (momentum) in[4] = add_buffer(t, "optim.momentum.", t->settings[i].name, type);
+    ir_value_t in[6] = {p, g, rate_of(t, i), scale_for(t, type.dtype), IR_NONE, IR_NONE};
+    uint32_t n = 4;
+    if (momentum) in[n++] = add_buffer(t, "optim.momentum.", t->settings[i].name, type);
+    if (t->apply != IR_NONE) in[n++] = t->apply;
     ir_value_t out = ir_b_node(
-        &t->b, IR_OP_SGD, momentum ? 5 : 4, in, 3,
+        &t->b, IR_OP_SGD, n, in, 3,
         (ir_arg_t[]){IR_ARG_FLOAT("momentum", o->momentum), IR_ARG_BOOL("nesterov", o->nesterov),
                      IR_ARG_FLOAT("weight_decay", t->settings[i].weight_decay)});
     ir_b_update(&t->b, p, out);
@@ -113,13 +104,13 @@ static ir_value_t apply_moments(train_t *t, size_t i, bool decoupled) {
     const ir_type_t type = *ir_b_type(&t->b, p);
     ir_value_t m = add_buffer(t, "optim.m.", t->settings[i].name, type);
     ir_value_t v = add_buffer(t, "optim.v.", t->settings[i].name, type);
-    ir_value_t out =
-        ir_b_node(&t->b, IR_OP_ADAMW, 7,
-                  (ir_value_t[]){p, g, m, v, rate_of(t, i), t->step, scale_for(t, type.dtype)}, 5,
-                  (ir_arg_t[]){IR_ARG_FLOAT("beta1", o->beta1), IR_ARG_FLOAT("beta2", o->beta2),
-                               IR_ARG_FLOAT("eps", o->eps),
-                               IR_ARG_FLOAT("weight_decay", t->settings[i].weight_decay),
-                               IR_ARG_BOOL("decoupled", decoupled)});
+    ir_value_t out = ir_b_node(
+        &t->b, IR_OP_ADAMW, t->apply == IR_NONE ? 7 : 8,
+        (ir_value_t[]){p, g, m, v, rate_of(t, i), t->step, scale_for(t, type.dtype), t->apply}, 5,
+        (ir_arg_t[]){IR_ARG_FLOAT("beta1", o->beta1), IR_ARG_FLOAT("beta2", o->beta2),
+                     IR_ARG_FLOAT("eps", o->eps),
+                     IR_ARG_FLOAT("weight_decay", t->settings[i].weight_decay),
+                     IR_ARG_BOOL("decoupled", decoupled)});
     ir_b_update(&t->b, p, out);
     ir_b_update(&t->b, m, out + 1);
     ir_b_update(&t->b, v, out + 2);
@@ -162,6 +153,13 @@ static st_status_t check_options(const ad_train_options_t *o, ir_rate_t *out_rat
                     o->clip_norm);
     if (!(o->ema_decay >= 0 && o->ema_decay < 1))
         return FAIL(ST_INVALID, "ema_decay is %g, 0 ≤ decay < 1 is needed (0: off)", o->ema_decay);
+    if (!(o->scaling.fixed >= 0 && isfinite(o->scaling.fixed)))
+        return FAIL(ST_INVALID, "the loss scale is %g, a finite number > 0 is needed (0: off)",
+                    o->scaling.fixed);
+    if (o->scaling.dynamic && (o->scaling.fixed != 0 || !o->scaling.skip))
+        return FAIL(
+            ST_INVALID,
+            "a dynamic loss scale excludes a fixed one and needs steps that can be skipped");
     if (o->accumulate < 1 || o->accumulate > MAX_MICRO_BATCHES)
         return FAIL(ST_INVALID, "accumulate is %lld, 1 to %d micro-batches are supported",
                     (long long)o->accumulate, MAX_MICRO_BATCHES);
@@ -290,23 +288,29 @@ static ir_value_t add_grad_norm(train_t *t) {
     }
     st_free(group);
     ir_value_t norm = ir_b_unary(&t->b, IR_OP_SQRT, sum);
+    if (t->options->scaling.skip) /* NaN compares false */
+        t->apply = ir_b_binary(&t->b, IR_OP_LT, norm, ir_b_scalar(&t->b, widest, INFINITY));
+    if (back->scale.scale != IR_NONE)
+        norm = ir_b_binary(&t->b, IR_OP_DIV, norm, ir_b_cast(&t->b, back->scale.scale, widest));
     if (back->divisor != IR_NONE)
         norm = ir_b_binary(&t->b, IR_OP_DIV, norm, ir_b_cast(&t->b, back->divisor, widest));
     return norm;
 }
 
-/* The factor on all gradients: clipping, and the division that micro-batches left open. */
+/* The factor on all gradients: clipping, and the divisions that micro-batches and loss scaling left
+ * open. */
 static void add_scale(train_t *t, ir_value_t norm) {
     const double limit = t->options->clip_norm;
-    const ir_value_t divisor = t->backward->divisor;
+    const ir_value_t divisors[2] = {t->backward->divisor, t->backward->scale.scale};
     ir_dtype_t dtype = ir_b_type(&t->b, norm)->dtype;
     if (limit > 0) {
         ir_value_t room = ir_b_binary(&t->b, IR_OP_DIV, ir_b_scalar(&t->b, dtype, limit),
                                       ir_b_add_scalar(&t->b, norm, 1e-6));
         t->scale = ir_b_binary(&t->b, IR_OP_MINIMUM, room, ir_b_scalar(&t->b, dtype, 1));
     }
-    if (divisor != IR_NONE) {
-        ir_value_t by = ir_b_cast(&t->b, divisor, dtype);
+    for (int i = 0; i < 2; i++) {
+        if (divisors[i] == IR_NONE) continue;
+        ir_value_t by = ir_b_cast(&t->b, divisors[i], dtype);
         ir_value_t over = t->scale == IR_NONE ? ir_b_scalar(&t->b, dtype, 1) : t->scale;
         t->scale = ir_b_binary(&t->b, IR_OP_DIV, over, by);
     }
@@ -318,15 +322,22 @@ static void add_gradient_outputs(train_t *t) {
         char name[NAME_BYTES];
         ir_value_t grad = back->grads[i];
         if (grad == IR_NONE || t->b.status != ST_OK) continue;
-        if (back->divisor != IR_NONE)
-            grad = ir_b_binary(&t->b, IR_OP_DIV, grad,
-                               ir_b_cast(&t->b, back->divisor, ir_b_type(&t->b, grad)->dtype));
+        const ir_value_t divisors[2] = {back->divisor, back->scale.scale};
+        for (int d = 0; d < 2; d++)
+            if (divisors[d] != IR_NONE)
+                grad = ir_b_binary(&t->b, IR_OP_DIV, grad,
+                                   ir_b_cast(&t->b, divisors[d], ir_b_type(&t->b, grad)->dtype));
         int length = snprintf(name, sizeof name, "grad.%s", t->settings[i].name);
         if (length < 0 || (size_t)length >= sizeof name)
             t->b.status = FAIL(ST_DOES_NOT_FIT, "the name 'grad.%.60s…' is longer than %d bytes",
                                t->settings[i].name, NAME_BYTES - 1);
         ir_b_output(&t->b, name, grad);
     }
+}
+
+/* `made` where the step counts, else `old`. */
+static ir_value_t applied(train_t *t, ir_value_t made, ir_value_t old) {
+    return t->apply == IR_NONE ? made : ir_b_select(&t->b, t->apply, made, old);
 }
 
 /* average' = decay * average + (1 - decay) * p', and p' itself at the first step. */
@@ -336,7 +347,7 @@ static void add_average(train_t *t, size_t i, ir_value_t first, ir_value_t updat
         add_buffer(t, "ema.", t->settings[i].name, *ir_b_type(&t->b, t->backward->params[i]));
     ir_value_t mixed = ir_b_binary(&t->b, IR_OP_ADD, ir_b_scale(&t->b, average, decay),
                                    ir_b_scale(&t->b, updated, 1 - decay));
-    ir_b_update(&t->b, average, ir_b_select(&t->b, first, updated, mixed));
+    ir_b_update(&t->b, average, applied(t, ir_b_select(&t->b, first, updated, mixed), average));
 }
 
 /* The counter of completed steps: the forward graph's own, where random ops already use it, or a
@@ -363,7 +374,7 @@ static st_status_t add_optimizer(train_t *t, const optimizer_t *optimizer, const
     add_scale(t, norm);
     ir_value_t done = step_counter(t);
     t->step = ir_b_add_scalar(b, done, 1);
-    ir_b_update(b, done, t->step);
+    ir_b_update(b, done, applied(t, t->step, done));
     t->lr =
         ir_b_node(b, IR_OP_LR_SCHEDULE, 1, &t->step, 5,
                   (ir_arg_t[]){IR_ARG_STRING("kind", o->schedule), IR_ARG_FLOAT("base", rate->base),
@@ -383,6 +394,7 @@ static st_status_t add_optimizer(train_t *t, const optimizer_t *optimizer, const
     }
     ir_b_output(b, "grad_norm", norm);
     ir_b_output(b, "lr", t->lr);
+    if (t->apply != IR_NONE) ad_loss_scale_close(b, &t->backward->scale, t->apply);
     return b->status;
 }
 
@@ -401,15 +413,16 @@ static st_status_t build(const ir_graph_t *forward, const ad_train_options_t *o,
     if (!settings || !frozen) TRY_GOTO(st_no_memory(0, "parameter groups"), done);
     TRY_GOTO(apply_groups(forward, o, settings, frozen), done);
     if (o->accumulate > 1)
-        TRY_GOTO(ad_backward_micro(forward, loss.value, loss.name, frozen, o->accumulate,
-                                   o->micro_batch_norm, &back),
+        TRY_GOTO(ad_backward_micro(forward, loss.value, loss.name, frozen, &o->scaling,
+                                   o->accumulate, o->micro_batch_norm, &back),
                  done);
     else
-        TRY_GOTO(ad_backward_whole(forward, loss.value, frozen, &back), done);
+        TRY_GOTO(ad_backward_whole(forward, loss.value, frozen, &o->scaling, &back), done);
     train_t t = {.options = o,
                  .backward = &back,
                  .settings = settings,
                  .b = {.graph = back.graph},
+                 .apply = IR_NONE,
                  .scale = IR_NONE};
     for (int i = 0; i < IR_DTYPE_END; i++) t.cast[i] = IR_NONE;
     back.graph->phase = IR_PHASE_BACKWARD;

@@ -8,7 +8,10 @@
  *   optim.momentum.<p>     momentum of parameter p (sgd with momentum)
  *   ema.<p>                moving average of parameter p; takes p itself at the first step
  *
- * Outputs it adds: "grad_norm" (global norm before clipping), "lr", and "grad.<p>" if asked. The
+ * and with loss scaling or skipping those of loss_scale.h.
+ *
+ * Outputs it adds: "grad_norm" (global norm before clipping), "lr", "grad.<p>" if asked, and where
+ * steps can be skipped "skipped" (i64[]: 1 for this step) and "loss_scale" (this step's). The
  * forward graph's outputs and updates (running statistics) stay. "loss" is thus the loss before the
  * update. */
 #ifndef STATOR_AUTODIFF_TRAIN_GRAPH_H
@@ -16,6 +19,7 @@
 
 #include <math.h>
 
+#include "autodiff/loss_scale.h"
 #include "ir/graph.h"
 
 /* Settings of the parameters whose name matches. All matching groups apply in order, later ones
@@ -40,7 +44,8 @@ typedef struct ad_train_options {
     const char *schedule; /* "constant", "linear", "cosine": formulas in ir/learning_rate.h */
     int64_t warmup, total;
     double min_lr;
-    double ema_decay; /* 0: off */
+    double ema_decay;     /* 0: off */
+    ad_scaling_t scaling; /* of the loss, and skipping: loss_scale.h */
     /* Micro-batches a step, unrolled; 1: off. Inputs that carry the batch get a leading dim of this
      * size, and only the loss remains of the forward graph's outputs. */
     int64_t accumulate;

@@ -150,6 +150,23 @@ static st_status_t check_options(const ad_train_options_t *o) {
     return ST_OK;
 }
 
+static st_status_t read_scaling(const st_options_t *table, ad_scaling_t *out) {
+    const char *scale = st_options_string(table, "loss-scale");
+    *out = (ad_scaling_t){.skip = st_options_bool(table, "skip-nonfinite")};
+    if (strcmp(scale, "off") == 0) return ST_OK;
+    if (strcmp(scale, "auto") == 0) {
+        out->dynamic = strcmp(st_options_string(table, "dtype"), "f16") == 0;
+        out->skip |= out->dynamic;
+        return ST_OK;
+    }
+    if (!st_double_parse(scale, strlen(scale), &out->fixed) || !(out->fixed > 0) ||
+        !isfinite(out->fixed))
+        return FAIL(ST_INVALID,
+                    "option 'loss-scale' is '%s'; auto, off or a finite number > 0 is needed",
+                    scale);
+    return ST_OK;
+}
+
 static st_status_t read_train_options(const st_options_t *table, const ir_graph_t *graph,
                                       st_arena_t *arena, groups_t *groups,
                                       ad_train_options_t *out) {
@@ -176,6 +193,7 @@ static st_status_t read_train_options(const st_options_t *table, const ir_graph_
     out->ema_decay = st_options_float(table, "ema");
     out->accumulate = st_options_int(table, "accumulate");
     out->micro_batch_norm = strcmp(st_options_string(table, "batch-norm"), "micro") == 0;
+    TRY(read_scaling(table, &out->scaling));
     out->n_groups = groups->n;
     out->groups = groups->data;
     out->loss = loss_name(table);

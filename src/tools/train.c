@@ -9,7 +9,7 @@
 
 #include "tools/tool.h"
 
-enum { MAX_KEEP = 1000000 };
+enum { MAX_KEEP = 1000000, MAX_SKIPPED = 100 };
 
 typedef struct train_run {
     const tool_t *tool;
@@ -217,10 +217,11 @@ static void close_run(train_run_t *run) {
 /* ---- reporting ---- */
 
 typedef struct step_result {
-    tool_scalar_t loss, grad_norm, lr;
-    stator_fetch_t fetches[3];
+    tool_scalar_t loss, grad_norm, lr, skipped, loss_scale;
+    stator_fetch_t fetches[5];
     size_t n_fetches;
-    bool has_norm, has_lr;
+    bool has_norm, has_lr, has_skipped, has_scale;
+    int64_t n_skipped; /* in a row */
 } step_result_t;
 
 static stator_status_t log_flush(const train_run_t *run) {
@@ -242,6 +243,12 @@ static stator_status_t log_step(const train_run_t *run, const step_result_t *res
         fprintf(run->log, ",\"lr\":");
         tool_json_number(run->log, tool_scalar_value(&result->lr));
     }
+    if (result->has_scale) {
+        fprintf(run->log, ",\"loss_scale\":");
+        tool_json_number(run->log, tool_scalar_value(&result->loss_scale));
+    }
+    if (result->has_skipped)
+        fprintf(run->log, ",\"skipped\":%s", result->skipped.i64 ? "true" : "false");
     fprintf(run->log, ",\"step_ms\":%.3f}\n", us * 1e-3);
     return log_flush(run);
 }
@@ -252,12 +259,13 @@ static void show_step(const train_run_t *run, const step_result_t *result) {
     double rate = elapsed > 0 ? done / elapsed : 0;
     bool last = step == run->n_steps;
     int64_t every = run->n_steps < 20 ? 1 : run->n_steps / 20;
-    if (!run->live && !last && step % every != 0 && step != 1) return;
+    bool skipped = result->has_skipped && result->skipped.i64;
+    if (!run->live && !last && !skipped && step % every != 0 && step != 1) return;
     char memory[32];
     stator_session_info_t info = stator_session_info(run->session);
-    printf("%sstep %lld/%lld  loss %.4f  %.2f steps/s  %s a rank  %.0f s left%s",
+    printf("%sstep %lld/%lld  loss %.4f%s  %.2f steps/s  %s a rank  %.0f s left%s",
            run->live ? "\r\033[K" : "", (long long)step, (long long)run->n_steps,
-           tool_scalar_value(&result->loss), rate,
+           tool_scalar_value(&result->loss), skipped ? "  skipped" : "", rate,
            tool_bytes(info.state_bytes + info.work_bytes + info.comm_bytes, memory),
            rate > 0 ? (double)(run->n_steps - step) / rate : 0, run->live && !last ? "" : "\n");
     fflush(stdout);
@@ -312,7 +320,13 @@ static stator_status_t one_step(train_run_t *run, step_result_t *result) {
     run->progress.step++;
     TOOL_TRY(log_step(run, result, stator_session_info(run->session).step_us));
     show_step(run, result);
-    if (isfinite(tool_scalar_value(&result->loss))) return STATOR_OK;
+    result->n_skipped = result->has_skipped && result->skipped.i64 ? result->n_skipped + 1 : 0;
+    if (result->n_skipped >= MAX_SKIPPED)
+        return tool_fail(STATOR_NOT_FINITE,
+                         "the gradients of %lld steps in a row, up to step %lld, are not finite; "
+                         "earlier checkpoints are kept: go on from one with a lower --lr",
+                         (long long)result->n_skipped, (long long)run->progress.step);
+    if (result->n_skipped || isfinite(tool_scalar_value(&result->loss))) return STATOR_OK;
     return tool_fail(
         STATOR_NOT_FINITE,
         "the loss is not finite at step %lld; earlier checkpoints are kept: go on from "
@@ -336,6 +350,12 @@ static stator_status_t prepare_fetches(const train_run_t *run, step_result_t *re
     result->has_lr =
         tool_scalar_fetch(run->plan, "lr", &result->lr, &result->fetches[result->n_fetches]);
     result->n_fetches += result->has_lr;
+    result->has_skipped = tool_scalar_fetch(run->plan, "skipped", &result->skipped,
+                                            &result->fetches[result->n_fetches]);
+    result->n_fetches += result->has_skipped;
+    result->has_scale = tool_scalar_fetch(run->plan, "loss_scale", &result->loss_scale,
+                                          &result->fetches[result->n_fetches]);
+    result->n_fetches += result->has_scale;
     return STATOR_OK;
 }
 
