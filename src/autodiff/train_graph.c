@@ -431,8 +431,10 @@ static st_status_t build(const ir_graph_t *forward, const ad_train_options_t *o,
     back.graph->phase = IR_PHASE_OPTIMIZER;
     if (optimizer) TRY_GOTO(add_optimizer(&t, optimizer, rate), done);
     back.graph->phase = IR_PHASE_FORWARD;
-    *out_graph = back.graph;
-    back.graph = NULL;
+    if (t.apply != IR_NONE)
+        TRY_GOTO(ad_guard_updates(back.graph, t.apply, out_graph), done);
+    else
+        *out_graph = back.graph, back.graph = NULL;
 done:
     ad_backward_free(&back);
     st_free(settings);
