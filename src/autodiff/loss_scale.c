@@ -88,7 +88,7 @@ static st_status_t rewrite(void *context, ir_graph_t *to, const ir_graph_t *from
         const ir_node_info_t *node = ir_node(from, i);
         if (node->op != IR_OP_UPDATE) continue;
         ir_value_t old = map[node->inputs[0]], made = map[node->inputs[1]];
-        to->phase = node->phase;
+        to->phase = IR_PHASE_OPTIMIZER; /* it waits for the gradients, whatever it updates */
         ir_b_update(&b, old, ir_b_select(&b, map[guard->apply], made, old));
     }
     return b.status;

@@ -5,6 +5,7 @@
 
 #include "base/memory.h"
 #include "compile/passes.h"
+#include "fusion/unread.h"
 
 /* How much longer a step may take to need less memory without being told to, on devices whose memory
  * is what limits models and batches. */
@@ -79,6 +80,8 @@ st_status_t compile_pass_recompute(compile_context_t *c) {
     for (uint32_t p = 0; p < plan->n_programs; p++) {
         ir_graph_t *made;
         TRY(recompute_apply(fit->path, fit->place, fit->before[p], &made));
+        compile_replace(&plan->programs[p].graph, made);
+        TRY(fuse_drop_unread(plan->programs[p].graph, &made));
         compile_replace(&plan->programs[p].graph, made);
     }
     recompute_summary_t made;
