@@ -10,7 +10,8 @@ static plan_step_kind_t step_kind(const ir_graph_t *graph, const ir_node_info_t 
         node->op == IR_OP_UPDATE)
         return PLAN_STEP_NOTHING;
     for (uint32_t k = 0; k < node->n_outputs; k++)
-        if (ir_type_bytes(ir_value_type(graph, node->first_output + k))) return PLAN_STEP_KERNEL;
+        if (ir_type_bytes(ir_value_type(graph, node->first_output + k)))
+            return flags & IR_REGION ? PLAN_STEP_REGION : PLAN_STEP_KERNEL;
     return PLAN_STEP_NOTHING; /* a rank whose part is empty */
 }
 
@@ -42,7 +43,7 @@ static st_status_t choose(compile_context_t *context, plan_program_t *program, i
     return ST_OK;
 }
 
-static st_status_t choose_all(compile_context_t *context, plan_program_t *program) {
+st_status_t compile_choose_program(compile_context_t *context, plan_program_t *program) {
     const ir_graph_t *graph = program->graph;
     st_arena_t scratch = {0};
     st_status_t status = ST_OK;
@@ -57,6 +58,12 @@ static st_status_t choose_all(compile_context_t *context, plan_program_t *progra
         if (step->kind == PLAN_STEP_WAIT)
             step->ticket = program->steps[graph->values.data[node->inputs[0]].producer].ticket;
         if (step->kind == PLAN_STEP_KERNEL) TRY_GOTO(choose(context, program, n, &scratch), done);
+        if (step->kind != PLAN_STEP_REGION) continue;
+        status = compile_plan_bodies(context, node, step);
+        if (status != ST_OK) {
+            st_error_context(status, "in %s", ir_node_label(graph, n));
+            goto done;
+        }
     }
 done:
     st_arena_clear(&scratch);
@@ -65,6 +72,6 @@ done:
 
 st_status_t compile_choose_kernels(compile_context_t *context) {
     for (uint32_t p = 0; p < context->plan->n_programs; p++)
-        TRY(choose_all(context, &context->plan->programs[p]));
+        TRY(compile_choose_program(context, &context->plan->programs[p]));
     return ST_OK;
 }

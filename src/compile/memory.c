@@ -48,10 +48,9 @@ static st_status_t place_like(const plan_t *model, const ir_graph_t *graph, cons
     return ST_OK;
 }
 
-static st_status_t place_state(const compile_context_t *context, plan_program_t *program,
+static st_status_t place_state(const plan_t *model, plan_program_t *program,
                                const sched_memory_t *memory, plan_place_t *of_storage) {
     const ir_graph_t *graph = program->graph;
-    const plan_t *model = context->options.state_of;
     state_row_t *rows = st_calloc(graph->nodes.n, sizeof *rows);
     size_t n = 0;
     uint64_t end = 0;
@@ -120,7 +119,8 @@ done:
     return status;
 }
 
-static st_status_t place_program(compile_context_t *context, plan_program_t *program) {
+st_status_t compile_place_program(compile_context_t *context, plan_program_t *program,
+                                  bool is_body) {
     static const plan_region_t regions[] = {
         [SCHED_WORK] = PLAN_WORK, [SCHED_COMM] = PLAN_COMM, [SCHED_STATE] = PLAN_STATE};
     const ir_graph_t *graph = program->graph;
@@ -132,7 +132,8 @@ static st_status_t place_program(compile_context_t *context, plan_program_t *pro
         st_arena_array(&context->plan->arena, graph->values.n, sizeof *program->places);
     if (!of_storage || !program->places)
         TRY_GOTO(st_no_memory(graph->values.n * sizeof *of_storage, "the places"), done);
-    TRY_GOTO(place_state(context, program, &memory, of_storage), done);
+    const plan_t *model = is_body ? NULL : context->options.state_of;
+    TRY_GOTO(place_state(model, program, &memory, of_storage), done);
     TRY_GOTO(pack_kind(program, &memory, SCHED_WORK, of_storage), done);
     TRY_GOTO(pack_kind(program, &memory, SCHED_COMM, of_storage), done);
     for (ir_value_t v = 0; v < graph->values.n; v++) {
@@ -153,6 +154,6 @@ done:
 st_status_t compile_place_values(compile_context_t *context) {
     context->plan->shares_state = context->options.state_of != NULL;
     for (uint32_t p = 0; p < context->plan->n_programs; p++)
-        TRY(place_program(context, &context->plan->programs[p]));
+        TRY(compile_place_program(context, &context->plan->programs[p], false));
     return ST_OK;
 }

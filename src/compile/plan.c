@@ -6,9 +6,16 @@
 #include "base/memory.h"
 #include "fusion/fuse.h"
 
+static void destroy_graphs(plan_program_t *program) {
+    for (size_t n = 0; program->graph && program->steps && n < program->graph->nodes.n; n++)
+        for (uint32_t i = 0; i < program->steps[n].n_bodies; i++)
+            destroy_graphs(&program->steps[n].bodies[i]);
+    ir_graph_destroy(program->graph);
+}
+
 void plan_destroy(plan_t *plan) {
     if (!plan) return;
-    for (uint32_t p = 0; p < plan->n_programs; p++) ir_graph_destroy(plan->programs[p].graph);
+    for (uint32_t p = 0; p < plan->n_programs; p++) destroy_graphs(&plan->programs[p]);
     ir_graph_destroy(plan->source);
     fuse_report_destroy(plan->fusion);
     st_arena_clear(&plan->arena);

@@ -40,6 +40,7 @@ typedef enum plan_step_kind {
     PLAN_STEP_COPY,  /* update whose value was computed elsewhere: input 1 → input 0 */
     PLAN_STEP_START, /* collective */
     PLAN_STEP_WAIT,
+    PLAN_STEP_REGION, /* control flow: runs the step's bodies (plan_body.h) */
 } plan_step_kind_t;
 
 typedef struct plan_step {
@@ -47,6 +48,8 @@ typedef struct plan_step {
     const char *kernel; /* name in the kernel table; NULL unless PLAN_STEP_KERNEL */
     plan_place_t workspace;
     uint32_t ticket; /* collectives: index within the step, equal on all ranks */
+    uint32_t n_bodies;
+    struct plan_program *bodies; /* their work region lies in `workspace` */
 } plan_step_t;
 
 typedef struct plan_program {

@@ -15,6 +15,7 @@
 #include "base/memory.h"
 #include "compile/intact.h"
 #include "compile/plan.h"
+#include "compile/plan_body.h"
 #include "ir/nest.h"
 #include "ir/verify.h"
 
@@ -24,7 +25,10 @@ typedef struct read {
     uint32_t first, times; /* its first operand of the value, and how many are it */
 } read_t;
 
+static st_status_t check_program(const plan_t *plan, const plan_program_t *program);
+
 typedef struct machine {
+    const plan_t *plan;
     const plan_program_t *program;
     const ir_graph_t *graph;
     bool shares_state;
@@ -104,9 +108,33 @@ static st_status_t check_step(const machine_t *m, ir_node_t n) {
                  same_place(place_of(m, node->inputs[0]), place_of(m, node->inputs[1])));
     else if (flags & IR_COLLECTIVE)
         right = step->kind == (flags & IR_START ? PLAN_STEP_START : PLAN_STEP_WAIT);
-    if (!right || (step->kind == PLAN_STEP_KERNEL) != (step->kernel != NULL))
+    else if (flags & IR_REGION)
+        right = step->kind == PLAN_STEP_REGION ||
+                (step->kind == PLAN_STEP_NOTHING && outputs_are_empty(m, node));
+    if (!right || (step->kind == PLAN_STEP_KERNEL) != (step->kernel != NULL) ||
+        (step->kind != PLAN_STEP_REGION && step->n_bodies))
         return FAIL(ST_INVALID, "step %d does not carry out its node", (int)step->kind);
     return check_place(m, &step->workspace, "the workspace");
+}
+
+/* Each body's program computes the body, is sound by itself, and has its memory in the workspace. */
+static st_status_t check_bodies(const machine_t *m, ir_node_t n) {
+    const plan_step_t *step = &m->program->steps[n];
+    plan_region_info_t info = plan_region_info(ir_node(m->graph, n));
+    if (step->n_bodies != info.n_bodies)
+        return FAIL(ST_INVALID, "the step has %u bodies, the node %u", step->n_bodies,
+                    info.n_bodies);
+    for (uint32_t i = 0; i < step->n_bodies; i++) {
+        const plan_program_t *body = &step->bodies[i];
+        st_status_t status = plan_body_check(info.bodies[i], info.carried, body->graph);
+        if (status == ST_OK) status = check_program(m->plan, body);
+        if (status != ST_OK) return st_error_context(status, "body %u", i);
+        if (body->region_bytes[PLAN_WORK] > step->workspace.bytes)
+            return FAIL(ST_INVALID, "body %u works in %llu bytes, the workspace has %llu", i,
+                        (unsigned long long)body->region_bytes[PLAN_WORK],
+                        (unsigned long long)step->workspace.bytes);
+    }
+    return ST_OK;
 }
 
 static st_status_t check_values(const machine_t *m) {
@@ -291,7 +319,8 @@ static st_status_t run_node(machine_t *m, ir_node_t n) {
             return FAIL(ST_INVALID, "input %u is still in flight", j);
     }
     note_reads(m, n);
-    if (step->kind == PLAN_STEP_KERNEL) TRY(run_kernel(m, n));
+    if (step->kind == PLAN_STEP_KERNEL || step->kind == PLAN_STEP_REGION) TRY(run_kernel(m, n));
+    if (step->kind == PLAN_STEP_REGION) TRY(check_bodies(m, n));
     nest_destroy(m->nest);
     m->nest = NULL;
     if (step->kind == PLAN_STEP_START) TRY(run_start(m, n));
@@ -381,7 +410,10 @@ static st_status_t machine_run(machine_t *m) {
 }
 
 static st_status_t check_program(const plan_t *plan, const plan_program_t *program) {
-    machine_t m = {.program = program, .graph = program->graph, .shares_state = plan->shares_state};
+    machine_t m = {.plan = plan,
+                   .program = program,
+                   .graph = program->graph,
+                   .shares_state = plan->shares_state};
     size_t n_values = m.graph->values.n, n_nodes = m.graph->nodes.n;
     st_status_t status = ST_OK;
     m.intact = st_calloc(n_values, sizeof *m.intact);

@@ -5,6 +5,7 @@
 
 #include "base/memory.h"
 #include "compile/plan.h"
+#include "ir/body.h"
 #include "ir/codec.h"
 #include "ir/container.h"
 #include "ir/wire.h"
@@ -52,6 +53,26 @@ static st_status_t place_to_wire(const plan_place_t *place, st_arena_t *arena,
 }
 
 static st_status_t program_to_wire(const plan_program_t *program, st_arena_t *arena,
+                                   program_wire_t **out);
+
+static st_status_t bodies_to_wire(const plan_step_t *step, st_arena_t *arena,
+                                  Stator__Wire__Step *wire) {
+    if (!step->n_bodies) return ST_OK;
+    wire->bodies = st_arena_array(arena, step->n_bodies, sizeof *wire->bodies);
+    if (!wire->bodies) return st_no_memory(0, "an encoded plan");
+    wire->n_bodies = step->n_bodies;
+    for (uint32_t i = 0; i < step->n_bodies; i++) {
+        program_wire_t *body;
+        TRY(program_to_wire(&step->bodies[i], arena, &body));
+        size_t bytes = stator__wire__program__get_packed_size(body);
+        wire->bodies[i] = (ProtobufCBinaryData){bytes, st_arena_alloc(arena, bytes)};
+        if (!wire->bodies[i].data) return st_no_memory(bytes, "an encoded plan");
+        stator__wire__program__pack(body, wire->bodies[i].data);
+    }
+    return ST_OK;
+}
+
+static st_status_t program_to_wire(const plan_program_t *program, st_arena_t *arena,
                                    program_wire_t **out) {
     MESSAGE(arena, *out, program_wire_t, STATOR__WIRE__PROGRAM__INIT);
     program_wire_t *wire = *out;
@@ -68,6 +89,7 @@ static st_status_t program_to_wire(const plan_program_t *program, st_arena_t *ar
         wire->steps[n]->kind = (uint32_t)step->kind;
         if (step->kernel) wire->steps[n]->kernel = (char *)(uintptr_t)step->kernel;
         wire->steps[n]->ticket = step->ticket;
+        TRY(bodies_to_wire(step, arena, wire->steps[n]));
         TRY(place_to_wire(&step->workspace, arena, &wire->steps[n]->workspace));
     }
     wire->n_region_bytes = PLAN_REGION_END;
@@ -171,21 +193,49 @@ static st_status_t place_from_wire(const Stator__Wire__Place *wire, plan_place_t
     return ST_OK;
 }
 
-static st_status_t steps_from_wire(plan_t *plan, const program_wire_t *wire, plan_step_t *steps) {
+static st_status_t program_from_wire(plan_t *plan, const program_wire_t *wire, int depth,
+                                     plan_program_t *program);
+
+static st_status_t bodies_from_wire(plan_t *plan, const Stator__Wire__Step *wire, int depth,
+                                    plan_step_t *step) {
+    if (!wire->n_bodies) return ST_OK;
+    if (depth == IR_MAX_DEPTH)
+        return FAIL(ST_PARSE, "bodies in bodies, %d deep at most", IR_MAX_DEPTH);
+    step->bodies = st_arena_array(&plan->arena, wire->n_bodies, sizeof *step->bodies);
+    if (!step->bodies) return st_no_memory(wire->n_bodies * sizeof *step->bodies, "a plan");
+    for (size_t i = 0; i < wire->n_bodies; i++) {
+        st_arena_t arena = {0};
+        ProtobufCMessage *message;
+        step->n_bodies = (uint32_t)i + 1; /* counts while it is built, so that a failure frees it */
+        st_status_t status =
+            ir_wire_unpack(&stator__wire__program__descriptor, wire->bodies[i].data,
+                           wire->bodies[i].len, &arena, &message);
+        if (status == ST_OK)
+            status = program_from_wire(plan, (const program_wire_t *)message, depth + 1,
+                                       &step->bodies[i]);
+        st_arena_clear(&arena);
+        if (status != ST_OK) return st_error_context(status, "body %zu", i);
+    }
+    return ST_OK;
+}
+
+static st_status_t steps_from_wire(plan_t *plan, const program_wire_t *wire, int depth,
+                                   plan_step_t *steps) {
     for (size_t n = 0; n < wire->n_steps; n++) {
         const Stator__Wire__Step *step = wire->steps[n];
         TRY(ir_wire_check_known(&step->base));
-        if (step->kind > PLAN_STEP_WAIT)
+        if (step->kind > PLAN_STEP_REGION)
             return FAIL(ST_PARSE, "step %zu: kind %u is not known", n, step->kind);
         steps[n].kind = (plan_step_kind_t)step->kind;
         steps[n].ticket = step->ticket;
         if (step->kernel[0]) TRY(text_from_wire(plan, step->kernel, &steps[n].kernel));
         TRY(place_from_wire(step->workspace, &steps[n].workspace));
+        TRY(bodies_from_wire(plan, step, depth, &steps[n]));
     }
     return ST_OK;
 }
 
-static st_status_t program_from_wire(plan_t *plan, const program_wire_t *wire,
+static st_status_t program_from_wire(plan_t *plan, const program_wire_t *wire, int depth,
                                      plan_program_t *program) {
     TRY(ir_wire_check_known(&wire->base));
     TRY(ir_graph_decode(wire->graph.data, wire->graph.len, &program->graph));
@@ -203,7 +253,7 @@ static st_status_t program_from_wire(plan_t *plan, const program_wire_t *wire,
         return st_no_memory(wire->n_places * sizeof *program->places, "a plan");
     for (size_t v = 0; v < wire->n_places; v++)
         TRY(place_from_wire(wire->places[v], &program->places[v]));
-    TRY(steps_from_wire(plan, wire, program->steps));
+    TRY(steps_from_wire(plan, wire, depth, program->steps));
     memcpy(program->region_bytes, wire->region_bytes, sizeof program->region_bytes);
     program->live_bound_bytes = wire->live_bound_bytes;
     return ST_OK;
@@ -269,7 +319,7 @@ static st_status_t plan_from_wire(const plan_wire_t *wire, plan_t *plan) {
     for (size_t p = 0; p < wire->n_programs; p++) {
         plan->n_programs =
             (uint32_t)p + 1; /* counts while it is built, so that a failure frees it */
-        st_status_t status = program_from_wire(plan, wire->programs[p], &plan->programs[p]);
+        st_status_t status = program_from_wire(plan, wire->programs[p], 0, &plan->programs[p]);
         if (status != ST_OK) return st_error_context(status, "program %zu", p);
     }
     return plan_check(plan);

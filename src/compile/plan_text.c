@@ -28,7 +28,7 @@ static void put(writer_t *w, const char *format, ...) {
 }
 
 static const char *const region_names[PLAN_REGION_END] = {"nowhere", "state", "work", "comm"};
-static const char *const step_names[] = {"-", "kernel", "copy", "start", "wait"};
+static const char *const step_names[] = {"-", "kernel", "copy", "start", "wait", "region"};
 
 static void put_place(writer_t *w, const plan_place_t *place) {
     if (place->region == PLAN_NOWHERE)
@@ -46,11 +46,12 @@ static void put_port(writer_t *w, const char *what, const plan_port_t *port) {
     put(w, "\n");
 }
 
-static void put_step(writer_t *w, const plan_program_t *program, ir_node_t n) {
+static void put_step(writer_t *w, const plan_program_t *program, ir_node_t n, int depth) {
     const ir_graph_t *graph = program->graph;
     const ir_node_info_t *node = ir_node(graph, n);
     const plan_step_t *step = &program->steps[n];
-    put(w, "  %4u %-6s %s", n, step_names[step->kind], ir_op_def(node->op)->name);
+    put(w, "%*s%4u %-6s %s", 2 + 4 * depth, "", n, step_names[step->kind],
+        ir_op_def(node->op)->name);
     if (node->name[0]) put(w, " '%s'", node->name);
     for (uint32_t j = 0; j < node->n_inputs; j++)
         put(w, "%s%%%u", j ? ", " : " (", node->inputs[j]);
@@ -70,6 +71,13 @@ static void put_step(writer_t *w, const plan_program_t *program, ir_node_t n) {
     }
     if (step->kind == PLAN_STEP_START || step->kind == PLAN_STEP_WAIT) put(w, " #%u", step->ticket);
     put(w, "\n");
+    for (uint32_t i = 0; i < step->n_bodies; i++) {
+        const plan_program_t *inner = &step->bodies[i];
+        put(w, "%*sbody %u: work %llu bytes (bound %llu)\n", 6 + 4 * depth, "", i,
+            (unsigned long long)inner->region_bytes[PLAN_WORK],
+            (unsigned long long)inner->live_bound_bytes);
+        for (ir_node_t m = 0; m < inner->graph->nodes.n; m++) put_step(w, inner, m, depth + 1);
+    }
 }
 
 /* What packing loses: of the work region, above the most bytes alive at one time. */
@@ -105,7 +113,7 @@ st_status_t plan_print(const plan_t *plan, char **out_text) {
                 (unsigned long long)program->region_bytes[r]);
         put(&w, "  (work bound %llu, gap %.2f %%)\n", (unsigned long long)program->live_bound_bytes,
             gap_percent(program));
-        for (ir_node_t n = 0; n < program->graph->nodes.n; n++) put_step(&w, program, n);
+        for (ir_node_t n = 0; n < program->graph->nodes.n; n++) put_step(&w, program, n, 0);
     }
     if (w.status != ST_OK) {
         ST_VEC_FREE(&w.text);

@@ -31,6 +31,7 @@ typedef struct exec_step {
     uint32_t n_buffers;
     void **buffers; /* all-gather: {in, out} */
     int64_t outer;
+    struct exec_region *region;  /* control flow (region.c) */
     exec_profile_row_t *profile; /* NULL unless profiling: the row of this kind of step */
     /* tests: memory that is dead after this step */
     uint32_t n_dead;
@@ -92,6 +93,17 @@ struct exec_session {
  * failure, exec_rank_release frees. On the rank's own thread. */
 st_status_t exec_rank_prepare(exec_rank_t *rank) ST_WARN_UNUSED;
 void exec_rank_release(exec_rank_t *rank);
+/* Bodies of a region's step, prepared in the rank's memory: exec_region_prepare makes step->region,
+ * which exec_region_release frees. Running allocates nothing. */
+st_status_t exec_region_prepare(exec_rank_t *rank, exec_step_t *step) ST_WARN_UNUSED;
+void exec_region_release(exec_step_t *step);
+st_status_t exec_region_run(exec_step_t *step) ST_WARN_UNUSED;
+/* What both kinds of program share: its constants, its steps, one step. */
+st_status_t exec_fill_constants(exec_rank_t *rank) ST_WARN_UNUSED;
+st_status_t exec_prepare_steps(exec_rank_t *rank) ST_WARN_UNUSED;
+void exec_release_steps(exec_rank_t *rank);
+st_status_t exec_run_kind(exec_rank_t *rank, exec_step_t *step) ST_WARN_UNUSED;
+
 /* One step: feeds in, the program, outputs out. */
 st_status_t exec_rank_step(exec_rank_t *rank) ST_WARN_UNUSED;
 

@@ -57,7 +57,7 @@ static st_status_t fill_constant(exec_rank_t *rank, const ir_node_info_t *node) 
     return ST_OK;
 }
 
-static st_status_t fill_constants(exec_rank_t *rank) {
+st_status_t exec_fill_constants(exec_rank_t *rank) {
     const ir_graph_t *graph = rank->program->graph;
     for (ir_node_t n = 0; n < graph->nodes.n; n++)
         if (ir_node(graph, n)->op == IR_OP_CONSTANT) TRY(fill_constant(rank, ir_node(graph, n)));
@@ -185,6 +185,8 @@ static st_status_t prepare_step(exec_rank_t *rank, exec_step_t *step) {
         case PLAN_STEP_START:
             return node->op == IR_OP_ALL_GATHER_START ? prepare_gather(rank, step)
                                                       : prepare_reduce(rank, step);
+        case PLAN_STEP_REGION:
+            return exec_region_prepare(rank, step);
         case PLAN_STEP_WAIT:
         case PLAN_STEP_NOTHING:
             break;
@@ -210,7 +212,7 @@ static st_status_t prepare_time(exec_rank_t *rank) {
     return status;
 }
 
-static st_status_t prepare_steps(exec_rank_t *rank) {
+st_status_t exec_prepare_steps(exec_rank_t *rank) {
     const plan_program_t *program = rank->program;
     ARRAY(rank, rank->steps, program->graph->nodes.n);
     for (ir_node_t n = 0; n < program->graph->nodes.n; n++) {
@@ -330,8 +332,8 @@ st_status_t exec_rank_prepare(exec_rank_t *rank) {
         return st_error_context(status, "the plan is for target '%s'", plan_target(session->plan));
     TRY(rank->device->open(0, (int)session->plan->n_threads, &rank->stream));
     TRY(allocate_regions(rank));
-    TRY(fill_constants(rank));
-    TRY(rank->device->computes ? prepare_steps(rank) : prepare_time(rank));
+    TRY(exec_fill_constants(rank));
+    TRY(rank->device->computes ? exec_prepare_steps(rank) : prepare_time(rank));
     TRY(prepare_ports(rank));
     if (session->options.poison) TRY(prepare_poison(rank));
     if (session->options.profile && rank->index == 0 && rank->n_steps)
@@ -339,13 +341,18 @@ st_status_t exec_rank_prepare(exec_rank_t *rank) {
     return rank->device->synchronize(rank->stream);
 }
 
-void exec_rank_release(exec_rank_t *rank) {
+void exec_release_steps(exec_rank_t *rank) {
     for (uint32_t i = 0; i < rank->n_steps; i++) {
         exec_step_t *step = &rank->steps[i];
         if (step->impl && step->impl->release && step->call.prepared)
             step->impl->release(step->call.prepared);
+        exec_region_release(step);
     }
     rank->n_steps = 0;
+}
+
+void exec_rank_release(exec_rank_t *rank) {
+    exec_release_steps(rank);
     if (rank->stream) {
         for (int r = PLAN_STATE; r < PLAN_REGION_END; r++)
             if (r != PLAN_STATE || rank->owns_state)

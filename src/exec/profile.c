@@ -16,6 +16,8 @@ static const char *what_runs(const exec_step_t *step) {
             return "start";
         case PLAN_STEP_WAIT:
             return "wait";
+        case PLAN_STEP_REGION:
+            return ir_op_def(step->problem.op)->name;
         case PLAN_STEP_NOTHING:
             break;
     }

@@ -33,7 +33,7 @@ static st_status_t run_wait(exec_rank_t *rank, const exec_step_t *step) {
     return status;
 }
 
-static st_status_t run_kind(exec_rank_t *rank, const exec_step_t *step) {
+st_status_t exec_run_kind(exec_rank_t *rank, exec_step_t *step) {
     switch (step->kind) {
         case PLAN_STEP_KERNEL:
             return step->impl->launch(&step->call);
@@ -43,16 +43,18 @@ static st_status_t run_kind(exec_rank_t *rank, const exec_step_t *step) {
             return run_start(rank, step);
         case PLAN_STEP_WAIT:
             return run_wait(rank, step);
+        case PLAN_STEP_REGION:
+            return exec_region_run(step);
         case PLAN_STEP_NOTHING:
             break;
     }
     return ST_OK;
 }
 
-static st_status_t run_step(exec_rank_t *rank, const exec_step_t *step) {
-    if (!step->profile) return run_kind(rank, step);
+static st_status_t run_step(exec_rank_t *rank, exec_step_t *step) {
+    if (!step->profile) return exec_run_kind(rank, step);
     double begin = now_us();
-    st_status_t status = run_kind(rank, step);
+    st_status_t status = exec_run_kind(rank, step);
     step->profile->us += now_us() - begin;
     step->profile->n_calls++;
     return status;
@@ -93,7 +95,7 @@ static st_status_t deliver(const exec_rank_t *rank) {
 static st_status_t run_all(exec_rank_t *rank) {
     TRY(feed(rank));
     for (uint32_t i = 0; i < rank->n_steps; i++) {
-        const exec_step_t *step = &rank->steps[i];
+        exec_step_t *step = &rank->steps[i];
         st_status_t status = run_step(rank, step);
         if (status != ST_OK)
             return st_error_context(status, "%s", ir_node_label(rank->program->graph, step->node));

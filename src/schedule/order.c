@@ -1,417 +1,387 @@
 /* Order of execution (order.h). */
 #include "schedule/order.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "ir/op.h"
-#include "schedule/storage.h"
+#include "schedule/dag.h"
+#include "schedule/list.h"
 
-/* ---- dependencies ---- */
+enum { IMPROVE_WORK = 4000000 }; /* nodes that the tried moves look at, at most */
 
-typedef struct edge {
-    ir_node_t from, to;
-} edge_t;
+typedef struct orders {
+    const sched_dag_t *dag;
+    sched_live_t *live;
+    ir_node_t *best, *candidate; /* [nodes] */
+    uint32_t *rank;              /* [nodes] */
+    int64_t peak;                /* of the best */
+    const char *found_by;
+} orders_t;
 
-typedef struct dag {
-    const ir_graph_t *graph;
-    uint32_t n;
-    ST_VEC(edge_t) edges;
-    uint32_t *first; /* [n + 1]: successors of node i are to[first[i] … first[i + 1]) */
-    ir_node_t *to;
-    uint32_t *n_before; /* [n]: edges into a node */
-    ir_value_t *root;   /* [values]: through views */
-} dag_t;
-
-static void dag_free(dag_t *dag) {
-    ST_VEC_FREE(&dag->edges);
-    st_free(dag->first);
-    st_free(dag->to);
-    st_free(dag->n_before);
-    st_free(dag->root);
+static bool is_collective(const sched_dag_t *dag, ir_node_t n) {
+    return ir_op_def(ir_node(dag->graph, n)->op)->flags & IR_COLLECTIVE;
+}
+static bool is_start(const sched_dag_t *dag, ir_node_t n) {
+    return ir_op_def(ir_node(dag->graph, n)->op)->flags & IR_START;
 }
 
-static st_status_t add_edge(dag_t *dag, ir_node_t from, ir_node_t to) {
-    return ST_VEC_PUSH(&dag->edges, ((edge_t){from, to}));
-}
+/* ---- ranks ---- */
 
-static st_status_t data_edges(dag_t *dag) {
-    ir_node_t last_collective = IR_NONE, last_effect = IR_NONE;
+/* Nodes in some order that all dependencies allow. */
+static st_status_t any_order(const sched_dag_t *dag, ir_node_t *out) {
+    uint32_t n_out = 0, *missing = st_calloc(dag->n, sizeof *missing);
+    if (!missing) return st_no_memory(dag->n * sizeof *missing, "the order");
     for (ir_node_t n = 0; n < dag->n; n++) {
-        const ir_node_info_t *node = ir_node(dag->graph, n);
-        uint32_t flags = ir_op_def(node->op)->flags;
-        for (uint32_t j = 0; j < node->n_inputs; j++)
-            TRY(add_edge(dag, dag->graph->values.data[node->inputs[j]].producer, n));
-        if (flags & IR_COLLECTIVE) {
-            if (last_collective != IR_NONE) TRY(add_edge(dag, last_collective, n));
-            last_collective = n;
-        }
-        if ((flags & IR_SIDE_EFFECT) && node->op != IR_OP_UPDATE) {
-            if (last_effect != IR_NONE) TRY(add_edge(dag, last_effect, n));
-            last_effect = n;
-        }
+        missing[n] = dag->first_before[n + 1] - dag->first_before[n];
+        if (!missing[n]) out[n_out++] = n;
     }
+    for (uint32_t i = 0; i < n_out; i++)
+        for (uint32_t e = dag->first[out[i]]; e < dag->first[out[i] + 1]; e++)
+            if (--missing[dag->to[e]] == 0) out[n_out++] = dag->to[e];
+    ASSERT(n_out == dag->n);
+    st_free(missing);
     return ST_OK;
 }
 
-/* Readers of a state before its update, and before the node that makes its new value. */
-static st_status_t state_edges(dag_t *dag) {
-    const ir_graph_t *graph = dag->graph;
-    ir_node_t *update = st_calloc(graph->values.n, sizeof *update); /* of a state */
-    if (!update) return st_no_memory(graph->values.n * sizeof *update, "the order");
+/* Breadth first: by the longest path from a source. */
+static st_status_t rank_by_depth(const sched_dag_t *dag, uint32_t *rank) {
+    ir_node_t *order = st_calloc(dag->n, sizeof *order);
     st_status_t status = ST_OK;
-    for (size_t v = 0; v < graph->values.n; v++) update[v] = IR_NONE;
-    for (ir_node_t n = 0; n < dag->n; n++)
-        if (ir_node(graph, n)->op == IR_OP_UPDATE) update[ir_node(graph, n)->inputs[0]] = n;
-    for (ir_node_t n = 0; n < dag->n; n++) {
-        const ir_node_info_t *node = ir_node(graph, n);
-        for (uint32_t j = node->op == IR_OP_UPDATE; j < node->n_inputs; j++) {
-            ir_node_t u = update[dag->root[node->inputs[j]]];
-            if (u == IR_NONE || u == n) continue;
-            TRY_GOTO(add_edge(dag, n, u), done);
-            ir_node_t maker = graph->values.data[ir_node(graph, u)->inputs[1]].producer;
-            if (n < maker) TRY_GOTO(add_edge(dag, n, maker), done);
-        }
-    }
+    if (!order) return st_no_memory(dag->n * sizeof *order, "the order");
+    TRY_GOTO(any_order(dag, order), done);
+    memset(rank, 0, dag->n * sizeof *rank);
+    for (uint32_t i = 0; i < dag->n; i++)
+        for (uint32_t e = dag->first[order[i]]; e < dag->first[order[i] + 1]; e++)
+            if (rank[dag->to[e]] < rank[order[i]] + 1) rank[dag->to[e]] = rank[order[i]] + 1;
 done:
-    st_free(update);
+    st_free(order);
     return status;
 }
 
-static st_status_t dag_build(const ir_graph_t *graph, dag_t *dag) {
-    *dag = (dag_t){.graph = graph, .n = (uint32_t)graph->nodes.n};
+typedef struct operand {
+    ir_node_t node;
+    int64_t need, keeps; /* bytes while it is made, bytes that stay of it */
+} operand_t;
+
+/* The one that needs much and leaves little goes first. */
+static int by_need(const void *a, const void *b) {
+    const operand_t *x = a, *y = b;
+    int64_t first = x->need - x->keeps, second = y->need - y->keeps;
+    if (first != second) return first > second ? -1 : 1;
+    return x->node < y->node ? -1 : x->node > y->node;
+}
+
+/* Sorts each node's list of nodes before it by need, as if the graph were a tree. */
+static st_status_t sort_operands(const sched_dag_t *dag, const sched_live_t *live,
+                                 ir_node_t *before) {
+    ir_node_t *order = st_calloc(dag->n, sizeof *order);
+    int64_t *need = st_calloc(dag->n, sizeof *need);
+    operand_t *row = st_calloc(dag->edges.n, sizeof *row);
     st_status_t status = ST_OK;
-    dag->first = st_calloc((size_t)dag->n + 2, sizeof *dag->first);
-    dag->n_before = st_calloc(dag->n, sizeof *dag->n_before);
-    dag->root = st_calloc(graph->values.n, sizeof *dag->root);
-    if (!dag->first || !dag->n_before || !dag->root)
-        TRY_GOTO(st_no_memory(dag->n * sizeof *dag->first, "the order"), fail);
-    for (ir_value_t v = 0; v < graph->values.n; v++) {
-        const ir_node_info_t *node = ir_value_producer(graph, v);
-        dag->root[v] = ir_op_def(node->op)->flags & IR_VIEW ? dag->root[node->inputs[0]] : v;
-    }
-    TRY_GOTO(data_edges(dag), fail);
-    TRY_GOTO(state_edges(dag), fail);
-    dag->to = st_calloc(dag->edges.n, sizeof *dag->to);
-    if (!dag->to) TRY_GOTO(st_no_memory(dag->edges.n * sizeof *dag->to, "the order"), fail);
-    for (size_t e = 0; e < dag->edges.n; e++) dag->first[dag->edges.data[e].from + 2]++;
-    for (uint32_t i = 0; i < dag->n; i++) dag->first[i + 2] += dag->first[i + 1];
-    for (size_t e = 0; e < dag->edges.n; e++) {
-        dag->to[dag->first[dag->edges.data[e].from + 1]++] = dag->edges.data[e].to;
-        dag->n_before[dag->edges.data[e].to]++;
-    }
-    return ST_OK;
-fail:
-    dag_free(dag);
-    return status;
-}
-
-/* ---- memory of an order ---- */
-
-/* Values with a view share their root's memory; a wait takes over what is in flight. */
-typedef struct liveness {
-    const dag_t *dag;
-    ir_value_t *owner; /* [values] */
-    /* [values], of an owner: the nodes that read it; outputs of the graph count as one more that
-     * never runs */
-    uint32_t *n_readers;
-    uint32_t *left;     /* those still to come */
-    ir_node_t *readers; /* exclusive or of the readers' ids, each plus one */
-    ir_node_t *waiting; /* the same of those still to come: where one is left, the one */
-    ir_node_t *seen;    /* the last node that was counted as a reader, plus one */
-    int64_t *bytes;     /* 0 for state and constants */
-} liveness_t;
-
-static void liveness_free(liveness_t *live) {
-    st_free(live->owner);
-    st_free(live->n_readers);
-    st_free(live->left);
-    st_free(live->readers);
-    st_free(live->waiting);
-    st_free(live->seen);
-    st_free(live->bytes);
-    *live = (liveness_t){0};
-}
-
-/* Whether node n reads `owner` for the first time: each walk over the nodes takes a node once. */
-static bool first_read(liveness_t *live, ir_node_t n, ir_value_t owner) {
-    bool first = live->seen[owner] != n + 1;
-    live->seen[owner] = n + 1;
-    return first;
-}
-
-static void count_readers(liveness_t *live) {
-    const ir_graph_t *graph = live->dag->graph;
-    for (ir_node_t n = 0; n < live->dag->n; n++)
-        for (uint32_t j = 0; j < ir_node(graph, n)->n_inputs; j++) {
-            ir_value_t owner = live->owner[ir_node(graph, n)->inputs[j]];
-            if (!first_read(live, n, owner)) continue;
-            live->n_readers[owner]++;
-            live->readers[owner] ^= n + 1;
-        }
-    for (size_t o = 0; o < graph->outputs.n; o++)
-        live->n_readers[live->owner[graph->outputs.data[o].value]]++;
-}
-
-static st_status_t liveness_build(const dag_t *dag, liveness_t *live) {
-    const ir_graph_t *graph = dag->graph;
-    size_t n = graph->values.n;
-    *live = (liveness_t){.dag = dag};
-    live->owner = st_calloc(n, sizeof *live->owner);
-    live->n_readers = st_calloc(n, sizeof *live->n_readers);
-    live->left = st_calloc(n, sizeof *live->left);
-    live->readers = st_calloc(n, sizeof *live->readers);
-    live->waiting = st_calloc(n, sizeof *live->waiting);
-    live->seen = st_calloc(n, sizeof *live->seen);
-    live->bytes = st_calloc(n, sizeof *live->bytes);
-    if (!live->owner || !live->n_readers || !live->left || !live->readers || !live->waiting ||
-        !live->seen || !live->bytes) {
-        liveness_free(live);
-        return st_no_memory(n * sizeof *live->owner, "the order");
-    }
-    for (ir_value_t v = 0; v < n; v++) {
-        const ir_node_info_t *node = ir_value_producer(graph, v);
-        uint32_t flags = ir_op_def(node->op)->flags, index = graph->values.data[v].index;
-        bool continues =
-            (flags & IR_VIEW) || ((flags & IR_COLLECTIVE) && node->op != IR_OP_ALL_GATHER_START);
-        live->owner[v] = continues ? live->owner[node->inputs[index]] : v;
-        if (live->owner[v] == v && !(flags & IR_STATE) && node->op != IR_OP_CONSTANT)
-            live->bytes[v] = (int64_t)ir_type_bytes(ir_value_type(graph, v));
-    }
-    count_readers(live);
-    return ST_OK;
-}
-
-static void liveness_reset(liveness_t *live) {
-    size_t n = live->dag->graph->values.n;
-    memcpy(live->left, live->n_readers, n * sizeof *live->left);
-    memcpy(live->waiting, live->readers, n * sizeof *live->waiting);
-    memset(live->seen, 0, n * sizeof *live->seen);
-}
-
-/* Bytes that come alive at node n. */
-static int64_t born(const liveness_t *live, ir_node_t n) {
-    const ir_node_info_t *node = ir_node(live->dag->graph, n);
-    int64_t bytes = 0;
-    for (uint32_t k = 0; k < node->n_outputs; k++) bytes += live->bytes[node->first_output + k];
-    return bytes;
-}
-
-/* The one node that will free `owner`; IR_NONE where it is not known yet, or none will. */
-static ir_node_t freed_by(const liveness_t *live, ir_value_t owner) {
-    return live->left[owner] == 1 && live->waiting[owner] ? live->waiting[owner] - 1 : IR_NONE;
-}
-
-/* Told of an owner for which only one reader is left. */
-typedef void (*last_reader_t)(void *context, ir_node_t reader, int64_t bytes);
-
-static int64_t run(liveness_t *live, ir_node_t n, last_reader_t tell, void *context) {
-    const ir_node_info_t *node = ir_node(live->dag->graph, n);
-    int64_t change = 0;
-    for (uint32_t j = 0; j < node->n_inputs; j++) {
-        ir_value_t owner = live->owner[node->inputs[j]];
-        if (!first_read(live, n, owner)) continue;
-        live->waiting[owner] ^= n + 1;
-        if (--live->left[owner] == 0) change -= live->bytes[owner];
-        ir_node_t last = tell ? freed_by(live, owner) : IR_NONE;
-        if (last != IR_NONE) tell(context, last, live->bytes[owner]);
-    }
-    for (uint32_t k = 0; k < node->n_outputs; k++) { /* what no one reads dies at once */
-        ir_value_t v = node->first_output + k;
-        if (live->owner[v] == v && !live->left[v]) change -= live->bytes[v];
-    }
-    return change;
-}
-
-static int64_t peak_bytes(liveness_t *live, const ir_node_t *order) {
-    int64_t now = 0, peak = 0;
-    liveness_reset(live);
-    for (uint32_t i = 0; i < live->dag->n; i++) {
-        now += born(live, order[i]);
-        if (now > peak) peak = now;
-        now += run(live, order[i], NULL, NULL);
-    }
-    return peak;
-}
-
-/* ---- orders ---- */
-
-/* The ready nodes, a heap with the next one on top. A node's gain may grow while it waits. */
-typedef struct ready {
-    int64_t *gain;     /* [nodes] */
-    uint8_t *class;    /* [nodes]: higher goes first, whatever the gain */
-    uint32_t *missing; /* [nodes]: edges into it from nodes still to come */
-    ir_node_t *heap;
-    uint32_t n;
-    uint32_t *position; /* [nodes]: in the heap; IR_NONE: not ready, or gone */
-} ready_t;
-
-static void ready_free(ready_t *ready) {
-    st_free(ready->gain);
-    st_free(ready->class);
-    st_free(ready->missing);
-    st_free(ready->heap);
-    st_free(ready->position);
-}
-
-static bool goes_before(const ready_t *ready, ir_node_t a, ir_node_t b) {
-    if (ready->class[a] != ready->class[b]) return ready->class[a] > ready->class[b];
-    if (ready->gain[a] != ready->gain[b]) return ready->gain[a] > ready->gain[b];
-    return a < b;
-}
-
-static void heap_put(ready_t *ready, uint32_t at, ir_node_t n) {
-    ready->heap[at] = n;
-    ready->position[n] = at;
-}
-
-/* Node n moves up from place `at`, which is free. */
-static void heap_rise(ready_t *ready, uint32_t at, ir_node_t n) {
-    while (at > 0 && goes_before(ready, n, ready->heap[(at - 1) / 2])) {
-        heap_put(ready, at, ready->heap[(at - 1) / 2]);
-        at = (at - 1) / 2;
-    }
-    heap_put(ready, at, n);
-}
-
-static void heap_push(ready_t *ready, ir_node_t n) {
-    heap_rise(ready, ready->n++, n);
-}
-
-static ir_node_t heap_pop(ready_t *ready) {
-    ASSERT(ready->n > 0);
-    ir_node_t top = ready->heap[0], last = ready->heap[--ready->n];
-    ready->position[top] = IR_NONE;
-    if (!ready->n) return top;
-    uint32_t at = 0;
-    for (uint32_t child; (child = 2 * at + 1) < ready->n; at = child) {
-        if (child + 1 < ready->n && goes_before(ready, ready->heap[child + 1], ready->heap[child]))
-            child++;
-        if (!goes_before(ready, ready->heap[child], last)) break;
-        heap_put(ready, at, ready->heap[child]);
-    }
-    heap_put(ready, at, last);
-    return top;
-}
-
-static void add_gain(void *context, ir_node_t n, int64_t bytes) {
-    ready_t *ready = context;
-    ready->gain[n] += bytes;
-    if (ready->position[n] != IR_NONE) heap_rise(ready, ready->position[n], n);
-}
-
-/* Classes, and gains before anything has run. */
-static void rate_nodes(const dag_t *dag, const liveness_t *live, const uint32_t *rank,
-                       ready_t *ready) {
-    for (ir_node_t n = 0; n < dag->n; n++) {
-        uint32_t flags = ir_op_def(ir_node(dag->graph, n)->op)->flags;
-        ready->class[n] = flags & IR_START ? 2 : flags & IR_COLLECTIVE ? 0 : 1;
-        ready->gain[n] = rank ? -(int64_t)rank[n] : -born(live, n);
-        ready->position[n] = IR_NONE;
-    }
-    for (ir_value_t v = 0; !rank && v < dag->graph->values.n; v++) {
-        ir_node_t reader = freed_by(live, v);
-        if (reader != IR_NONE) ready->gain[reader] += live->bytes[v];
-    }
-}
-
-/* Bytes freed less bytes made: larger first. With `rank`, nodes go by rank alone. Starts go before
- * everything, waits after everything. */
-static st_status_t list_order(const dag_t *dag, liveness_t *live, const uint32_t *rank,
-                              ir_node_t *order) {
-    ready_t ready = {0};
-    st_status_t status = ST_OK;
-    ready.gain = st_calloc(dag->n, sizeof *ready.gain);
-    ready.class = st_calloc(dag->n, sizeof *ready.class);
-    ready.missing = st_calloc(dag->n, sizeof *ready.missing);
-    ready.heap = st_calloc(dag->n, sizeof *ready.heap);
-    ready.position = st_calloc(dag->n, sizeof *ready.position);
-    if (!ready.gain || !ready.class || !ready.missing || !ready.heap || !ready.position)
-        TRY_GOTO(st_no_memory(dag->n * sizeof *ready.gain, "the order"), done);
-    memcpy(ready.missing, dag->n_before, dag->n * sizeof *ready.missing);
-    liveness_reset(live);
-    rate_nodes(dag, live, rank, &ready);
-    for (ir_node_t n = 0; n < dag->n; n++)
-        if (!ready.missing[n]) heap_push(&ready, n);
+    if (!order || !need || !row) TRY_GOTO(st_no_memory(dag->n * sizeof *need, "the order"), done);
+    TRY_GOTO(any_order(dag, order), done);
     for (uint32_t i = 0; i < dag->n; i++) {
-        ir_node_t n = order[i] = heap_pop(&ready);
-        run(live, n, rank ? NULL : add_gain, &ready);
-        for (uint32_t e = dag->first[n]; e < dag->first[n + 1]; e++)
-            if (--ready.missing[dag->to[e]] == 0) heap_push(&ready, dag->to[e]);
+        ir_node_t n = order[i];
+        uint32_t first = dag->first_before[n], count = dag->first_before[n + 1] - first;
+        int64_t kept = 0;
+        for (uint32_t j = 0; j < count; j++) {
+            ir_node_t operand = before[first + j];
+            row[j] = (operand_t){operand, need[operand], sched_live_born(live, operand)};
+        }
+        qsort(row, count, sizeof *row, by_need);
+        for (uint32_t j = 0; j < count; j++) {
+            before[first + j] = row[j].node;
+            if (need[n] < kept + row[j].need) need[n] = kept + row[j].need;
+            kept += row[j].keeps;
+        }
+        kept += sched_live_born(live, n);
+        if (need[n] < kept) need[n] = kept;
     }
 done:
-    ready_free(&ready);
+    st_free(order);
+    st_free(need);
+    st_free(row);
     return status;
 }
 
-/* Position of each node in a depth-first walk that makes what a sink needs right before it. */
-static st_status_t depth_first_ranks(const dag_t *dag, uint32_t *rank) {
-    uint32_t *first = st_calloc((size_t)dag->n + 2, sizeof *first), count = 0, depth = 0;
-    ir_node_t *before = st_calloc(dag->edges.n, sizeof *before);
-    ir_node_t *stack = st_calloc((size_t)dag->n + 1, sizeof *stack);
-    uint32_t *next = st_calloc(dag->n, sizeof *next); /* next predecessor to look at */
+/* Depth first from the ends: a node comes right after the last of what it needs. */
+static st_status_t rank_depth_first(const sched_dag_t *dag, const ir_node_t *before,
+                                    uint32_t *rank) {
+    ir_node_t *stack = st_calloc(dag->n, sizeof *stack);
+    uint32_t *next = st_calloc(dag->n, sizeof *next);
+    uint32_t depth = 0, count = 0;
     st_status_t status = ST_OK;
-    if (!first || !before || !stack || !next)
-        TRY_GOTO(st_no_memory(dag->edges.n * sizeof *before, "the order"), done);
-    for (size_t e = 0; e < dag->edges.n; e++) first[dag->edges.data[e].to + 2]++;
-    for (uint32_t i = 0; i < dag->n; i++) first[i + 2] += first[i + 1];
-    for (size_t e = 0; e < dag->edges.n; e++)
-        before[first[dag->edges.data[e].to + 1]++] = dag->edges.data[e].from;
+    if (!stack || !next) TRY_GOTO(st_no_memory(dag->n * sizeof *stack, "the order"), done);
     for (ir_node_t n = 0; n < dag->n; n++) rank[n] = UINT32_MAX;
     for (ir_node_t sink = 0; sink < dag->n; sink++) {
         if (dag->first[sink] != dag->first[sink + 1] || rank[sink] != UINT32_MAX) continue;
         stack[depth++] = sink;
         while (depth) {
             ir_node_t n = stack[depth - 1];
-            while (next[n] < first[n + 1] - first[n] &&
-                   rank[before[first[n] + next[n]]] != UINT32_MAX)
-                next[n]++;
-            if (next[n] < first[n + 1] - first[n])
-                stack[depth++] = before[first[n] + next[n]++];
+            uint32_t first = dag->first_before[n], end = dag->first_before[n + 1];
+            while (first + next[n] < end && rank[before[first + next[n]]] != UINT32_MAX) next[n]++;
+            if (first + next[n] < end)
+                stack[depth++] = before[first + next[n]++];
             else
                 rank[n] = count++, depth--;
         }
     }
 done:
-    st_free(first);
-    st_free(before);
     st_free(stack);
     st_free(next);
     return status;
 }
 
-st_status_t sched_order(const ir_graph_t *graph, ir_node_t *out_order) {
-    dag_t dag;
-    liveness_t live = {0};
-    ir_node_t *candidate = NULL;
-    uint32_t *rank = NULL;
+/* ---- least memory ---- */
+
+static void swap_orders(orders_t *o) {
+    ir_node_t *better = o->candidate;
+    o->candidate = o->best;
+    o->best = better;
+}
+
+static st_status_t try_rule(orders_t *o, const char *name, const uint32_t *rank, bool frees) {
+    TRY(sched_list(o->dag, o->live, &(sched_rule_t){NULL, rank, frees}, o->candidate));
+    int64_t peak = sched_live_peak(o->live, o->candidate);
+    if (peak >= o->peak) return ST_OK;
+    swap_orders(o);
+    o->peak = peak;
+    o->found_by = name;
+    return ST_OK;
+}
+
+static st_status_t try_depth_first(orders_t *o) {
+    const sched_dag_t *dag = o->dag;
+    ir_node_t *before = st_malloc(dag->edges.n * sizeof *before);
     st_status_t status = ST_OK;
-    TRY(dag_build(graph, &dag));
-    TRY_GOTO(liveness_build(&dag, &live), done);
-    candidate = st_calloc(dag.n, sizeof *candidate);
-    rank = st_calloc(dag.n, sizeof *rank);
-    if (!candidate || !rank) TRY_GOTO(st_no_memory(dag.n * sizeof *rank, "the order"), done);
-    /* the given order, or what comes close to it where an update stands before a reader */
-    for (ir_node_t n = 0; n < dag.n; n++) rank[n] = n;
-    bool legal = true;
-    for (size_t e = 0; e < dag.edges.n; e++) legal &= dag.edges.data[e].from < dag.edges.data[e].to;
-    if (legal)
-        memcpy(out_order, rank, dag.n * sizeof *out_order);
-    else
-        TRY_GOTO(list_order(&dag, &live, rank, out_order), done);
-    int64_t best = peak_bytes(&live, out_order);
-    for (int depth_first = 0; depth_first < 2; depth_first++) {
-        if (depth_first) TRY_GOTO(depth_first_ranks(&dag, rank), done);
-        TRY_GOTO(list_order(&dag, &live, depth_first ? rank : NULL, candidate), done);
-        int64_t peak = peak_bytes(&live, candidate);
-        if (peak >= best) continue;
-        best = peak;
-        memcpy(out_order, candidate, dag.n * sizeof *out_order);
-    }
+    if (!before) return st_no_memory(dag->edges.n * sizeof *before, "the order");
+    memcpy(before, dag->before, dag->edges.n * sizeof *before);
+    TRY_GOTO(rank_depth_first(dag, before, o->rank), done);
+    TRY_GOTO(try_rule(o, "depth first", o->rank, false), done);
+    TRY_GOTO(sort_operands(dag, o->live, before), done);
+    TRY_GOTO(rank_depth_first(dag, before, o->rank), done);
+    TRY_GOTO(try_rule(o, "depth first by need", o->rank, false), done);
 done:
-    st_free(candidate);
-    st_free(rank);
-    liveness_free(&live);
-    dag_free(&dag);
+    st_free(before);
+    return status;
+}
+
+/* The best order with each node that frees nothing right before the first node after it in the
+ * dependencies: until then its result only takes room. From the end, so that chains move down
+ * together. */
+static st_status_t try_late(orders_t *o) {
+    const sched_dag_t *dag = o->dag;
+    bool *frees = st_calloc(dag->n, sizeof *frees);
+    if (!frees) return st_no_memory(dag->n * sizeof *frees, "the order");
+    (void)sched_live_begin(o->live);
+    for (uint32_t i = 0; i < dag->n; i++)
+        frees[o->best[i]] = sched_live_run(o->live, o->best[i], NULL, NULL) < 0;
+    for (uint32_t i = dag->n; i-- > 0;) {
+        ir_node_t n = o->best[i];
+        uint32_t first = UINT32_MAX;
+        o->rank[n] = i;
+        if (frees[n] || is_collective(dag, n)) continue;
+        for (uint32_t e = dag->first[n]; e < dag->first[n + 1]; e++)
+            if (o->rank[dag->to[e]] < first) first = o->rank[dag->to[e]];
+        if (first != UINT32_MAX && first > i) o->rank[n] = first;
+    }
+    st_free(frees);
+    return try_rule(o, "late", o->rank, false);
+}
+
+/* ---- small improvements ---- */
+
+/* Peak first, then the bytes alive over all nodes: a move that only lowers the latter opens the way
+ * for others. */
+typedef struct cost {
+    int64_t peak;
+    double area;
+} cost_t;
+
+static cost_t cost_of(sched_live_t *live, const ir_node_t *order) {
+    int64_t now = sched_live_begin(live);
+    cost_t cost = {now, 0};
+    for (uint32_t i = 0; i < live->dag->n; i++) {
+        now += sched_live_born(live, order[i]);
+        if (now > cost.peak) cost.peak = now;
+        cost.area += (double)now;
+        now += sched_live_run(live, order[i], NULL, NULL);
+    }
+    return cost;
+}
+
+static bool is_better(cost_t a, cost_t b) {
+    return a.peak != b.peak ? a.peak < b.peak : a.area < b.area;
+}
+
+/* Positions between which the node at `at` may move: o->rank is the position of each node. */
+static void find_range(const orders_t *o, uint32_t at, uint32_t *out_low, uint32_t *out_high) {
+    const sched_dag_t *dag = o->dag;
+    ir_node_t n = o->best[at];
+    *out_low = 0;
+    *out_high = dag->n - 1;
+    for (uint32_t e = dag->first_before[n]; e < dag->first_before[n + 1]; e++)
+        if (o->rank[dag->before[e]] + 1 > *out_low) *out_low = o->rank[dag->before[e]] + 1;
+    for (uint32_t e = dag->first[n]; e < dag->first[n + 1]; e++)
+        if (o->rank[dag->to[e]] - 1 < *out_high) *out_high = o->rank[dag->to[e]] - 1;
+}
+
+static void move_node(const ir_node_t *from, uint32_t n, uint32_t at, uint32_t to, ir_node_t *out) {
+    memcpy(out, from, n * sizeof *out);
+    if (to > at)
+        memmove(out + at, from + at + 1, (to - at) * sizeof *out);
+    else
+        memmove(out + to + 1, from + to, (at - to) * sizeof *out);
+    out[to] = from[at];
+}
+
+/* Tries the node at `at` everywhere; whether that was better somewhere. */
+static bool improve_node(orders_t *o, uint32_t at, cost_t *best, int64_t *work) {
+    uint32_t n = o->dag->n, low, high;
+    for (uint32_t i = 0; i < n; i++) o->rank[o->best[i]] = i;
+    find_range(o, at, &low, &high);
+    for (uint32_t to = low; to <= high && *work > 0; to++) {
+        if (to == at) continue;
+        *work -= n;
+        move_node(o->best, n, at, to, o->candidate);
+        cost_t cost = cost_of(o->live, o->candidate);
+        if (!is_better(cost, *best)) continue;
+        swap_orders(o);
+        *best = cost;
+        return true;
+    }
+    return false;
+}
+
+/* Moves single nodes as long as that helps and the work lasts: what small graphs need, and all that
+ * can be afforded. Moves that have not lowered the peak in the end are taken back. */
+static st_status_t improve(orders_t *o) {
+    uint32_t n = o->dag->n;
+    int64_t work = IMPROVE_WORK;
+    cost_t best = cost_of(o->live, o->best);
+    ir_node_t *before = st_malloc(n * sizeof *before);
+    if (!before) return st_no_memory(n * sizeof *before, "the order");
+    memcpy(before, o->best, n * sizeof *before);
+    for (bool again = true; again && work > 0;) {
+        again = false;
+        for (uint32_t at = 0; at < n; at++) again |= improve_node(o, at, &best, &work);
+    }
+    if (best.peak < o->peak) {
+        o->peak = best.peak;
+        o->found_by = "moved nodes";
+    } else {
+        memcpy(o->best, before, n * sizeof *before);
+    }
+    st_free(before);
+    return ST_OK;
+}
+
+static st_status_t find_least(orders_t *o) {
+    const sched_dag_t *dag = o->dag;
+    o->peak = INT64_MAX;
+    for (ir_node_t n = 0; n < dag->n; n++) o->rank[n] = n;
+    TRY(try_rule(o, "given", o->rank, false));
+    TRY(try_rule(o, "most freed", NULL, true));
+    TRY(try_rule(o, "least made", NULL, false));
+    TRY(try_depth_first(o));
+    TRY(rank_by_depth(dag, o->rank));
+    TRY(try_rule(o, "breadth first", o->rank, false));
+    TRY(try_late(o));
+    return (uint64_t)dag->n * dag->n <= IMPROVE_WORK ? improve(o) : ST_OK;
+}
+
+/* ---- overlap ---- */
+
+/* What is there only for starts: all that comes after a node are starts, or nodes like it. */
+static void find_feeders(const sched_dag_t *dag, const ir_node_t *order, bool *feeds) {
+    for (uint32_t i = dag->n; i-- > 0;) {
+        ir_node_t n = order[i];
+        feeds[n] = !is_collective(dag, n) && dag->first[n] != dag->first[n + 1];
+        for (uint32_t e = dag->first[n]; e < dag->first[n + 1]; e++)
+            feeds[n] &= is_start(dag, dag->to[e]) || feeds[dag->to[e]];
+    }
+}
+
+/* Ranks of the order for memory, but for collectives and, with `feeds`, what feeds them. */
+static void rank_overlapped(const orders_t *o, const ir_node_t *least, const bool *feeds,
+                            uint32_t window) {
+    const sched_dag_t *dag = o->dag;
+    for (uint32_t i = 0; i < dag->n; i++) {
+        ir_node_t n = least[i];
+        o->rank[n] = i + 1;
+        if (is_start(dag, n)) {
+            o->rank[n] = 0;
+        } else if (is_collective(dag, n)) {
+            o->rank[n] = i + 1 + window;
+        } else if (feeds && feeds[n]) {
+            o->rank[n] = 1;
+            for (uint32_t e = dag->first_before[n]; e < dag->first_before[n + 1]; e++)
+                if (o->rank[n] < o->rank[dag->before[e]]) o->rank[n] = o->rank[dag->before[e]];
+        }
+    }
+}
+
+/* Leaves the order for memory where nothing else is within the limit. */
+static st_status_t overlap(orders_t *o, sched_order_info_t *info) {
+    const sched_dag_t *dag = o->dag;
+    bool *feeds = st_calloc(dag->n, sizeof *feeds);
+    ir_node_t *least = st_malloc(dag->n * sizeof *least);
+    int64_t limit = o->peak + o->peak / 100 * SCHED_OVERLAP_PERCENT;
+    st_status_t status = ST_OK;
+    if (!feeds || !least) TRY_GOTO(st_no_memory(dag->n * sizeof *least, "the order"), done);
+    memcpy(least, o->best, dag->n * sizeof *least);
+    find_feeders(dag, least, feeds);
+    for (int fed = 1; fed >= 0; fed--)
+        for (uint32_t window = dag->n; window; window /= 4) {
+            rank_overlapped(o, least, fed ? feeds : NULL, window);
+            TRY_GOTO(sched_list(dag, o->live, &(sched_rule_t){NULL, o->rank, false}, o->candidate),
+                     done);
+            int64_t peak = sched_live_peak(o->live, o->candidate);
+            if (peak > limit) continue;
+            swap_orders(o);
+            info->bytes = peak;
+            info->window = window;
+            goto done;
+        }
+done:
+    st_free(feeds);
+    st_free(least);
+    return status;
+}
+
+/* ---- entry ---- */
+
+static bool has_collectives(const sched_dag_t *dag) {
+    for (ir_node_t n = 0; n < dag->n; n++)
+        if (is_collective(dag, n)) return true;
+    return false;
+}
+
+st_status_t sched_order(const ir_graph_t *graph, ir_node_t *out_order,
+                        sched_order_info_t *out_info) {
+    sched_dag_t dag;
+    sched_live_t live = {0};
+    orders_t o = {.dag = &dag, .live = &live};
+    st_status_t status = ST_OK;
+    TRY(sched_dag_build(graph, &dag));
+    TRY_GOTO(sched_live_build(&dag, &live), done);
+    o.best = st_calloc(dag.n, sizeof *o.best);
+    o.candidate = st_calloc(dag.n, sizeof *o.candidate);
+    o.rank = st_calloc(dag.n, sizeof *o.rank);
+    if (!o.best || !o.candidate || !o.rank)
+        TRY_GOTO(st_no_memory(dag.n * sizeof *o.rank, "the order"), done);
+    if (dag.n) TRY_GOTO(find_least(&o), done);
+    sched_order_info_t info = {o.peak, o.peak, o.found_by, 0};
+    if (has_collectives(&dag)) TRY_GOTO(overlap(&o, &info), done);
+    memcpy(out_order, o.best, dag.n * sizeof *out_order);
+    if (out_info) *out_info = info;
+done:
+    st_free(o.best);
+    st_free(o.candidate);
+    st_free(o.rank);
+    sched_live_free(&live);
+    sched_dag_free(&dag);
     return status;
 }
 

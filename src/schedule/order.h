@@ -1,25 +1,45 @@
 /* Order of execution.
  *
- * Problem: of all orders that the dependencies allow, one that needs little memory and leaves
+ * Problem: of all orders that the dependencies (dag.h) allow, one that needs little memory and leaves
  * collectives time to finish. In: a rank's graph in any topological order. Out: the same nodes in
  * the order of execution.
  *
- * Dependencies beside the data: every reader of a state comes before its update, and before the
- * node that makes the new value where it stood before it (the value can then be written over the
- * state); collectives keep their order among each other, and so do side effects.
+ * Algorithm: two steps.
  *
- * Algorithm: the best, by the most bytes alive at one time, of the given order, a list order that
- * takes the ready node that frees most, and a depth-first order from the ends. In the latter two a
- * collective starts as soon as it can and is waited for only when nothing else is ready. The order
- * is found on one rank's graph and applied to all: the graphs differ in sizes only. O((nodes +
- * edges) · log nodes): the ready nodes stand in a heap. */
+ *   memory    the best, by the most bytes alive at one time, of several orders: the given one; list
+ *             orders that take the ready node that frees most, or that makes least; breadth first;
+ *             depth first from the ends, plainly or with the operand that needs most memory first.
+ *             In the best one, nodes that free nothing then move down to their first reader, if that
+ *             is better still, and in small graphs single nodes move as long as that helps.
+ *   overlap   with collectives: a start runs as soon as its operands are there, what feeds only
+ *             starts is made as soon as it can be, and a wait comes a window of nodes later than in
+ *             the order for memory. The widest window is taken whose memory is within SCHED_OVERLAP_PERCENT
+ *             of the least; none may be.
+ *
+ * The order is found on one rank's graph and applied to all: the graphs differ in sizes only.
+ * O((nodes + edges) · log nodes).
+ *
+ * Sources: the operand that needs most first is Sethi and Ullman's rule for trees (1970), by Liu
+ * (1987) optimal for them; list orders by memory are those of the XLA and Inductor schedulers. */
 #ifndef STATOR_SCHEDULE_ORDER_H
 #define STATOR_SCHEDULE_ORDER_H
 
 #include "ir/graph.h"
 
-/* out_order[position] = node; the caller gives room for every node. */
-st_status_t sched_order(const ir_graph_t *graph, ir_node_t *out_order) ST_WARN_UNUSED;
+enum { SCHED_OVERLAP_PERCENT = 5 };
+
+/* What an order needs, by the same count as the search for it: values live from their node to their
+ * last reader, without sharing in place. */
+typedef struct sched_order_info {
+    int64_t least_bytes; /* of the order for memory */
+    int64_t bytes;       /* of the order given */
+    const char *found_by;
+    uint32_t window; /* nodes that waits moved down; 0: the order for memory alone */
+} sched_order_info_t;
+
+/* out_order[position] = node; the caller gives room for every node. `out_info` may be NULL. */
+st_status_t sched_order(const ir_graph_t *graph, ir_node_t *out_order,
+                        sched_order_info_t *out_info) ST_WARN_UNUSED;
 /* The graph with its nodes in that order. */
 st_status_t sched_apply(const ir_graph_t *graph, const ir_node_t *order,
                         ir_graph_t **out_graph) ST_WARN_UNUSED;

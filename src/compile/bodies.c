@@ -1,0 +1,35 @@
+/* Plans of bodies (memory.h): each body as a program, through the passes that every program goes
+ * through. */
+#include "compile/memory.h"
+#include "compile/plan_body.h"
+#include "schedule/order.h"
+
+static st_status_t order_nodes(plan_program_t *program) {
+    size_t n = program->graph->nodes.n;
+    ir_node_t *order = st_calloc(n, sizeof *order);
+    ir_graph_t *made;
+    if (!order) return st_no_memory(n * sizeof *order, "the order");
+    st_status_t status = sched_order(program->graph, order, NULL);
+    if (status == ST_OK) status = sched_apply(program->graph, order, &made);
+    if (status == ST_OK) compile_replace(&program->graph, made);
+    st_free(order);
+    return status;
+}
+
+st_status_t compile_plan_bodies(compile_context_t *context, const ir_node_info_t *node,
+                                plan_step_t *step) {
+    plan_region_info_t info = plan_region_info(node);
+    step->bodies = st_arena_array(&context->plan->arena, info.n_bodies, sizeof *step->bodies);
+    if (!step->bodies) return st_no_memory(info.n_bodies * sizeof *step->bodies, "the bodies");
+    step->workspace.bytes = 0;
+    for (uint32_t i = 0; i < info.n_bodies; i++) {
+        plan_program_t *program = &step->bodies[step->n_bodies++];
+        TRY(plan_body_graph(info.bodies[i], info.carried, &program->graph));
+        TRY(order_nodes(program));
+        TRY(compile_choose_program(context, program));
+        TRY(compile_place_program(context, program, true));
+        if (program->region_bytes[PLAN_WORK] > step->workspace.bytes)
+            step->workspace.bytes = program->region_bytes[PLAN_WORK];
+    }
+    return ST_OK;
+}

@@ -1,0 +1,39 @@
+/* Bodies of repeat and cond in a plan.
+ *
+ * A body is planned and run as a program of its own (plan_program_t): its inputs are buffers, named by
+ * their number, what it carries on is an update of one, and what it stacks or returns is an output,
+ * named by its number. So order, kernels, storages and packing are those of any program, and a carry
+ * is written in place where a parameter would be.
+ *
+ *   region "state"   virtual: a buffer's place there says only which operand it is. The session binds
+ *                    it to memory around the node: a carry to the node's own result, a slice to its
+ *                    place in the scanned operand (anew each iteration), anything else to the operand
+ *   region "work"    lies in the workspace of the node's step
+ *
+ * An output that is an input passed on is not in the program: it is copied before the iteration. */
+#ifndef STATOR_COMPILE_PLAN_BODY_H
+#define STATOR_COMPILE_PLAN_BODY_H
+
+#include "compile/plan.h"
+
+typedef struct plan_region_info {
+    uint32_t n_bodies;         /* 0: the node is no region; 2: operand 0 chooses (then, else) */
+    uint32_t first;            /* operand that is the body's input 0 */
+    uint32_t carried, scanned; /* of the body's inputs, in this order */
+    int64_t trip;
+    bool reverse;
+    const ir_graph_t *bodies[2];
+} plan_region_info_t;
+plan_region_info_t plan_region_info(const ir_node_info_t *node);
+
+/* The program's graph of a body, its nodes in the body's order. */
+st_status_t plan_body_graph(const ir_graph_t *body, uint32_t carried,
+                            ir_graph_t **out_graph) ST_WARN_UNUSED;
+/* Input that output k of the body passes on, perhaps in another shape; IR_NONE if it is made. */
+uint32_t plan_body_passed(const ir_graph_t *body, size_t k);
+/* Proves that `graph`, in whatever order, computes what plan_body_graph's does: the same updates and
+ * outputs by hash of all that they are made from. */
+st_status_t plan_body_check(const ir_graph_t *body, uint32_t carried,
+                            const ir_graph_t *graph) ST_WARN_UNUSED;
+
+#endif

@@ -1,0 +1,288 @@
+/* repeat and cond in plans: the same numbers as their bodies written out, for training steps on any
+ * number of ranks, in float64; plans come back from bytes; what breaks a body's plan is refused. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/memory.h"
+#include "exec/models.h"
+#include "ir/body.h"
+#include "ir/text.h"
+#include "ir/verify.h"
+
+#define IN(dims) "input {dtype=f32, shape=[" dims "], batch_axis=-1}\n"
+
+/* A recurrent layer over 5 steps of a batch of 6: tanh(x w + h u + b), all states stacked, the last
+ * one too, with dropout that differs by step. */
+static const char recurrent[] =
+    "graph {\n"
+    "  %x x = input {dtype=f32, shape=[5,6,3], batch_axis=1}\n"
+    "  %w w = parameter {dtype=f32, shape=[3,4]}\n"
+    "  %u u = parameter {dtype=f32, shape=[4,4]}\n"
+    "  %b b = parameter {dtype=f32, shape=[4]}\n"
+    "  %h0 = constant {dtype=f32, shape=[6,4], data=0}\n"
+    "  %i = iota {dtype=i64, shape=[5], axis=0}\n"
+    "  %seed = constant {dtype=i64, shape=[], data=7}\n"
+    "  %h, %all = repeat(%h0, %x, %i, %w, %u, %b, %seed) {trip=5, carried=1, scanned=2, REVERSE"
+    "body=graph {\n"
+    "    %h h = " IN("6,4") "%x x = " IN("6,3")
+    "    %i i = input {dtype=i64, shape=[], batch_axis=-1}\n"
+    "    %w w = " IN("3,4") "%u u = " IN("4,4") "%b b = " IN("4")
+    "    %s s = input {dtype=i64, shape=[], batch_axis=-1}\n"
+    "    %xw = matmul(%x, %w)\n    %hu = matmul(%h, %u)\n    %p = add(%xw, %hu)\n"
+    "    %q = add(%p, %b)\n    %t = tanh(%q)\n"
+    "    %d = dropout(%t, %s, %s, %i) {p=0.25, id=3}\n"
+    "    output h = %d\n    output all = %d\n  }}\n"
+    "  %sq = square(%all)\n  %m = reduce_mean(%sq) {axes=[0,1,2]}\n"
+    "  %hm = reduce_mean(%h) {axes=[0,1]}\n  %l = add(%m, %hm)\n"
+    "  output \"loss\" = %l\n}\n";
+
+/* A loop in a loop, whose inner one sees slices of the outer one; carries that change places. */
+static const char nested[] =
+    "graph {\n"
+    "  %x x = input {dtype=f32, shape=[3,2,6,4], batch_axis=2}\n"
+    "  %w w = parameter {dtype=f32, shape=[4]}\n"
+    "  %v v = parameter {dtype=f32, shape=[4]}\n"
+    "  %a0 = constant {dtype=f32, shape=[6,4], data=0.5}\n"
+    "  %b0 = constant {dtype=f32, shape=[6,4], data=0.25}\n"
+    "  %a, %b, %y = repeat(%a0, %b0, %x, %w, %v) {trip=3, carried=2, scanned=1, REVERSE"
+    "body=graph {\n"
+    "    %a a = " IN("6,4") "%b b = " IN("6,4") "%x x = " IN("2,6,4") "%w w = " IN("4") "%v v = "
+    IN("4")
+    "    %c, %z = repeat(%a, %x, %w) {trip=2, carried=1, scanned=1, body=graph {\n"
+    "      %a a = " IN("6,4") "%x x = " IN("6,4") "%w w = " IN("4")
+    "      %p = mul(%a, %w)\n      %s = add(%p, %x)\n      %t = sigmoid(%s)\n"
+    "      output a = %t\n      output old = %a\n    }}\n"
+    "    %m = mul(%b, %v)\n"
+    "    output a = %m\n    output b = %c\n    output z = %z\n  }}\n"
+    "  %s1 = reduce_sum(%a) {axes=[0,1]}\n  %s2 = reduce_sum(%b) {axes=[0,1]}\n"
+    "  %s3 = reduce_sum(%y) {axes=[0,1,2,3]}\n  %s4 = add(%s1, %s2)\n  %l = add(%s4, %s3)\n"
+    "  output \"loss\" = %l\n}\n";
+
+/* A condition, and one in a loop that chooses by the iteration. */
+static const char choices[] =
+    "graph {\n"
+    "  %x x = input {dtype=f32, shape=[6,4], batch_axis=0}\n"
+    "  %w w = parameter {dtype=f32, shape=[4]}\n"
+    "  %f = constant {dtype=bool, shape=[4], data=[true,false,false,true]}\n"
+    "  %h = repeat(%x, %f, %w) {trip=4, carried=1, scanned=1, REVERSEbody=graph {\n"
+    "    %h h = " IN("6,4") "%f f = input {dtype=bool, shape=[], batch_axis=-1}\n    %w w = " IN("4")
+    "    %r = cond(%f, %h, %w) {then=graph {\n"
+    "      %h h = " IN("6,4") "%w w = " IN("4")
+    "      %y = mul(%h, %w)\n      %z = tanh(%y)\n      output r = %z\n    }, else=graph {\n"
+    "      %h h = " IN("6,4") "%w w = " IN("4")
+    "      %y = add(%h, %w)\n      output r = %y\n    }}\n"
+    "    output r = %r\n  }}\n"
+    "  %q = square(%h)\n  %l = reduce_mean(%q) {axes=[0,1]}\n"
+    "  output \"loss\" = %l\n}\n";
+
+static const char *const texts[] = {recurrent, nested, choices};
+
+static ir_graph_t *parse(const char *text, bool reverse) {
+    char buffer[8192];
+    const char *at = strstr(text, "REVERSE");
+    ir_graph_t *graph;
+    snprintf(buffer, sizeof buffer, "%.*s%s%s", (int)(at - text), text,
+             reverse ? "reverse=true, " : "", at + strlen("REVERSE"));
+    if (ir_graph_parse(buffer, strlen(buffer), &graph) != ST_OK) fail_msg("%s", st_last_error());
+    return graph;
+}
+
+/* ---- written out ---- */
+
+static void write_repeat(ir_build_t *b, const ir_node_info_t *node, ir_value_t *map) {
+    const ir_graph_t *body = ir_node_attr(node, "body")->graph;
+    uint32_t carried = (uint32_t)ir_attr_int(node, "carried");
+    uint32_t scanned = (uint32_t)ir_attr_int(node, "scanned");
+    int64_t trip = ir_attr_int(node, "trip");
+    ir_value_t carry[8], in[16], out[16], pieces[16][8];
+    for (uint32_t j = 0; j < carried; j++) carry[j] = map[node->inputs[j]];
+    for (int64_t n = 0; n < trip; n++) {
+        int64_t i = ir_attr_int(node, "reverse") ? trip - 1 - n : n;
+        for (uint32_t j = 0; j < node->n_inputs; j++) {
+            in[j] = j < carried ? carry[j] : map[node->inputs[j]];
+            if (j < carried || j >= carried + scanned) continue;
+            ir_type_t type = *ir_b_type(b, in[j]);
+            in[j] = ir_b_reshape(b, ir_b_slice_axis(b, in[j], 0, i, i + 1), type.rank - 1,
+                                 type.dims + 1);
+        }
+        assert_int_equal(ir_body_inline(b->graph, body, in, out), ST_OK);
+        for (uint32_t k = 0; k < node->n_outputs; k++) {
+            if (k < carried) carry[k] = out[k];
+            ir_type_t type = *ir_b_type(b, out[k]);
+            type = ir_type_add_first(&type, 1);
+            pieces[k][i] = ir_b_reshape(b, out[k], type.rank, type.dims);
+        }
+    }
+    for (uint32_t k = 0; k < node->n_outputs; k++)
+        map[node->first_output + k] =
+            k < carried ? carry[k] : ir_b_concat(b, (uint32_t)trip, pieces[k], 0);
+}
+
+/* Both branches, and a selection. */
+static void write_cond(ir_build_t *b, const ir_node_info_t *node, ir_value_t *map) {
+    ir_value_t in[16], yes[16], no[16];
+    for (uint32_t j = 1; j < node->n_inputs; j++) in[j - 1] = map[node->inputs[j]];
+    assert_int_equal(ir_body_inline(b->graph, ir_node_attr(node, "then")->graph, in, yes), ST_OK);
+    assert_int_equal(ir_body_inline(b->graph, ir_node_attr(node, "else")->graph, in, no), ST_OK);
+    for (uint32_t k = 0; k < node->n_outputs; k++)
+        map[node->first_output + k] = ir_b_select(b, map[node->inputs[0]], yes[k], no[k]);
+}
+
+static st_status_t write_node(void *context, ir_graph_t *to, const ir_graph_t *from, ir_node_t n,
+                              ir_value_t *map) {
+    const ir_node_info_t *node = ir_node(from, n);
+    ir_build_t b = {.graph = to};
+    if (node->op == IR_OP_REPEAT || node->op == IR_OP_COND) *(bool *)context = true;
+    if (node->op == IR_OP_REPEAT)
+        write_repeat(&b, node, map);
+    else if (node->op == IR_OP_COND)
+        write_cond(&b, node, map);
+    else
+        return ir_graph_clone_node(to, from, n, NULL, map);
+    return b.status;
+}
+
+static ir_graph_t *written_out(const ir_graph_t *graph) {
+    ir_graph_t *flat = NULL;
+    assert_int_equal(ir_graph_copy(graph, &flat), ST_OK);
+    for (bool any = true; any;) {
+        ir_graph_t *next;
+        any = false;
+        if (ir_graph_rewrite(flat, NULL, write_node, &any, &next) != ST_OK)
+            fail_msg("%s", st_last_error());
+        ir_graph_destroy(flat);
+        flat = next;
+    }
+    return flat;
+}
+
+/* ---- tests ---- */
+
+static size_t count_regions(const plan_program_t *program) {
+    size_t n = 0;
+    for (size_t i = 0; i < program->graph->nodes.n; i++)
+        n += program->steps[i].kind == PLAN_STEP_REGION;
+    return n;
+}
+
+static plan_t *through_bytes(plan_t *plan) {
+    uint8_t *data, *again;
+    size_t bytes, n_again;
+    plan_t *back;
+    assert_int_equal(plan_encode(plan, &data, &bytes), ST_OK);
+    if (plan_decode(data, bytes, &back) != ST_OK) fail_msg("%s", st_last_error());
+    assert_int_equal(plan_encode(back, &again, &n_again), ST_OK);
+    assert_int_equal(bytes, n_again);
+    assert_memory_equal(data, again, bytes);
+    st_free(data);
+    st_free(again);
+    plan_destroy(plan);
+    return back;
+}
+
+static void training_equals_the_written_out_graph(void **state) {
+    (void)state;
+    for (int t = 0; t < 6; t++) {
+        ir_graph_t *forward = parse(texts[t / 2], t % 2), *flat = written_out(forward);
+        ir_graph_t *step = model_train(forward, "sgd", 0), *plain = model_train(flat, "sgd", 0);
+        compile_options_t options = {.dtype = IR_F64};
+        plan_t *plan = compile_ok(plain, &options);
+        double *expected, *got;
+        assert_int_equal(count_regions(&plan->programs[0]), 0);
+        size_t n = run_plan(plan, 3, &expected);
+        plan_destroy(plan);
+        for (uint32_t ranks = 1; ranks <= 3; ranks++)
+            for (int reference = 0; reference < 2; reference++) {
+                options = (compile_options_t){
+                    .dtype = IR_F64, .n_ranks = ranks, .reference_kernels = reference == 1};
+                plan = through_bytes(compile_ok(step, &options));
+                assert_true(count_regions(&plan->programs[0]) >= 2); /* forward and backward */
+                assert_int_equal(run_plan(plan, 3, &got), n);
+                assert_close(n, expected, got, 1e-12, texts[t / 2]);
+                st_free(got);
+                plan_destroy(plan);
+            }
+        st_free(expected);
+        ir_graph_destroy(forward);
+        ir_graph_destroy(flat);
+        ir_graph_destroy(step);
+        ir_graph_destroy(plain);
+    }
+}
+
+static plan_step_t *first_region(plan_t *plan) {
+    plan_program_t *program = &plan->programs[0];
+    for (size_t i = 0; i < program->graph->nodes.n; i++)
+        if (program->steps[i].kind == PLAN_STEP_REGION) return &program->steps[i];
+    fail_msg("there is no region");
+    return NULL;
+}
+
+static void broken_bodies_are_refused(void **state) {
+    (void)state;
+    ir_graph_t *forward = parse(recurrent, false), *other = parse(nested, false);
+    plan_t *plan = compile_ok(forward, &(compile_options_t){0});
+    plan_t *wrong = compile_ok(other, &(compile_options_t){0});
+    plan_step_t *step = first_region(plan);
+    plan_program_t *body = &step->bodies[0];
+    assert_int_equal(plan_check(plan), ST_OK);
+    /* the workspace is smaller than what the body works in */
+    body->region_bytes[PLAN_WORK] += 64;
+    assert_int_not_equal(plan_check(plan), ST_OK);
+    body->region_bytes[PLAN_WORK] -= 64;
+    /* two live values of the body on one place */
+    ir_value_t made[2] = {IR_NONE, IR_NONE};
+    for (ir_value_t v = 0, n = 0; v < body->graph->values.n && n < 2; v++)
+        if (ir_value_producer(body->graph, v)->op == IR_OP_MATMUL) made[n++] = v;
+    plan_place_t place = body->places[made[1]];
+    body->places[made[1]] = body->places[made[0]];
+    assert_int_not_equal(plan_check(plan), ST_OK);
+    assert_non_null(strstr(st_last_error(), "body 0"));
+    body->places[made[1]] = place;
+    assert_int_equal(plan_check(plan), ST_OK);
+    /* the program of another body */
+    plan_program_t mine = *body;
+    *body = first_region(wrong)->bodies[0];
+    assert_int_not_equal(plan_check(plan), ST_OK);
+    assert_non_null(strstr(st_last_error(), "does not compute the body"));
+    *body = mine;
+    /* no body at all */
+    step->n_bodies = 0;
+    assert_int_not_equal(plan_check(plan), ST_OK);
+    step->n_bodies = 1;
+    assert_int_equal(plan_check(plan), ST_OK);
+    plan_destroy(plan);
+    plan_destroy(wrong);
+    ir_graph_destroy(forward);
+    ir_graph_destroy(other);
+}
+
+static void text_shows_bodies(void **state) {
+    (void)state;
+    ir_graph_t *forward = parse(recurrent, false);
+    plan_t *plan = compile_ok(forward, &(compile_options_t){0});
+    char *text;
+    assert_int_equal(plan_print(plan, &text), ST_OK);
+    assert_non_null(strstr(text, "region repeat"));
+    assert_non_null(strstr(text, "body 0: work "));
+    assert_non_null(strstr(text, "dropout"));
+    st_free(text);
+    plan_destroy(plan);
+    ir_graph_destroy(forward);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(training_equals_the_written_out_graph),
+        cmocka_unit_test(broken_bodies_are_refused),
+        cmocka_unit_test(text_shows_bodies),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
