@@ -74,6 +74,14 @@ static st_status_t pay(shard_lowering_t *lowering, ir_value_t v, ir_placement_t 
     return add_want(lowering, &value->made, wanted);
 }
 
+/* Whether the operands get to where the strategy wants them; in a body by cutting only. */
+static bool is_reachable(const shard_lowering_t *lowering, const ir_node_info_t *node,
+                         const ir_placement_t *in) {
+    for (uint32_t j = 0; lowering->local && j < node->n_inputs; j++)
+        if (shard_needs_full(lowering->values[node->inputs[j]].home, in[j])) return false;
+    return true;
+}
+
 /* ---- forward: one strategy a node ---- */
 
 static ir_placement_t strategy_in(const ir_strategy_t *strategy, uint32_t n_inputs, uint32_t j) {
@@ -95,6 +103,16 @@ static bool is_legal(const shard_lowering_t *lowering, const ir_node_info_t *nod
     for (uint32_t k = 0; k < node->n_outputs && k < IR_MAX_OPERANDS; k++)
         if (!splits_evenly(ir_value_type(lowering->graph, node->first_output + k),
                            strategy->out[k]))
+            return false;
+    return true;
+}
+
+/* Its operands get there; in a body without a collective. */
+static bool is_local(const shard_lowering_t *lowering, const ir_node_info_t *node,
+                     const ir_strategy_t *strategy) {
+    for (uint32_t j = 0; lowering->local && j < node->n_inputs; j++)
+        if (shard_needs_full(lowering->values[node->inputs[j]].home,
+                             strategy_in(strategy, node->n_inputs, j)))
             return false;
     return true;
 }
@@ -127,9 +145,32 @@ static double strategy_cost(const shard_lowering_t *lowering, const ir_node_info
     return cost;
 }
 
+/* Control flow: in parts if its bodies allow it, else whole. */
+static st_status_t decide_region(shard_lowering_t *lowering, ir_node_t n) {
+    const ir_node_info_t *node = ir_node(lowering->graph, n);
+    ir_placement_t *have = st_arena_array(&lowering->arena, node->n_inputs, sizeof *have);
+    ir_placement_t *in = st_arena_array(&lowering->arena, node->n_inputs, sizeof *in);
+    ir_placement_t *out = st_arena_array(&lowering->arena, node->n_outputs, sizeof *out);
+    if (!have || !in || !out)
+        return st_no_memory(node->n_inputs * sizeof *have, "a node's placements");
+    for (uint32_t j = 0; j < node->n_inputs; j++) have[j] = lowering->values[node->inputs[j]].have;
+    st_status_t status = shard_decide_region(lowering, n, have, in, out);
+    if (status != ST_OK && (status != ST_UNSUPPORTED || lowering->local)) return status;
+    if (!is_reachable(lowering, node, in))
+        return FAIL(ST_UNSUPPORTED, "%s needs a collective", ir_node_label(lowering->graph, n));
+    for (uint32_t j = 0; j < node->n_inputs; j++) TRY(pay(lowering, node->inputs[j], in[j]));
+    lowering->nodes[n].in = in;
+    for (uint32_t k = 0; k < node->n_outputs; k++) {
+        shard_value_t *value = &lowering->values[node->first_output + k];
+        value->home = value->have = out[k];
+    }
+    return ST_OK;
+}
+
 static st_status_t decide_node(shard_lowering_t *lowering, ir_node_t n) {
     const ir_graph_t *graph = lowering->graph;
     const ir_node_info_t *node = ir_node(graph, n);
+    if (ir_op_def(node->op)->flags & IR_REGION) return decide_region(lowering, n);
     ir_type_t *types = st_arena_array(&lowering->arena, node->n_inputs, sizeof *types);
     ir_placement_t *have = st_arena_array(&lowering->arena, node->n_inputs, sizeof *have);
     if (!types || !have) return st_no_memory(node->n_inputs * sizeof *types, "a node's placements");
@@ -152,9 +193,11 @@ static st_status_t decide_node(shard_lowering_t *lowering, ir_node_t n) {
     for (uint32_t s = 0; s <= list.n; s++) {
         const ir_strategy_t *strategy = s < list.n ? &list.items[s] : &all_replicated;
         if (!is_legal(lowering, node, strategy)) continue;
+        if (!is_local(lowering, node, strategy)) continue;
         double cost = strategy_cost(lowering, node, strategy, any_split && s == list.n);
         if (!best || cost < best_cost) best = strategy, best_cost = cost;
     }
+    if (!best) return FAIL(ST_UNSUPPORTED, "%s needs a collective", ir_node_label(graph, n));
     for (uint32_t j = 0; j < node->n_inputs; j++) {
         have[j] = strategy_in(best, node->n_inputs, j);
         TRY(pay(lowering, node->inputs[j], have[j]));
@@ -225,7 +268,7 @@ static st_status_t demand(shard_lowering_t *lowering, ir_value_t v, ir_placement
     return ST_OK;
 }
 
-static st_status_t mark_needed(shard_lowering_t *lowering) {
+st_status_t shard_mark_needed(shard_lowering_t *lowering) {
     const ir_graph_t *graph = lowering->graph;
     for (size_t o = 0; o < graph->outputs.n; o++)
         TRY(demand(lowering, graph->outputs.data[o].value, shard_output_placement(lowering, o)));
@@ -264,36 +307,76 @@ ir_placement_t shard_value_placement(const shard_lowering_t *lowering, ir_value_
 }
 
 ir_placement_t shard_output_placement(const shard_lowering_t *lowering, size_t output) {
+    if (lowering->deliver) return lowering->deliver[output];
     ir_placement_t home = lowering->values[lowering->graph->outputs.data[output].value].home;
     return home.kind == IR_PARTIAL ? IR_PLACE_REPLICATE : home;
 }
 
 void shard_lowering_destroy(shard_lowering_t *lowering) {
     if (!lowering) return;
+    while (lowering->bodies) {
+        shard_lowering_t *body = lowering->bodies;
+        lowering->bodies = body->next;
+        shard_lowering_destroy(body);
+    }
     st_arena_clear(&lowering->arena);
     st_free(lowering);
 }
 
-st_status_t shard_decide(const ir_graph_t *graph, uint32_t n_ranks,
-                         shard_lowering_t **out_lowering) {
-    *out_lowering = NULL;
+static st_status_t open_lowering(const ir_graph_t *graph, uint32_t n_ranks,
+                                 shard_lowering_t **out_lowering) {
     shard_lowering_t *lowering = st_calloc(1, sizeof *lowering);
-    st_status_t status = ST_OK;
+    *out_lowering = lowering;
     if (!lowering) return st_no_memory(sizeof *lowering, "the lowering");
     lowering->graph = graph;
     lowering->n_ranks = n_ranks;
     lowering->values = st_arena_array(&lowering->arena, graph->values.n, sizeof *lowering->values);
     lowering->nodes = st_arena_array(&lowering->arena, graph->nodes.n, sizeof *lowering->nodes);
     if (!lowering->values || !lowering->nodes)
-        TRY_GOTO(st_no_memory(graph->values.n * sizeof *lowering->values, "the lowering"), fail);
+        return st_no_memory(graph->values.n * sizeof *lowering->values, "the lowering");
     count_uses(lowering);
-    if (n_ranks > 1) TRY_GOTO(place_inputs(lowering), fail);
-    for (ir_node_t n = 0; n < graph->nodes.n; n++) {
-        if (ir_node(graph, n)->op == IR_OP_INPUT) continue;
-        status = decide_node(lowering, n);
-        if (status != ST_OK) goto fail;
+    return ST_OK;
+}
+
+static st_status_t decide_nodes(shard_lowering_t *lowering) {
+    for (ir_node_t n = 0; n < lowering->graph->nodes.n; n++)
+        if (ir_node(lowering->graph, n)->op != IR_OP_INPUT) TRY(decide_node(lowering, n));
+    return ST_OK;
+}
+
+st_status_t shard_decide_body(const ir_graph_t *body, uint32_t n_ranks, const ir_placement_t *in,
+                              shard_lowering_t **out_lowering) {
+    *out_lowering = NULL;
+    shard_lowering_t *lowering;
+    st_status_t status = ST_OK;
+    TRY_GOTO(open_lowering(body, n_ranks, &lowering), fail);
+    lowering->local = true;
+    for (ir_node_t n = 0; n < body->nodes.n; n++) {
+        const ir_node_info_t *node = ir_node(body, n);
+        if (node->op != IR_OP_INPUT) continue;
+        shard_value_t *value = &lowering->values[node->first_output];
+        value->home = value->have = *in++;
+        if (!splits_evenly(ir_value_type(body, node->first_output), value->home))
+            TRY_GOTO(FAIL(ST_UNSUPPORTED, "%s does not split evenly", ir_node_label(body, n)),
+                     fail);
     }
-    TRY_GOTO(mark_needed(lowering), fail);
+    TRY_GOTO(decide_nodes(lowering), fail);
+    *out_lowering = lowering;
+    return ST_OK;
+fail:
+    shard_lowering_destroy(lowering);
+    return status;
+}
+
+st_status_t shard_decide(const ir_graph_t *graph, uint32_t n_ranks,
+                         shard_lowering_t **out_lowering) {
+    *out_lowering = NULL;
+    shard_lowering_t *lowering;
+    st_status_t status = ST_OK;
+    TRY_GOTO(open_lowering(graph, n_ranks, &lowering), fail);
+    if (n_ranks > 1) TRY_GOTO(place_inputs(lowering), fail);
+    TRY_GOTO(decide_nodes(lowering), fail);
+    TRY_GOTO(shard_mark_needed(lowering), fail);
     *out_lowering = lowering;
     return ST_OK;
 fail:

@@ -42,6 +42,20 @@ static ir_part_t part_of(const emitter_t *e, ir_value_t v, ir_placement_t placem
 
 /* ---- nodes ---- */
 
+/* The bodies of control flow as the rank runs them; they are the caller's to free. */
+static st_status_t local_bodies(const emitter_t *e, ir_node_t n, ir_attr_t *attrs,
+                                ir_graph_t *bodies[2]) {
+    const shard_node_t *decision = &e->lowering->nodes[n];
+    const ir_op_def_t *def = ir_op_def(ir_node(e->from, n)->op);
+    uint32_t b = 0;
+    for (uint32_t a = 0; decision->bodies[0] && def->attrs[a].key; a++) {
+        if (def->attrs[a].kind != IR_ATTR_GRAPH) continue;
+        TRY(shard_emit(decision->bodies[b], e->rank, &bodies[b]));
+        attrs[a].graph = bodies[b++];
+    }
+    return ST_OK;
+}
+
 /* Appends node `n` over the rank's values `inputs`, its attributes rewritten for the rank. */
 static st_status_t add_local(emitter_t *e, ir_node_t n, const ir_value_t *inputs,
                              const ir_placement_t *in, const ir_placement_t *out,
@@ -68,9 +82,15 @@ static st_status_t add_local(emitter_t *e, ir_node_t n, const ir_value_t *inputs
     }
     ir_op_ctx_t ctx = {node->op, node->n_inputs, node->n_outputs, types, node->attrs, node->name};
     if (any_split && def->localize) TRY(def->localize(&ctx, parts, out_parts, &e->arena, attrs));
+    ir_graph_t *bodies[2] = {NULL, NULL};
+    st_status_t status = local_bodies(e, n, attrs, bodies);
     for (uint32_t a = 0; a < n_attrs; a++) args[a] = (ir_arg_t){def->attrs[a].key, attrs[a]};
-    TRY(ir_graph_add(e->to, node->op, node->name, node->n_inputs, inputs, n_attrs, args,
-                     out_first));
+    if (status == ST_OK)
+        status = ir_graph_add(e->to, node->op, node->name, node->n_inputs, inputs, n_attrs, args,
+                              out_first);
+    ir_graph_destroy(bodies[0]);
+    ir_graph_destroy(bodies[1]);
+    TRY(status);
     for (uint32_t k = 0; k < node->n_outputs; k++) {
         const ir_type_t *made = ir_value_type(e->to, *out_first + k);
         ir_type_t wanted = local_type(ir_value_type(e->from, node->first_output + k), out[k],

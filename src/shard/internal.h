@@ -22,7 +22,8 @@ typedef struct shard_value {
 
 typedef struct shard_node {
     bool needed;
-    const ir_placement_t *in; /* [n_inputs] */
+    const ir_placement_t *in;    /* [n_inputs] */
+    shard_lowering_t *bodies[2]; /* of control flow that runs in parts; NULL: its bodies stay */
 } shard_node_t;
 
 struct shard_lowering {
@@ -31,6 +32,10 @@ struct shard_lowering {
     st_arena_t arena;
     shard_value_t *values;
     shard_node_t *nodes;
+    bool local;                    /* of a body: conversions that need a collective are none */
+    const ir_placement_t *deliver; /* of a body: placements of its outputs */
+    shard_lowering_t *bodies;      /* owned: a list by `next` */
+    shard_lowering_t *next;
 };
 
 /* Whether a node can make its output split without having all of it: constants, iota, broadcast
@@ -41,5 +46,18 @@ bool shard_can_localize(const ir_graph_t *graph, ir_value_t value, ir_placement_
 static inline bool shard_needs_full(ir_placement_t home, ir_placement_t wanted) {
     return home.kind != IR_REPLICATE && !ir_placement_equal(home, wanted);
 }
+
+/* ---- control flow (region.c) ---- */
+
+/* Placements of operands and results of a node whose operands arrive as `have`, the bodies' decisions
+ * into the node's. ST_UNSUPPORTED: no way without collectives in the bodies. */
+st_status_t shard_decide_region(shard_lowering_t *lowering, ir_node_t n, const ir_placement_t *have,
+                                ir_placement_t *in, ir_placement_t *out) ST_WARN_UNUSED;
+/* Placements of a body whose inputs are `in`, by local conversions; ST_UNSUPPORTED where a node has
+ * no way. */
+st_status_t shard_decide_body(const ir_graph_t *body, uint32_t n_ranks, const ir_placement_t *in,
+                              shard_lowering_t **out_lowering) ST_WARN_UNUSED;
+/* What is needed of the decided nodes, and in which placements. */
+st_status_t shard_mark_needed(shard_lowering_t *lowering) ST_WARN_UNUSED;
 
 #endif

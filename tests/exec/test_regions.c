@@ -62,7 +62,7 @@ static const char nested[] =
     "    %m = mul(%b, %v)\n"
     "    output a = %m\n    output b = %c\n    output z = %z\n  }}\n"
     "  %s1 = reduce_sum(%a) {axes=[0,1]}\n  %s2 = reduce_sum(%b) {axes=[0,1]}\n"
-    "  %s3 = reduce_sum(%y) {axes=[0,1,2,3]}\n  %s4 = add(%s1, %s2)\n  %l = add(%s4, %s3)\n"
+    "  %y2 = square(%y)\n  %s3 = reduce_sum(%y2) {axes=[0,1,2,3]}\n  %s4 = add(%s1, %s2)\n  %l = add(%s4, %s3)\n"
     "  output \"loss\" = %l\n}\n";
 
 /* A condition, and one in a loop that chooses by the iteration. */
@@ -217,6 +217,46 @@ static void training_equals_the_written_out_graph(void **state) {
     }
 }
 
+/* No value of a body, at any depth, has the whole batch. */
+static void assert_in_parts(const ir_graph_t *body, const char *what) {
+    for (size_t v = 0; v < body->values.n; v++) {
+        const ir_type_t *type = &body->values.data[v].type;
+        for (int32_t d = 0; d < type->rank; d++)
+            if (type->dims[d] == 6)
+                fail_msg("value %zu of a body has the whole batch: %s", v, what);
+    }
+    for (size_t i = 0; i < body->nodes.n; i++) {
+        const ir_op_def_t *def = ir_op_def(body->nodes.data[i].op);
+        for (uint32_t a = 0; a < ir_op_n_attrs(def); a++)
+            if (def->attrs[a].kind == IR_ATTR_GRAPH)
+                assert_in_parts(body->nodes.data[i].attrs[a].graph, what);
+    }
+}
+
+/* On two ranks each runs the loops, forward and backward, on its half of the batch; sums of
+ * gradients meet after them. */
+static void loops_run_in_parts(void **state) {
+    (void)state;
+    for (size_t t = 0; t < sizeof texts / sizeof *texts; t++) {
+        ir_graph_t *forward = parse(texts[t], false), *step = model_train(forward, "sgd", 0);
+        plan_t *plan = compile_ok(step, &(compile_options_t){.n_ranks = 2});
+        const ir_graph_t *graph = plan->programs[0].graph;
+        size_t n_reduces = 0, n_regions = 0;
+        for (size_t i = 0; i < graph->nodes.n; i++) {
+            const ir_node_info_t *node = &graph->nodes.data[i];
+            assert_int_not_equal(node->op, IR_OP_ALL_GATHER_START);
+            n_reduces += node->op == IR_OP_ALL_REDUCE_START;
+            if (plan->programs[0].steps[i].kind != PLAN_STEP_REGION) continue;
+            n_regions++;
+            assert_in_parts(node->attrs[0].graph, texts[t]);
+        }
+        assert_true(n_regions >= 2 && n_reduces >= 1);
+        plan_destroy(plan);
+        ir_graph_destroy(step);
+        ir_graph_destroy(forward);
+    }
+}
+
 static plan_step_t *first_region(plan_t *plan) {
     plan_program_t *program = &plan->programs[0];
     for (size_t i = 0; i < program->graph->nodes.n; i++)
@@ -281,6 +321,7 @@ static void text_shows_bodies(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(training_equals_the_written_out_graph),
+        cmocka_unit_test(loops_run_in_parts),
         cmocka_unit_test(broken_bodies_are_refused),
         cmocka_unit_test(text_shows_bodies),
     };
