@@ -292,6 +292,8 @@ ATEN_HANDLER(convolution);
 ATEN_HANDLER(max_pool);
 ATEN_HANDLER(avg_pool);
 ATEN_HANDLER(adaptive_avg_pool);
+/* aten_recurrent.c */
+ATEN_HANDLER(lstm);
 /* aten_norm.c */
 ATEN_HANDLER(batch_norm);
 ATEN_HANDLER(layer_norm);

@@ -245,6 +245,8 @@ ONNX_HANDLER(average_pool);
 ONNX_HANDLER(batch_normalization);
 ONNX_HANDLER(layer_normalization);
 ONNX_HANDLER(instance_normalization);
+/* onnx_recurrent.c */
+ONNX_HANDLER(lstm);
 /* onnx_loss.c */
 ONNX_HANDLER(cross_entropy);
 ONNX_HANDLER(nll);

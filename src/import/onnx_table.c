@@ -121,6 +121,7 @@ static const onnx_op_t rows[] = {
     /* products, windows, norms, losses */
     {"MatMul", 1, onnx_matmul, 0},
     {"Gemm", 7, onnx_gemm, 0},
+    {"LSTM", 7, onnx_lstm, 0},
     {"Einsum", 12, onnx_einsum, 0},
     {"Conv", 1, onnx_conv, 0},
     {"ConvTranspose", 1, onnx_conv_transpose, 0},

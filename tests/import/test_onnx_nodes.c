@@ -54,7 +54,7 @@ static const skip_row_t skips[] = {
     {"node/test_*quantizelinear*", "not supported at opset"},
     {"node/test_qlinear*", "not supported at opset"},
     {"node/test_gru*", "not supported at opset"},
-    {"node/test_lstm*", "not supported at opset"},
+    {"node/test_lstm_with_peepholes", "peepholes"},
     {"node/test_*rnn*", "not supported at opset"},
     {"node/test_reversesequence*", "not supported at opset"},
     {"node/test_gridsample*", "not supported at opset"},
