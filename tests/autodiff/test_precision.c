@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "autodiff/train_graph.h"
 #include "base/memory.h"
 #include "ir/text.h"
 #include "ir/verify.h"
@@ -289,6 +290,59 @@ static void other_floats_stay(void **state) {
                    "  output \"y\" = %1\n");
 }
 
+/* Sums of gradients over micro-batches are f32, though each gradient is in the compute dtype. */
+static void gradients_add_up_in_f32(void **state) {
+    (void)state;
+    ir_graph_t *forward = parse(
+        "  %0 x = input {dtype=f32, shape=[4,8]}\n"
+        "  %1 w = parameter {dtype=f32, shape=[8,3]}\n"
+        "  %2 y = input {dtype=i64, shape=[4]}\n"
+        "  %3 = matmul(%0, %1)\n"
+        "  %4, %5 = cross_entropy(%3, %2)\n"
+        "  output \"loss\" = %4\n");
+    ad_train_options_t options;
+    ir_graph_t *graph, *made;
+    int n_sums = 0, n_products = 0;
+    assert_int_equal(ad_train_defaults("sgd", &options), ST_OK);
+    options.accumulate = 3;
+    assert_int_equal(ad_train_graph(forward, &options, &graph), ST_OK);
+    assert_int_equal(ad_precision(graph, IR_BF16, &made), ST_OK);
+    for (ir_node_t n = 0; n < made->nodes.n; n++) {
+        const ir_node_info_t *node = ir_node(made, n);
+        if (node->n_outputs != 1) continue;
+        const ir_type_t *type = ir_value_type(made, node->first_output);
+        if (type->rank != 2 || type->dims[0] != 8 || type->dims[1] != 3) continue;
+        n_sums += node->op == IR_OP_ADD;
+        n_products += node->op == IR_OP_MATMUL;
+        if (node->op == IR_OP_ADD) assert_int_equal(type->dtype, IR_F32);
+        if (node->op == IR_OP_MATMUL) assert_int_equal(type->dtype, IR_BF16);
+    }
+    assert_int_equal(n_sums, 2);
+    assert_int_equal(n_products, 3);
+    ir_graph_destroy(forward);
+    ir_graph_destroy(graph);
+    ir_graph_destroy(made);
+}
+
+static void contradictory_scaling_is_refused(void **state) {
+    (void)state;
+    ir_graph_t *forward = parse(
+        "  %0 w = parameter {dtype=f32, shape=[3]}\n"
+        "  %1 = reduce_sum(%0) {axes=[0]}\n"
+        "  output \"loss\" = %1\n");
+    static const ad_scaling_t bad[] = {{true, 0, false}, {true, 8, true}, {false, -1, false}};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        ad_train_options_t options;
+        ir_graph_t *graph;
+        assert_int_equal(ad_train_defaults("sgd", &options), ST_OK);
+        options.scaling = bad[i];
+        assert_int_equal(ad_train_graph(forward, &options, &graph), ST_INVALID);
+        assert_null(graph);
+        assert_non_null(strstr(st_last_error(), "loss scale"));
+    }
+    ir_graph_destroy(forward);
+}
+
 static void only_half_types_compute(void **state) {
     ir_graph_t *graph = parse("  %0 x = input {dtype=f32, shape=[4]}\n  output \"y\" = %0\n"),
                *made;
@@ -308,6 +362,8 @@ int main(void) {
         cmocka_unit_test(demands_and_sums_are_wide),
         cmocka_unit_test(convolutions_and_batch_norm),
         cmocka_unit_test(other_floats_stay),
+        cmocka_unit_test(gradients_add_up_in_f32),
+        cmocka_unit_test(contradictory_scaling_is_refused),
         cmocka_unit_test(only_half_types_compute),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
