@@ -7,7 +7,7 @@
 /* Writes an equivalent graph with dead code, repeated subexpressions, operations that do nothing
  * and constant subexpressions removed. Inputs, state, side effects, collectives, outputs and
  * aliases stay, in their order. Values are the same except that x + 0 and its kin keep the sign of
- * a zero x. `target` evaluates constants; NULL: only folding that needs no arithmetic. */
+ * a zero x, and that a sum or mean of equal elements is taken at once. `target` evaluates constants; NULL: only folding that needs no arithmetic. */
 st_status_t fuse_simplify(const ir_graph_t *graph, const ir_target_t *target,
                           ir_graph_t **out_graph) ST_WARN_UNUSED;
 /* The same, but arithmetic on float constants is left undone: for graphs whose types may yet change

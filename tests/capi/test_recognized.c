@@ -77,7 +77,8 @@ static void llama_exported_to_onnx(void **state) {
 /* Keys and values come as the two heads that the four queries' heads share. */
 static void grouped_heads_and_causal_masks(void **state) {
     (void)state;
-    static const char *const files[] = {"cases/llama_tiny/model.pt2"};
+    static const char *const files[] = {"cases/llama_tiny/model.pt2",
+                                        "cases/llama_tiny/model.dynamo.onnx"};
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
         char *text = captured_text(files[i]);
         if (!text) skip();

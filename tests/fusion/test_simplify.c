@@ -580,6 +580,146 @@ static void branches_are_trimmed_together(void **state) {
         "    output \"p\" = %1\n  }} : f32[3]\n" OUT(4));
 }
 
+/* ---- chains of views ---- */
+
+#define K "  %0 k = input {dtype=f32, shape=[2,4,6,8]} : f32[2,4,6,8]\n"
+
+static void chains_of_views_are_read_as_one(void **state) {
+    (void)state;
+    assert_simplifies(K /* the keys of all heads transposed as one batch */
+                      "  %1 = reshape(%0) {shape=[8,6,8]}\n"
+                      "  %2 = transpose(%1) {perm=[0,2,1]}\n"
+                      "  %3 = reshape(%2) {shape=[2,4,8,6]}\n" OUT(3),
+                      K "  %1 = transpose(%0) {perm=[0,1,3,2]} : f32[2,4,8,6]\n" OUT(1));
+    assert_simplifies(K /* there and back */
+                      "  %1 = transpose(%0) {perm=[0,2,1,3]}\n"
+                      "  %2 = reshape(%1) {shape=[2,6,32]}\n"
+                      "  %3 = reshape(%2) {shape=[2,6,4,8]}\n"
+                      "  %4 = transpose(%3) {perm=[0,2,1,3]}\n" OUT(4),
+                      K OUT(0));
+    assert_simplifies(
+        "  %0 x = input {dtype=f32, shape=[1,6,1,8]} : f32[1,6,1,8]\n"
+        "  %1 = transpose(%0) {perm=[2,1,0,3]}\n"
+        "  %2 = reshape(%1) {shape=[6,8]}\n" OUT(2), /* nothing moves */
+        "  %0 x = input {dtype=f32, shape=[1,6,1,8]} : f32[1,6,1,8]\n"
+        "  %1 = reshape(%0) {shape=[6,8]} : f32[6,8]\n" OUT(1));
+    /* not one view, or not shorter */
+    const char *kept = K
+        "  %1 = transpose(%0) {perm=[0,2,1,3]} : f32[2,6,4,8]\n"
+        "  %2 = reshape(%1) {shape=[2,6,32]} : f32[2,6,32]\n"
+        "  %3 = transpose(%2) {perm=[0,2,1]} : f32[2,32,6]\n" OUT(3);
+    assert_simplifies(kept, kept);
+}
+
+static void slices_go_to_where_their_elements_are(void **state) {
+    (void)state;
+    assert_simplifies(K
+                      "  %1 = slice(%0) {begin=[0,1,0,0], end=[2,4,6,8], step=[1,1,1,2]}\n"
+                      "  %2 = slice(%1) {begin=[0,1,0,1], end=[2,3,6,4], step=[1,1,1,2]}\n" OUT(2),
+                      K
+                      "  %1 = slice(%0) {begin=[0,2,0,2], end=[2,4,6,7], step=[1,1,1,4]} : "
+                      "f32[2,2,6,2]\n" OUT(1));
+    assert_simplifies(X
+                      "  %1 = exp(%0)\n  %2 = concat(%0, %1) {axis=1}\n"
+                      "  %3 = slice(%2) {begin=[0,3], end=[2,6], step=[1,1]}\n" OUT(3),
+                      X "  %1 = exp(%0) : f32[2,3]\n" OUT(1));
+    assert_simplifies(X
+                      "  %1 = broadcast(%0) {shape=[4,2,3]}\n"
+                      "  %2 = slice(%1) {begin=[1,0,1], end=[3,2,2], step=[1,1,1]}\n" OUT(2),
+                      X
+                      "  %1 = slice(%0) {begin=[0,1], end=[2,2], step=[1,1]} : f32[2,1]\n"
+                      "  %2 = broadcast(%1) {shape=[2,2,1]} : f32[2,2,1]\n" OUT(2));
+    assert_simplifies(X
+                      "  %1 = slice(%0) {begin=[0,0], end=[2,1], step=[1,1]}\n"
+                      "  %2 = slice(%0) {begin=[0,1], end=[2,2], step=[1,1]}\n"
+                      "  %3 = slice(%0) {begin=[0,2], end=[2,3], step=[1,1]}\n"
+                      "  %4 = concat(%1, %2, %3) {axis=1}\n" OUT(4),
+                      X OUT(0));
+    assert_simplifies(X
+                      "  %1 = constant {dtype=i64, shape=[2], data=[-2,2]}\n"
+                      "  %2 = gather(%0, %1) {axis=1}\n" OUT(2),
+                      X
+                      "  %1 = slice(%0) {begin=[0,1], end=[2,3], step=[1,1]} : f32[2,2]\n" OUT(1));
+}
+
+static void transposes_leave_elementwise_ops(void **state) {
+    (void)state;
+    assert_simplifies(X
+                      "  %1 = transpose(%0) {perm=[1,0]}\n  %2 = tanh(%1)\n"
+                      "  %3 = transpose(%2) {perm=[1,0]}\n" OUT(3),
+                      X "  %1 = tanh(%0) : f32[2,3]\n" OUT(1));
+    assert_simplifies(X
+                      "  %1 z = input {dtype=f32, shape=[2,3]}\n"
+                      "  %2 = transpose(%0) {perm=[1,0]}\n  %3 = transpose(%1) {perm=[1,0]}\n"
+                      "  %4 = sub(%2, %3)\n" OUT(4),
+                      X
+                      "  %1 z = input {dtype=f32, shape=[2,3]} : f32[2,3]\n"
+                      "  %2 = sub(%0, %1) : f32[2,3]\n"
+                      "  %3 = transpose(%2) {perm=[1,0]} : f32[3,2]\n" OUT(3));
+}
+
+static void broadcasts_are_not_computed_with(void **state) {
+    (void)state;
+    assert_simplifies(
+        X
+        "  %1 v = input {dtype=f32, shape=[3]}\n"
+        "  %2 = broadcast(%1) {shape=[2,3]}\n  %3 = exp(%2)\n  %4 = mul(%0, %3)\n" OUT(4),
+        X
+        "  %1 v = input {dtype=f32, shape=[3]} : f32[3]\n"
+        "  %2 = exp(%1) : f32[3]\n  %3 = mul(%0, %2) : f32[2,3]\n" OUT(3));
+    assert_simplifies(X
+                      "  %1 = broadcast(%0) {shape=[4,2,3]}\n"
+                      "  %2 = reduce_max(%1) {axes=[0]}\n"
+                      "  %3 = reduce_sum(%1) {axes=[0], keep=true}\n"
+                      "  %4 = reduce_sum(%1) {axes=[0,1]}\n"
+                      "  output \"a\" = %2\n  output \"b\" = %3\n  output \"c\" = %4\n",
+                      X
+                      "  %1 = broadcast(%0) {shape=[4,2,3]} : f32[4,2,3]\n"
+                      "  %2 = reshape(%0) {shape=[1,2,3]} : f32[1,2,3]\n"
+                      "  %3 = constant {dtype=f32, shape=[], data=4} : f32[]\n"
+                      "  %4 = mul(%2, %3) : f32[1,2,3]\n"
+                      "  %5 = reduce_sum(%1) {axes=[0,1]} : f32[3]\n"
+                      "  output \"a\" = %0\n  output \"b\" = %4\n  output \"c\" = %5\n");
+}
+
+static void signs_and_choices(void **state) {
+    (void)state;
+    assert_simplifies(X
+                      "  %1 z = input {dtype=f32, shape=[2,3]}\n  %2 = neg(%1)\n"
+                      "  %3 = add(%2, %0)\n  %4 = sub(%0, %2)\n  %5 = neg(%0)\n  %6 = mul(%5, %2)\n"
+                      "  %7 = square(%5)\n  %8 = abs(%5)\n  %9 = relu(%8)\n"
+                      "  output \"a\" = %3\n  output \"b\" = %4\n  output \"c\" = %6\n"
+                      "  output \"d\" = %7\n  output \"e\" = %9\n",
+                      X
+                      "  %1 z = input {dtype=f32, shape=[2,3]} : f32[2,3]\n"
+                      "  %2 = sub(%0, %1) : f32[2,3]\n  %3 = add(%0, %1) : f32[2,3]\n"
+                      "  %4 = mul(%0, %1) : f32[2,3]\n  %5 = square(%0) : f32[2,3]\n"
+                      "  %6 = abs(%0) : f32[2,3]\n"
+                      "  output \"a\" = %2\n  output \"b\" = %3\n  output \"c\" = %4\n"
+                      "  output \"d\" = %5\n  output \"e\" = %6\n");
+    assert_simplifies(X
+                      "  %1 z = input {dtype=f32, shape=[2,3]}\n  %2 = eq(%0, %1)\n"
+                      "  %3 = logical_not(%2)\n  %4 = lt(%0, %1)\n  %5 = logical_not(%4)\n"
+                      "  %6 = select(%5, %0, %1)\n  %7 = logical_and(%5, %5)\n"
+                      "  output \"a\" = %3\n  output \"b\" = %6\n  output \"c\" = %7\n",
+                      X
+                      "  %1 z = input {dtype=f32, shape=[2,3]} : f32[2,3]\n"
+                      "  %2 = ne(%0, %1) : bool[2,3]\n  %3 = lt(%0, %1) : bool[2,3]\n"
+                      "  %4 = logical_not(%3) : bool[2,3]\n"
+                      "  %5 = select(%3, %1, %0) : f32[2,3]\n"
+                      "  output \"a\" = %2\n  output \"b\" = %5\n  output \"c\" = %4\n");
+    assert_simplifies(X
+                      "  %1 = constant {dtype=f32, shape=[], data=8}\n  %2 = div(%0, %1)\n"
+                      "  %3 = constant {dtype=f32, shape=[], data=3}\n  %4 = div(%2, %3)\n"
+                      "  %5 = maximum(%4, %4)\n  %6 = sub(%5, %5)\n" OUT(6),
+                      X
+                      "  %1 = constant {dtype=f32, shape=[], data=0.125} : f32[]\n"
+                      "  %2 = mul(%0, %1) : f32[2,3]\n"
+                      "  %3 = constant {dtype=f32, shape=[], data=3} : f32[]\n"
+                      "  %4 = div(%2, %3) : f32[2,3]\n"
+                      "  %5 = sub(%4, %4) : f32[2,3]\n" OUT(5)); /* NaN stays NaN */
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(dead_code_goes_and_effects_stay),
@@ -605,6 +745,11 @@ int main(void) {
         cmocka_unit_test(without_a_target_arithmetic_stays),
         cmocka_unit_test(equal_graphs_give_equal_bytes),
         cmocka_unit_test(every_failed_allocation_is_reported),
+        cmocka_unit_test(chains_of_views_are_read_as_one),
+        cmocka_unit_test(slices_go_to_where_their_elements_are),
+        cmocka_unit_test(transposes_leave_elementwise_ops),
+        cmocka_unit_test(broadcasts_are_not_computed_with),
+        cmocka_unit_test(signs_and_choices),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
