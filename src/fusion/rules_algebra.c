@@ -290,24 +290,30 @@ static st_status_t matmul(fuse_sweep_t *s, const ir_node_info_t *node, const ir_
 
 /* ---- all elementwise ops ---- */
 
+/* Whether the op takes these operands for the same result: some elementwise ops do not repeat. */
+static bool accepts(const fuse_sweep_t *s, const ir_node_info_t *node, const ir_value_t *operands) {
+    ir_type_t in[3], out;
+    for (uint32_t j = 0; j < node->n_inputs; j++) in[j] = *fuse_type(s, operands[j]);
+    ir_op_ctx_t ctx = {node->op, node->n_inputs, 1, in, node->attrs, node->name};
+    if (ir_op_def(node->op)->shape(&ctx, &out) != ST_OK) {
+        st_clear_error();
+        return false;
+    }
+    return ir_type_equal(&out, fuse_result(s, node));
+}
+
 /* An operand that an op would repeat anyway need not be repeated before. */
 static st_status_t drop_broadcasts(fuse_sweep_t *s, const ir_node_info_t *node,
                                    const ir_value_t *in, ir_value_t *out) {
     ir_value_t operands[3];
-    ir_type_t type = {.rank = 0}, next;
     bool changed = false;
-    if (node->n_inputs < 2 || node->n_inputs > 3) return ST_OK;
+    if (node->n_inputs < 2 || node->n_inputs > 3 || node->n_outputs != 1) return ST_OK;
     memcpy(operands, in, node->n_inputs * sizeof *in);
     for (uint32_t j = 0; j < node->n_inputs; j++) {
         const ir_node_info_t *inner = fuse_made_by(s, in[j], IR_OP_BROADCAST);
         if (!inner) continue;
         operands[j] = inner->inputs[0];
-        type.rank = 0;
-        for (uint32_t i = 0; i < node->n_inputs; i++) {
-            TRY(ir_dims_broadcast(fuse_type(s, operands[i]), &type, &next));
-            type = next;
-        }
-        if (ir_dims_equal(&type, fuse_result(s, node)))
+        if (accepts(s, node, operands))
             changed = true;
         else
             operands[j] = in[j];

@@ -682,6 +682,16 @@ static void broadcasts_are_not_computed_with(void **state) {
                       "  output \"a\" = %0\n  output \"b\" = %4\n  output \"c\" = %5\n");
 }
 
+/* Gradients take operands of one shape: what they need repeated stays so. */
+static void ops_that_do_not_repeat_keep_broadcasts(void **state) {
+    (void)state;
+    const char *kept = X
+        "  %1 v = input {dtype=f32, shape=[3]} : f32[3]\n"
+        "  %2 = broadcast(%1) {shape=[2,3]} : f32[2,3]\n"
+        "  %3 = relu_grad(%2, %0) : f32[2,3]\n" OUT(3);
+    assert_simplifies(kept, kept);
+}
+
 static void signs_and_choices(void **state) {
     (void)state;
     assert_simplifies(X
@@ -749,6 +759,7 @@ int main(void) {
         cmocka_unit_test(slices_go_to_where_their_elements_are),
         cmocka_unit_test(transposes_leave_elementwise_ops),
         cmocka_unit_test(broadcasts_are_not_computed_with),
+        cmocka_unit_test(ops_that_do_not_repeat_keep_broadcasts),
         cmocka_unit_test(signs_and_choices),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -63,9 +63,9 @@ static ir_value_t unary(generator_t *g, ir_value_t x) {
 }
 
 static ir_value_t binary(generator_t *g, ir_value_t x) {
-    static const ir_op_t ops[] = {IR_OP_ADD, IR_OP_SUB,     IR_OP_MUL,
-                                  IR_OP_DIV, IR_OP_MAXIMUM, IR_OP_MINIMUM};
-    ir_op_t op = ops[below(g, 6)];
+    static const ir_op_t ops[] = {IR_OP_ADD,     IR_OP_SUB,     IR_OP_MUL,      IR_OP_DIV,
+                                  IR_OP_MAXIMUM, IR_OP_MINIMUM, IR_OP_RELU_GRAD};
+    ir_op_t op = ops[below(g, 7)];
     ir_value_t y = below(g, 2) ? constant(g) : any(g);
     return below(g, 2) ? ir_b_binary(&g->b, op, x, y) : ir_b_binary(&g->b, op, y, x);
 }
