@@ -45,6 +45,10 @@ says err STATOR_RANKS three
 # the graph after a pass; a pass that does not exist
 answer 0 "$stator" compile g.stator --dump lower
 says err "# after lower, program 0"
+for pass in recognize simplify; do # recognize: before the gradient, and again on the step
+    answer 0 env STATOR_DUMP=$pass "$stator" compile g.stator
+    says err "# after $pass" "rms_norm("
+done
 answer 2 "$stator" compile g.stator --dump lowr
 says err "'lowr'" "lower"
 
