@@ -45,9 +45,16 @@ STATOR_API stator_status_t stator_graph_import(const char *path, const stator_op
 STATOR_API stator_status_t stator_graph_settle(stator_graph_t *graph,
                                                const stator_tensors_t *weights,
                                                stator_tensors_t *values) STATOR_WARN_UNUSED;
+/* The graph with sizes for its open symbols, all of them: option key "bind" ("batch=8,seq=128").
+ * Graphs have open symbols where a model file has named dims, or by the option "symbolic" of the
+ * standard models; compiling and deriving need graphs without. INVALID names symbols and bounds. The
+ * parameters are the same in all bindings, so that one checkpoint and one state fit all. */
+STATOR_API stator_status_t stator_graph_bind(const stator_graph_t *graph,
+                                             const stator_options_t *options,
+                                             stator_graph_t **out_graph) STATOR_WARN_UNUSED;
 /* Standard models. Llama: "config" (Hugging Face config.json), "batch", "seq"; with_loss 0 gives an
  * inference graph: x → "logits". ResNet: "depth", "classes", "channels", "image", "batch",
- * "smoothing". */
+ * "smoothing". Option "symbolic" leaves "batch" and "seq" open. */
 STATOR_API stator_status_t stator_graph_llama(const stator_options_t *options, int with_loss,
                                               stator_graph_t **out_graph) STATOR_WARN_UNUSED;
 STATOR_API stator_status_t stator_graph_resnet(const stator_options_t *options, int with_loss,

@@ -5,7 +5,7 @@
 #include "base/options.h"
 #include "compile/compile.h"
 #include "exec/session.h"
-#include "ir/graph.h"
+#include "ir/symbols.h"
 #include "state/safetensors.h"
 #include "state/weights.h"
 #include "stator/stator.h"
@@ -57,6 +57,9 @@ stator_status_t capi_missing(const char *function, const char *argument) ST_WARN
 
 /* Takes the graph over, also on failure. */
 st_status_t capi_graph_wrap(ir_graph_t *ir, stator_graph_t **out_graph) ST_WARN_UNUSED;
+/* Sizes for the symbols of the option "bind"; at most IR_MAX_SYMBOLS. */
+st_status_t capi_bindings(const stator_options_t *options, st_arena_t *arena, ir_binding_t *out,
+                          size_t *out_n) ST_WARN_UNUSED;
 /* Adds one line to the notes. */
 st_status_t capi_graph_note(stator_graph_t *graph, const char *note) ST_WARN_UNUSED;
 /* Checks dtype, rank and dims. Errors name the tensor. */

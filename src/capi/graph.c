@@ -10,6 +10,7 @@
 #include "import/import.h"
 #include "import/model.h"
 #include "ir/codec.h"
+#include "ir/family.h"
 #include "ir/op.h"
 #include "ir/text.h"
 
@@ -146,7 +147,10 @@ stator_status_t stator_graph_import(const char *path, const stator_options_t *op
     const char **patterns = NULL;
     st_status_t status =
         split_list(&arena, st_options_string(options->table, "constant"), &n, &patterns);
-    import_options_t import = {.constant_patterns = patterns, .n_constant_patterns = n};
+    ir_binding_t bindings[IR_MAX_SYMBOLS];
+    import_options_t import = {
+        .constant_patterns = patterns, .n_constant_patterns = n, .bindings = bindings};
+    if (status == ST_OK) status = capi_bindings(options, &arena, bindings, &import.n_bindings);
     if (status == ST_OK) status = import_model(path, &import, out_graph, *out_tensors);
     if (status != ST_OK) {
         stator_graph_destroy(*out_graph);
@@ -158,7 +162,106 @@ stator_status_t stator_graph_import(const char *path, const stator_options_t *op
     return capi_status(status);
 }
 
+/* ---- open sizes ---- */
+
+st_status_t capi_bindings(const stator_options_t *options, st_arena_t *arena, ir_binding_t *out,
+                          size_t *out_n) {
+    return ir_bindings_parse(st_options_string(options->table, "bind"), arena, out, out_n);
+}
+
+stator_status_t stator_graph_bind(const stator_graph_t *graph, const stator_options_t *options,
+                                  stator_graph_t **out_graph) {
+    CAPI_OUT(out_graph);
+    CAPI_REQUIRE(graph);
+    CAPI_REQUIRE(options);
+    st_arena_t arena = {0};
+    ir_binding_t bindings[IR_MAX_SYMBOLS];
+    ir_graph_t *ir = NULL;
+    size_t n = 0;
+    st_status_t status = capi_bindings(options, &arena, bindings, &n);
+    if (status == ST_OK) status = ir_graph_bind(graph->ir, n, bindings, &ir);
+    if (status == ST_OK) status = capi_graph_wrap(ir, out_graph);
+    if (status == ST_OK) {
+        char *notes = st_strdup(graph->notes);
+        if (!notes) status = st_no_memory(0, "notes");
+        if (notes) st_free((*out_graph)->notes), (*out_graph)->notes = notes;
+    }
+    if (status != ST_OK) {
+        stator_graph_destroy(*out_graph);
+        *out_graph = NULL;
+    }
+    st_arena_clear(&arena);
+    return capi_status(status);
+}
+
 /* ---- standard models ---- */
+
+typedef struct model_request {
+    const stator_options_t *options;
+    bool with_loss;
+    int64_t batch, seq, max_seq;
+    /* "batch" and "seq" as far as they are open; their place among the symbols */
+    ir_symbol_t symbols[2];
+    size_t n_symbols;
+    int batch_symbol, seq_symbol; /* -1: fixed */
+    st_status_t (*build)(const struct model_request *request, int64_t batch, int64_t seq,
+                         ir_graph_t **out_graph);
+    const void *config;
+} model_request_t;
+
+static st_status_t build_sized(void *context, const int64_t *sizes, ir_graph_t **out_graph) {
+    const model_request_t *r = context;
+    return r->build(r, r->batch_symbol < 0 ? r->batch : sizes[r->batch_symbol],
+                    r->seq_symbol < 0 ? r->seq : sizes[r->seq_symbol], out_graph);
+}
+
+static st_status_t add_open(model_request_t *r, const char *name, int64_t max, int64_t example,
+                            int *out_place) {
+    if (example < 1)
+        return FAIL(ST_INVALID, "option '%s' is %lld: an open size needs an example, 1 or more",
+                    name, (long long)example);
+    *out_place = (int)r->n_symbols;
+    r->symbols[r->n_symbols++] = (ir_symbol_t){name, 1, max, example};
+    return ST_OK;
+}
+
+/* The model for the options' sizes, or for those that the option "symbolic" leaves open. */
+static st_status_t build_model(model_request_t *r, stator_graph_t **out_graph) {
+    st_arena_t arena = {0};
+    const char **open = NULL;
+    size_t n_open = 0;
+    ir_graph_t *ir = NULL;
+    r->batch = st_options_int(r->options->table, "batch");
+    r->seq = st_options_int(r->options->table, "seq");
+    r->batch_symbol = r->seq_symbol = -1;
+    st_status_t status =
+        split_list(&arena, st_options_string(r->options->table, "symbolic"), &n_open, &open);
+    for (size_t i = 0; status == ST_OK && i < n_open; i++) {
+        if (strcmp(open[i], "batch") == 0 && r->batch_symbol < 0)
+            status = add_open(r, "batch", INT64_MAX, r->batch, &r->batch_symbol);
+        else if (strcmp(open[i], "seq") == 0 && r->seq_symbol < 0 && r->max_seq)
+            status = add_open(r, "seq", r->max_seq, r->seq, &r->seq_symbol);
+        else
+            status = FAIL(ST_INVALID, "option 'symbolic' has '%s'; %s, each once, can stay open",
+                          open[i], r->max_seq ? "batch and seq" : "batch");
+    }
+    if (status == ST_OK)
+        status = r->n_symbols ? ir_family_fit(r->n_symbols, r->symbols, build_sized, r, &ir)
+                              : r->build(r, r->batch, r->seq, &ir);
+    st_arena_clear(&arena);
+    return status == ST_OK ? capi_graph_wrap(ir, out_graph) : status;
+}
+
+static st_status_t build_llama(const model_request_t *r, int64_t batch, int64_t seq,
+                               ir_graph_t **out_graph) {
+    return model_llama(r->config, batch, seq, r->with_loss, out_graph);
+}
+
+static st_status_t build_resnet(const model_request_t *r, int64_t batch, int64_t seq,
+                                ir_graph_t **out_graph) {
+    (void)seq;
+    return model_resnet(r->config, batch, r->with_loss, out_graph);
+}
 
 stator_status_t stator_graph_llama(const stator_options_t *options, int with_loss,
                                    stator_graph_t **out_graph) {
@@ -166,14 +269,16 @@ stator_status_t stator_graph_llama(const stator_options_t *options, int with_los
     CAPI_REQUIRE(options);
     const char *config_path = st_options_string(options->table, "config");
     model_llama_config_t config;
-    ir_graph_t *ir = NULL;
     if (!config_path[0])
         return capi_status(FAIL(ST_INVALID, "a Llama needs the option 'config' (a config.json)"));
     st_status_t status = model_llama_read_config(config_path, &config);
-    if (status == ST_OK)
-        status = model_llama(&config, st_options_int(options->table, "batch"),
-                             st_options_int(options->table, "seq"), with_loss != 0, &ir);
-    return capi_status(status == ST_OK ? capi_graph_wrap(ir, out_graph) : status);
+    if (status != ST_OK) return capi_status(status);
+    model_request_t request = {.options = options,
+                               .with_loss = with_loss != 0,
+                               .max_seq = config.max_positions,
+                               .build = build_llama,
+                               .config = &config};
+    return capi_status(build_model(&request, out_graph));
 }
 
 stator_status_t stator_graph_resnet(const stator_options_t *options, int with_loss,
@@ -186,9 +291,9 @@ stator_status_t stator_graph_resnet(const stator_options_t *options, int with_lo
                                     .channels = st_options_int(table, "channels"),
                                     .image = st_options_int(table, "image"),
                                     .smoothing = st_options_float(table, "smoothing")};
-    ir_graph_t *ir = NULL;
-    st_status_t status = model_resnet(&config, st_options_int(table, "batch"), with_loss != 0, &ir);
-    return capi_status(status == ST_OK ? capi_graph_wrap(ir, out_graph) : status);
+    model_request_t request = {
+        .options = options, .with_loss = with_loss != 0, .build = build_resnet, .config = &config};
+    return capi_status(build_model(&request, out_graph));
 }
 
 /* ---- contents ---- */

@@ -153,7 +153,8 @@ stator_status_t stator_graph_settle(stator_graph_t *graph, const stator_tensors_
     CAPI_REQUIRE(graph);
     CAPI_REQUIRE(weights);
     settling_t s = {.graph = graph, .values = values};
-    st_status_t status = capi_tensors_file(weights, &s.file);
+    st_status_t status = ir_symbols_need_none(graph->ir);
+    if (status == ST_OK) status = capi_tensors_file(weights, &s.file);
     if (status == ST_OK) status = settle(&s);
     if (status == ST_OK) {
         ir_graph_destroy(graph->ir);

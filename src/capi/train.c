@@ -204,6 +204,7 @@ static st_status_t read_train_options(const st_options_t *table, const ir_graph_
 static st_status_t capture(const stator_graph_t *graph, const st_options_t *table,
                            ir_graph_t **out) {
     const char *dump = st_options_string(table, "dump");
+    TRY(ir_symbols_need_none(graph->ir));
     return compile_capture(graph->ir, dump[0] ? dump : NULL, out);
 }
 

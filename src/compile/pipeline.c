@@ -13,6 +13,7 @@
 #include "compile/recompute.h"
 #include "compile/target.h"
 #include "ir/codec.h"
+#include "ir/symbols.h"
 #include "kernels/table.h"
 
 static bool wants_f64(const compile_options_t *options) {
@@ -152,6 +153,7 @@ static st_status_t record_options(compile_context_t *c, const target_t *target) 
 static st_status_t take_source(compile_context_t *c, const ir_graph_t *graph) {
     uint8_t *data;
     size_t bytes;
+    TRY(ir_symbols_need_none(graph));
     TRY(ir_graph_encode(graph, &data, &bytes));
     c->plan->graph_hash = st_hash64(data, bytes, 0);
     st_free(data);

@@ -165,7 +165,7 @@ static void check_described(aten_t *a, const char *name, ir_value_t value) {
     json_object *meta = import_json_get(a->scope->tensor_values, name);
     if (!meta || !aten_ok(a)) return;
     pt2_meta_t described;
-    st_status_t status = pt2_meta_read(meta, name, &described);
+    st_status_t status = pt2_meta_read(meta, name, a->sizes, &described);
     ir_type_t type = aten_type(a, value);
     if (status == ST_OK && (ir_type_equal(&described.type, &type) ||
                             (described.symbolic && described.type.dtype == type.dtype)))

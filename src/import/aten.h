@@ -79,7 +79,8 @@ enum {
 struct aten {
     ir_build_t b;
     import_result_t *result;
-    st_arena_t *arena; /* scratch, lives as long as the import */
+    const struct pt2_sizes *sizes; /* of the archive's symbols */
+    st_arena_t *arena;             /* scratch, lives as long as the import */
     aten_scope_t *scope;
     ST_VEC(aten_slot_t) slots;
     ST_VEC(aten_storage_t) storages;

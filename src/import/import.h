@@ -8,7 +8,7 @@
 #include "base/arena.h"
 #include "base/file.h"
 #include "base/vec.h"
-#include "ir/graph.h"
+#include "ir/symbols.h"
 
 typedef enum import_kind {
     IMPORT_PARAMETER = 1, /* value of a parameter node */
@@ -38,6 +38,9 @@ typedef struct import_options {
     /* Shell patterns of initializers that are constants. */
     const char *const *constant_patterns;
     size_t n_constant_patterns;
+    /* Sizes of symbols of the file; the others stay open in the graph (ir/symbols.h). */
+    const ir_binding_t *bindings;
+    size_t n_bindings;
 } import_options_t;
 
 typedef struct import_result {
@@ -47,6 +50,8 @@ typedef struct import_result {
     st_arena_t arena;              /* owns names, messages and converted values */
     st_file_t file;                /* where tensors point into it */
     ST_VEC(st_file_t) more_files;  /* those beside it that tensors point into */
+    ST_VEC(ir_symbol_t) symbols;   /* met while reading, and not bound */
+    uint32_t bound;                /* bit i: binding i of the options was met */
 } import_result_t;
 
 /* Reads any supported file. On success *out_result is the caller's to destroy. */
@@ -70,6 +75,9 @@ typedef struct import_format {
 
 st_status_t import_note(import_result_t *result, const char *format, ...)
     ST_PRINTF(2, 3) ST_WARN_UNUSED;
+/* The size of a symbol that a reader meets: as the options bind it, else the example. */
+st_status_t import_size(import_result_t *result, const import_options_t *options,
+                        const ir_symbol_t *symbol, int64_t *out_size) ST_WARN_UNUSED;
 /* st_file_open, for files that may not be empty. */
 st_status_t import_file_open(const char *path, st_file_t *out_file) ST_WARN_UNUSED;
 

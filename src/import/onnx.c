@@ -164,7 +164,22 @@ static st_status_t mark_buffers(onnx_t *o) {
 
 /* ---- inputs ---- */
 
-static st_status_t input_type(const Onnx__ValueInfoProto *input, ir_type_t *out) {
+/* A dim with a name: letters, digits and underscores of it are the symbol's. */
+static st_status_t named_size(onnx_t *o, const char *given, int64_t *out_size) {
+    enum { LONGEST_NAME = 64, EXAMPLE = 8 };
+    char name[LONGEST_NAME];
+    size_t n = 0;
+    for (; given[n] && n + 1 < sizeof name; n++) {
+        bool letter = (given[n] >= 'a' && given[n] <= 'z') || (given[n] >= 'A' && given[n] <= 'Z');
+        bool digit = given[n] >= '0' && given[n] <= '9';
+        name[n] = letter || (digit && n) ? given[n] : '_';
+    }
+    name[n] = '\0';
+    return import_size(o->result, o->options, &(ir_symbol_t){name, 1, INT64_MAX, EXAMPLE},
+                       out_size);
+}
+
+static st_status_t input_type(onnx_t *o, const Onnx__ValueInfoProto *input, ir_type_t *out) {
     const char *name = input->name;
     if (!input->type || input->type->value_case == ONNX__TYPE_PROTO__VALUE__NOT_SET)
         return FAIL(ST_PARSE, "input '%.128s' has no type", name);
@@ -183,11 +198,12 @@ static st_status_t input_type(const Onnx__ValueInfoProto *input, ir_type_t *out)
     *out = ir_type_make(dtype, 0, NULL);
     for (size_t i = 0; i < tensor->shape->n_dim; i++) {
         const Onnx__TensorShapeProto__Dimension *dim = tensor->shape->dim[i];
-        if (dim->value_case == ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_PARAM)
-            return FAIL(ST_UNSUPPORTED,
-                        "dim %zu of input '%.128s' is the symbol '%.64s': export with fixed "
-                        "sizes, or set the dim's value in the model",
-                        i, name, dim->dim_param);
+        if (dim->value_case == ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_PARAM &&
+            dim->dim_param[0]) {
+            TRY(named_size(o, dim->dim_param, &out->dims[out->rank]));
+            out->rank++;
+            continue;
+        }
         if (dim->value_case != ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE)
             return FAIL(ST_UNSUPPORTED, "dim %zu of input '%.128s' has no size", i, name);
         out->dims[out->rank++] = dim->dim_value;
@@ -206,7 +222,7 @@ static st_status_t add_inputs(onnx_t *o) {
         const onnx_value_t *known = input->name ? onnx_lookup(o, input->name) : NULL;
         if (known && known->initializer) continue;
         if (!input->name || !input->name[0]) return FAIL(ST_PARSE, "input %zu has no name", i);
-        TRY(input_type(input, &type));
+        TRY(input_type(o, input, &type));
         if (batch < 0 && type.rank > 0) batch = type.dims[0];
         bool has_batch = type.rank > 0 && type.dims[0] == batch;
         if (type.rank > 0 && !has_batch)

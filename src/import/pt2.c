@@ -49,6 +49,7 @@ typedef struct reader {
     aten_scope_t stored_by_name, state_by_path, names;
     ST_VEC(stored_t) stored;
     ST_VEC(state_t) states;
+    pt2_sizes_t sizes;
     int64_t batch; /* dim 0 of the first user input that has one, -1 before */
 } reader_t;
 
@@ -117,6 +118,7 @@ static st_status_t check_version(reader_t *r) {
                     (long long)major, SCHEMA_MAJOR);
     json_object *module = import_json_get(r->model, "graph_module");
     r->graph = import_json_get(module, "graph");
+    r->sizes = (pt2_sizes_t){r->result, r->options, import_json_get(r->model, "range_constraints")};
     r->signature = import_json_get(module, "signature");
     if (!r->graph || !r->signature)
         return FAIL(ST_PARSE, "the model's JSON has no graph or no signature");
@@ -202,7 +204,7 @@ static void copy_strided(const pt2_meta_t *meta, const uint8_t *storage, uint8_t
 static st_status_t load_value(reader_t *r, const stored_t *stored, pt2_meta_t *meta,
                               const void **out_data) {
     char path[MAX_PATH];
-    TRY(pt2_meta_read(stored->meta, stored->name, meta));
+    TRY(pt2_meta_read(stored->meta, stored->name, NULL, meta));
     if (stored->pickled || !stored->path || !meta->has_strides)
         return FAIL(ST_UNSUPPORTED, "the value of '%s' is not stored as raw bytes", stored->name);
     int used = snprintf(path, sizeof path, "data/%s/%s", stored->folder, stored->path);
@@ -239,8 +241,8 @@ static st_status_t load_value(reader_t *r, const stored_t *stored, pt2_meta_t *m
 /* Two names of one storage must describe the same tensor of it to be one parameter. */
 static st_status_t check_tie(const stored_t *a, const stored_t *b) {
     pt2_meta_t x, y;
-    TRY(pt2_meta_read(a->meta, a->name, &x));
-    TRY(pt2_meta_read(b->meta, b->name, &y));
+    TRY(pt2_meta_read(a->meta, a->name, NULL, &x));
+    TRY(pt2_meta_read(b->meta, b->name, NULL, &y));
     bool same = ir_type_equal(&x.type, &y.type) && x.offset == y.offset;
     for (int32_t i = 0; same && i < x.type.rank; i++) same = x.strides[i] == y.strides[i];
     if (same) return ST_OK;
@@ -286,7 +288,7 @@ static st_status_t check_argument(reader_t *r, const state_t *state, const ir_ty
         import_json_get(import_json_get(r->graph, "tensor_values"), state->argument);
     pt2_meta_t described;
     char a[IR_TYPE_TEXT_BYTES], b[IR_TYPE_TEXT_BYTES];
-    TRY(pt2_meta_read(meta, state->argument, &described));
+    TRY(pt2_meta_read(meta, state->argument, NULL, &described));
     if (ir_type_equal(&described.type, type)) return ST_OK;
     return FAIL(ST_PARSE, "'%s' is stored as %s, the graph takes it as %s", state->name,
                 ir_type_text(type, a, sizeof a), ir_type_text(&described.type, b, sizeof b));
@@ -339,7 +341,7 @@ static st_status_t add_user_input(reader_t *r, json_object *spec) {
     if (!name) return FAIL(ST_PARSE, "an input of the signature has no name");
     pt2_meta_t meta;
     TRY(pt2_meta_read(import_json_get(import_json_get(r->graph, "tensor_values"), name), name,
-                      &meta));
+                      &r->sizes, &meta));
     if (meta.symbolic)
         TRY(import_note(r->result, "input '%s' has symbolic sizes: those of the example are taken",
                         name));
@@ -627,6 +629,7 @@ st_status_t pt2_read(const char *path, const void *data, size_t bytes, const cha
                      const import_options_t *options, import_result_t *result) {
     reader_t r = {.what = what, .options = options, .result = result, .batch = -1};
     r.aten = (aten_t){.result = result,
+                      .sizes = &r.sizes,
                       .arena = &r.arena,
                       .scope = &r.scope,
                       .node_name = "",

@@ -6,6 +6,7 @@
 
 #include "ir/body.h"
 #include "ir/structure.h"
+#include "ir/symbols.h"
 
 /* ---- op table ---- */
 
@@ -127,6 +128,8 @@ void ir_graph_destroy(ir_graph_t *graph) {
     ST_VEC_FREE(&graph->values);
     ST_VEC_FREE(&graph->outputs);
     ST_VEC_FREE(&graph->aliases);
+    ST_VEC_FREE(&graph->symbols);
+    ST_VEC_FREE(&graph->variations);
     st_map_free(&graph->output_names.map);
     st_map_free(&graph->alias_names.map);
     st_map_free(&graph->node_names);
@@ -153,7 +156,12 @@ fail:
 }
 
 st_status_t ir_graph_copy(const ir_graph_t *graph, ir_graph_t **out_graph) {
-    return ir_graph_rewrite(graph, NULL, NULL, NULL, out_graph);
+    TRY(ir_graph_rewrite(graph, NULL, NULL, NULL, out_graph));
+    st_status_t status = ir_symbols_copy(graph, *out_graph);
+    if (status == ST_OK) return ST_OK;
+    ir_graph_destroy(*out_graph);
+    *out_graph = NULL;
+    return status;
 }
 
 /* ---- reading ---- */

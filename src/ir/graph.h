@@ -97,6 +97,21 @@ typedef struct ir_alias {
     const char *stored; /* the parameter's or buffer's own name */
 } ir_alias_t;
 
+/* A size that is open until it is bound (ir/symbols.h). */
+typedef struct ir_symbol {
+    const char *name;
+    int64_t min, max; /* inclusive; max INT64_MAX: no bound */
+    int64_t example;  /* for which the graph stands */
+} ir_symbol_t;
+
+/* An entry of an attribute that depends on symbols. */
+typedef struct ir_variation {
+    ir_value_t value;       /* the node's first output */
+    const char *key;        /* of the attribute */
+    uint32_t element;       /* of a list or a constant; else 0 */
+    const char *expression; /* base/expression.h over the symbols */
+} ir_variation_t;
+
 /* Index of the first n names of a list, for the search for duplicates. */
 typedef struct ir_names {
     st_map_t map;
@@ -109,6 +124,8 @@ typedef struct ir_graph {
     ST_VEC(ir_value_info_t) values;
     ST_VEC(ir_output_t) outputs;
     ST_VEC(ir_alias_t) aliases;
+    ST_VEC(ir_symbol_t) symbols; /* none in a graph that can be compiled */
+    ST_VEC(ir_variation_t) variations;
     ST_VEC(struct ir_graph *) bodies;     /* owned; what IR_ATTR_GRAPH attributes point to */
     ir_names_t output_names, alias_names; /* only graph.c's */
     st_map_t node_names;                  /* the same; state and inputs, the first of each name */

@@ -20,6 +20,7 @@
 #include "ir/convert.h"
 #include "ir/op.h"
 #include "ir/structure.h"
+#include "ir/symbols.h"
 #include "ir/text.h"
 #include "ir/verify.h"
 
@@ -542,6 +543,36 @@ static st_status_t parse_phase(parser_t *p) {
     return FAIL_AT(&at, "phase '%.40s', forward, backward or optimizer expected", text);
 }
 
+/* "symbol NAME = EXAMPLE [MIN,MAX]", without MAX where there is none. */
+static st_status_t parse_symbol(parser_t *p) {
+    ir_symbol_t symbol = {.max = INT64_MAX};
+    TRY(parse_name(p, &symbol.name));
+    TRY(expect_mark(p, '='));
+    TRY(parse_int(p, &symbol.example));
+    const token_t at = p->token;
+    TRY(parse_ints(p));
+    if (p->ints.n < 1 || p->ints.n > 2) return FAIL_AT(&at, "[MIN] or [MIN,MAX] expected");
+    symbol.min = p->ints.data[0];
+    if (p->ints.n == 2) symbol.max = p->ints.data[1];
+    st_status_t status = ir_graph_add_symbol(p->graph, &symbol);
+    return status == ST_OK ? ST_OK : place_error(status == ST_INVALID ? ST_PARSE : status, &at);
+}
+
+/* "vary %VALUE ATTRIBUTE ENTRY = "EXPRESSION"" */
+static st_status_t parse_variation(parser_t *p) {
+    ir_variation_t variation = {0};
+    int64_t element;
+    TRY(parse_value(p, &variation.value));
+    TRY(parse_name(p, &variation.key));
+    const token_t at = p->token;
+    TRY(parse_int(p, &element));
+    if (element < 0 || element >= UINT32_MAX) return FAIL_AT(&at, "an entry's number expected");
+    variation.element = (uint32_t)element;
+    TRY(expect_mark(p, '='));
+    TRY(parse_name(p, &variation.expression));
+    return ir_graph_add_variation(p->graph, &variation);
+}
+
 static st_status_t parse_statement(parser_t *p) {
     p->results.n = 0;
     while (p->token.kind == TOKEN_VALUE) {
@@ -560,7 +591,10 @@ static st_status_t parse_statement(parser_t *p) {
         if (token_is(&first, "output")) return parse_output(p);
         if (token_is(&first, "alias")) return parse_alias(p);
         if (token_is(&first, "phase")) return parse_phase(p);
+        if (token_is(&first, "symbol")) return parse_symbol(p);
     }
+    if (p->results.n == 0 && token_is(&first, "vary") && p->token.kind == TOKEN_VALUE)
+        return parse_variation(p);
     if (p->results.n || (named && is_mark(p, '='))) {
         if (named) TRY(token_text(p, &first, &name));
         TRY(expect_mark(p, '='));

@@ -56,7 +56,8 @@ static st_status_t put_quoted(printer_t *p, const char *text) {
 
 static bool is_bare(const char *name) {
     static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_";
-    static const char *const words[] = {"graph", "producer", "output", "alias", "phase"};
+    static const char *const words[] = {"graph", "producer", "output", "alias",
+                                        "phase", "symbol",   "vary"};
     if (!name[0] || !strchr(letters, name[0])) return false;
     for (const char *c = name; *c; c++)
         if (!strchr(letters, *c) && !strchr("0123456789.", *c)) return false;
@@ -218,6 +219,28 @@ static st_status_t put_node(printer_t *p, const ir_graph_t *graph, const ir_node
     return put(p, "\n");
 }
 
+static st_status_t put_symbols(printer_t *p, const ir_graph_t *graph) {
+    for (size_t i = 0; i < graph->symbols.n; i++) {
+        const ir_symbol_t *s = &graph->symbols.data[i];
+        TRY(put_indent(p));
+        TRY(put(p, "symbol "));
+        TRY(put_name(p, s->name));
+        TRY(putf(p, " = %" PRId64 " [%" PRId64, s->example, s->min));
+        if (s->max != INT64_MAX) TRY(putf(p, ",%" PRId64, s->max));
+        TRY(put(p, "]\n"));
+    }
+    for (size_t i = 0; i < graph->variations.n; i++) {
+        const ir_variation_t *v = &graph->variations.data[i];
+        TRY(put_indent(p));
+        TRY(putf(p, "vary %%%u ", v->value));
+        TRY(put_name(p, v->key));
+        TRY(putf(p, " %u = ", v->element));
+        TRY(put_quoted(p, v->expression));
+        TRY(put(p, "\n"));
+    }
+    return ST_OK;
+}
+
 static st_status_t put_graph(printer_t *p, const ir_graph_t *graph) {
     TRY(put(p, "graph "));
     if (graph->name[0]) {
@@ -254,6 +277,7 @@ static st_status_t put_graph(printer_t *p, const ir_graph_t *graph) {
         TRY(put_quoted(p, graph->aliases.data[i].stored));
         TRY(put(p, "\n"));
     }
+    TRY(put_symbols(p, graph));
     for (int i = 1; i < p->depth; i++) TRY(put(p, "  "));
     return put(p, "}");
 }

@@ -12,6 +12,7 @@
 #include "base/memory.h"
 #include "ir/body.h"
 #include "ir/structure.h"
+#include "ir/symbols.h"
 
 typedef struct verifier {
     const ir_graph_t *graph;
@@ -218,6 +219,7 @@ static st_status_t verify_at(const ir_graph_t *graph, int depth) {
                  done);
     TRY_GOTO(check_aliases(&v), done);
     TRY_GOTO(check_outputs(graph), done);
+    if (graph->symbols.n || graph->variations.n) TRY_GOTO(ir_symbols_verify(graph), done);
 done:
     st_map_free(&v.names);
     st_free(v.updated);

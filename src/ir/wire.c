@@ -12,6 +12,7 @@
 #include "ir/codec.h"
 #include "ir/op.h"
 #include "ir/structure.h"
+#include "ir/symbols.h"
 #include "ir/verify.h"
 
 /* ---- to wire ---- */
@@ -127,6 +128,36 @@ static st_status_t node_to_wire(const ir_graph_t *graph, const ir_node_info_t *n
     return ST_OK;
 }
 
+static st_status_t symbols_to_wire(const ir_graph_t *graph, st_arena_t *arena,
+                                   Stator__Wire__Graph *wire) {
+    size_t n_symbols = graph->symbols.n, n_variations = graph->variations.n;
+    Stator__Wire__Symbol *symbols = st_arena_array(arena, n_symbols, sizeof *symbols);
+    Stator__Wire__Variation *variations = st_arena_array(arena, n_variations, sizeof *variations);
+    wire->symbols = st_arena_array(arena, n_symbols, sizeof *wire->symbols);
+    wire->variations = st_arena_array(arena, n_variations, sizeof *wire->variations);
+    if (!symbols || !variations || !wire->symbols || !wire->variations)
+        return st_no_memory(n_variations * sizeof *variations, "a graph message");
+    for (size_t i = 0; i < n_symbols; i++) {
+        stator__wire__symbol__init(&symbols[i]);
+        symbols[i].name = wire_string(graph->symbols.data[i].name);
+        symbols[i].min = graph->symbols.data[i].min;
+        symbols[i].max = graph->symbols.data[i].max;
+        symbols[i].example = graph->symbols.data[i].example;
+        wire->symbols[i] = &symbols[i];
+    }
+    for (size_t i = 0; i < n_variations; i++) {
+        stator__wire__variation__init(&variations[i]);
+        variations[i].value = graph->variations.data[i].value;
+        variations[i].key = wire_string(graph->variations.data[i].key);
+        variations[i].element = graph->variations.data[i].element;
+        variations[i].expression = wire_string(graph->variations.data[i].expression);
+        wire->variations[i] = &variations[i];
+    }
+    wire->n_symbols = n_symbols;
+    wire->n_variations = n_variations;
+    return ST_OK;
+}
+
 st_status_t ir_graph_to_wire(const ir_graph_t *graph, st_arena_t *arena,
                              Stator__Wire__Graph **out_wire) {
     *out_wire = NULL;
@@ -166,7 +197,7 @@ st_status_t ir_graph_to_wire(const ir_graph_t *graph, st_arena_t *arena,
     wire->n_outputs = n_outputs;
     wire->n_aliases = n_aliases;
     *out_wire = wire;
-    return ST_OK;
+    return symbols_to_wire(graph, arena, wire);
 }
 
 /* ---- from wire ---- */
@@ -330,6 +361,21 @@ static st_status_t names_from_wire(ir_graph_t *graph, const Stator__Wire__Graph 
     return ST_OK;
 }
 
+static st_status_t symbols_from_wire(ir_graph_t *graph, const Stator__Wire__Graph *wire) {
+    for (size_t i = 0; i < wire->n_symbols; i++) {
+        const Stator__Wire__Symbol *s = wire->symbols[i];
+        TRY(ir_wire_check_known(&s->base));
+        TRY(ir_graph_add_symbol(graph, &(ir_symbol_t){s->name, s->min, s->max, s->example}));
+    }
+    for (size_t i = 0; i < wire->n_variations; i++) {
+        const Stator__Wire__Variation *v = wire->variations[i];
+        TRY(ir_wire_check_known(&v->base));
+        TRY(ir_graph_add_variation(graph,
+                                   &(ir_variation_t){v->value, v->key, v->element, v->expression}));
+    }
+    return ST_OK;
+}
+
 static st_status_t graph_from_wire(const Stator__Wire__Graph *wire, int depth,
                                    ir_graph_t **out_graph) {
     *out_graph = NULL;
@@ -351,6 +397,7 @@ static st_status_t graph_from_wire(const Stator__Wire__Graph *wire, int depth,
     }
     graph->phase = IR_PHASE_FORWARD;
     TRY_GOTO(names_from_wire(graph, wire), fail);
+    TRY_GOTO(symbols_from_wire(graph, wire), fail);
     TRY_GOTO(ir_graph_verify(graph), fail);
     *out_graph = graph;
     return ST_OK;

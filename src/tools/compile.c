@@ -27,7 +27,7 @@ stator_status_t tool_compile(tool_t *tool) {
     stator_plan_t *plan = NULL;
     stator_status_t status;
     bool training = strcmp(tool_text(tool, "mode"), "train") == 0;
-    TOOL_TRY_GOTO(stator_graph_load(tool->files[0], &graph), done);
+    TOOL_TRY_GOTO(tool_load_bound(tool, tool->files[0], &graph), done);
     if (training) TOOL_TRY_GOTO(stator_graph_make_training(graph, tool->options, &step), done);
     TOOL_TRY_GOTO(stator_plan_compile(training ? step : graph, tool->options, NULL, &plan), done);
     if (tool_text(tool, "output")[0])

@@ -84,7 +84,7 @@ stator_status_t tool_compile_or_load(const tool_t *tool, stator_plan_t **out_pla
     bool training = strcmp(tool_text(tool, "mode"), "train") == 0;
     TOOL_TRY(tool_file_kind(tool->files[0], &kind));
     if (kind == TOOL_PLAN) return stator_plan_load(tool->files[0], out_plan);
-    TOOL_TRY_GOTO(stator_graph_load(tool->files[0], &graph), done);
+    TOOL_TRY_GOTO(tool_load_bound(tool, tool->files[0], &graph), done);
     if (training) TOOL_TRY_GOTO(stator_graph_make_training(graph, tool->options, &step), done);
     status = stator_plan_compile(training ? step : graph, tool->options, NULL, out_plan);
 done:
@@ -122,13 +122,23 @@ static stator_status_t load_companion(const char *graph_path, stator_tensors_t *
     return status;
 }
 
+stator_status_t tool_load_bound(const tool_t *tool, const char *path, stator_graph_t **out_graph) {
+    stator_graph_t *bound = NULL;
+    TOOL_TRY(stator_graph_load(path, out_graph));
+    if (!tool_text(tool, "bind")[0]) return STATOR_OK;
+    stator_status_t status = stator_graph_bind(*out_graph, tool->options, &bound);
+    stator_graph_destroy(*out_graph);
+    *out_graph = bound;
+    return status;
+}
+
 stator_status_t tool_load_graph(const tool_t *tool, const char *path, stator_graph_t **out_graph,
                                 stator_tensors_t **out_weights, stator_tensors_t **out_companion) {
     const char *weights = tool_text(tool, "weights");
     *out_graph = NULL;
     *out_weights = *out_companion = NULL;
     stator_status_t status;
-    TOOL_TRY_GOTO(stator_graph_load(path, out_graph), fail);
+    TOOL_TRY_GOTO(tool_load_bound(tool, path, out_graph), fail);
     TOOL_TRY_GOTO(load_companion(path, out_companion), fail);
     if (weights[0]) {
         TOOL_TRY_GOTO(stator_tensors_load(weights, out_weights), fail);

@@ -71,6 +71,8 @@ stator_status_t tool_load_plan(const tool_t *tool, const char *path, stator_plan
 stator_status_t tool_compile_or_load(const tool_t *tool, stator_plan_t **out_plan);
 /* "dir/g.stator" → "dir/g.safetensors"; freed by the caller. NULL when out of memory. */
 char *tool_companion(const char *graph_path);
+/* A graph file, with sizes for its open symbols by the option "bind". */
+stator_status_t tool_load_bound(const tool_t *tool, const char *path, stator_graph_t **out_graph);
 /* Reads a graph; with --weights, what an importer took for parameters but the weights do not name
  * becomes a constant. Prints the notes. *out_weights and *out_companion are NULL where there is no
  * such file. */

@@ -195,6 +195,26 @@ void pt2_input(pt2_maker_t *m, const char *name, const char *type_text) {
              m->inputs.n ? "," : "", name);
 }
 
+void pt2_symbolic_input(pt2_maker_t *m, const char *name, const char *dtype, const char *sizes) {
+    text_add(&m->values, "%s\"%s\":{\"dtype\":%d,\"sizes\":[", m->values.n ? "," : "", name,
+             dtype_code(ir_dtype_parse(dtype)));
+    for (const char *at = sizes; *at;) {
+        size_t n = strcspn(at, ","), name_bytes = strcspn(at, ":");
+        text_add(&m->values, at > sizes ? "," : "");
+        if (name_bytes < n)
+            text_add(&m->values, "{\"as_expr\":{\"expr_str\":\"%.*s\",\"hint\":{\"as_int\":%.*s}}}",
+                     (int)name_bytes, at, (int)(n - name_bytes - 1), at + name_bytes + 1);
+        else
+            text_add(&m->values, "{\"as_int\":%.*s}", (int)n, at);
+        at += n + (at[n] == ',');
+    }
+    text_add(&m->values,
+             "],\"strides\":[],\"storage_offset\":{\"as_int\":0},\"layout\":7,"
+             "\"requires_grad\":false}");
+    text_add(&m->inputs, "%s{\"user_input\":{\"arg\":{\"as_tensor\":{\"name\":\"%s\"}}}}",
+             m->inputs.n ? "," : "", name);
+}
+
 void pt2_state_as(pt2_maker_t *m, const char *kind, const char *name, const char *type_text,
                   const char *path, const int64_t *strides, int64_t offset) {
     ir_type_t type = type_of(type_text);
@@ -236,7 +256,9 @@ void pt2_state(pt2_maker_t *m, const char *kind, const char *name, const char *t
 static const char *add_one(text_t *out, const char *at, const char *end, bool optional) {
     size_t n = strcspn(at, "],");
     if (at + n > end) n = (size_t)(end - at);
-    if (*at == '%')
+    if (*at == '&')
+        text_add(out, "{\"as_name\":\"%.*s\"}", (int)n - 1, at + 1);
+    else if (*at == '%')
         text_add(out, optional ? "{\"as_tensor\":{\"name\":\"%.*s\"}}" : "{\"name\":\"%.*s\"}",
                  (int)n - 1, at + 1);
     else if (strncmp(at, "None", 4) == 0)
@@ -254,9 +276,10 @@ static void add_union(text_t *out, const char *at, const char *end) {
         bool optional = memchr(at, 'N', (size_t)n) != NULL,
              tensors = memchr(at, '%', (size_t)n) != NULL;
         text_add(out, "{\"%s\":[",
-                 optional  ? "as_optional_tensors"
-                 : tensors ? "as_tensors"
-                           : "as_ints");
+                 optional                     ? "as_optional_tensors"
+                 : tensors                    ? "as_tensors"
+                 : memchr(at, '&', (size_t)n) ? "as_sym_ints"
+                                              : "as_ints");
         for (at++; *at != ']';) {
             at = add_one(out, at, end, optional);
             if (*at == ',') text_add(out, ","), at++;
@@ -264,6 +287,8 @@ static void add_union(text_t *out, const char *at, const char *end) {
         text_add(out, "]}");
     } else if (*at == '%') {
         text_add(out, "{\"as_tensor\":{\"name\":\"%.*s\"}}", n - 1, at + 1);
+    } else if (*at == '&') {
+        text_add(out, "{\"as_sym_int\":{\"as_name\":\"%.*s\"}}", n - 1, at + 1);
     } else if (*at == '\'') {
         text_add(out, "{\"as_string\":\"%.*s\"}", n - 2, at + 1);
     } else if (*at == '#') {
@@ -298,6 +323,10 @@ void pt2_node(pt2_maker_t *m, const char *target, const char *arguments, const c
     if (list) text_add(&m->nodes, "{\"as_tensors\":[");
     for (const char *at = results + list; *at && *at != ']';) {
         size_t n = strcspn(at, ",]");
+        if (*at == '&') {
+            text_add(&m->nodes, "{\"as_sym_int\":{\"as_name\":\"%.*s\"}}", (int)n - 1, at + 1);
+            break;
+        }
         text_add(&m->nodes,
                  list ? "%s{\"name\":\"%.*s\"}" : "%s{\"as_tensor\":{\"name\":\"%.*s\"}}",
                  at > results + list ? "," : "", (int)n, at);
@@ -305,6 +334,7 @@ void pt2_node(pt2_maker_t *m, const char *target, const char *arguments, const c
         if (*at == ',') at++;
     }
     if (list) text_add(&m->nodes, "]}");
+    if (results[0] == '&') results++;
     size_t first = strcspn(results + list, ",]");
     text_add(&m->nodes, "],\"metadata\":{},\"name\":\"%.*s\"}", (int)first, results + list);
 }
@@ -331,8 +361,9 @@ uint8_t *pt2_finish(pt2_maker_t *m, size_t *out_bytes) {
         text_bytes(&json, contents(texts[i]), texts[i]->n);
     }
     if (m->extra_spec) text_add(&json, ",%s", m->extra_spec);
-    text_add(&json,
-             "]}},\"schema_version\":{\"major\":8,\"minor\":17},\"torch_version\":\"2.11.0\"}");
+    text_add(&json, "]}},");
+    if (m->ranges) text_add(&json, "\"range_constraints\":%s,", m->ranges);
+    text_add(&json, "\"schema_version\":{\"major\":8,\"minor\":17},\"torch_version\":\"2.11.0\"}");
     snprintf(name, sizeof name, "%smodels/model.json", root);
     zip_add(&m->files, name, json.data, json.n);
     const text_t *configs[] = {&m->config, &m->constants};

@@ -5,7 +5,8 @@
  *
  * Arguments are name=value with %x a tensor, [%x,%y] tensors (None among them makes them optional),
  * 2 an integer, [2,3] integers, 0.5 a float, true a bool, 'none' a string, #f32 an element type,
- * None. Results are names with commas; in brackets they are one list. */
+ * None, &n a symbolic integer (in a list, all entries are). Results are names with commas; in brackets
+ * they are one list; &n is a symbolic integer. */
 #ifndef STATOR_TESTS_PT2_MAKE_H
 #define STATOR_TESTS_PT2_MAKE_H
 
@@ -39,11 +40,14 @@ typedef struct pt2_maker {
     int n_files;
     const char *root;       /* "model/" unless set */
     const char *extra_spec; /* more output specs */
+    const char *ranges;     /* bounds of symbols, as JSON */
 } pt2_maker_t;
 
 /* Types are "f32[2,3]". Values of state are given as doubles. */
 ir_type_t type_of(const char *text);
 void pt2_input(pt2_maker_t *m, const char *name, const char *type);
+/* Sizes are numbers or EXPRESSION:HINT, with commas: "s0:4,3". */
+void pt2_symbolic_input(pt2_maker_t *m, const char *name, const char *dtype, const char *sizes);
 void pt2_state(pt2_maker_t *m, const char *kind, const char *name, const char *type,
                const double *values);
 /* Same with the file and the layout of another state ("path", strides, offset); NULL strides:

@@ -372,11 +372,25 @@ static void test_unsupported_nodes(void **state) {
 static void test_symbolic_dim(void **state) {
     (void)state;
     make_t m;
+    import_result_t *result = NULL;
+    ir_graph_t *bound = NULL;
     make_open(&m, 17);
-    make_input(&m, "x", MAKE_F32, 2, DIMS(-1, 2));
-    make_node(&m, "Relu", "x", "y");
+    make_input(&m, "x", MAKE_F32, 3, DIMS(-1, 2, 3));
+    make_longs(&m, "zero", 1, (int64_t[]){0});
+    make_longs(&m, "six", 1, (int64_t[]){6});
+    make_node(&m, "Shape", "x", "dims");
+    make_node(&m, "Gather", "dims,zero", "batch");
+    make_node(&m, "Mul", "batch,six", "all");
+    make_node(&m, "Reshape", "x,all", "y");
     make_output(&m, "y");
-    expect_fail(&m, ST_UNSUPPORTED, "dim 0 of input 'x'|'batch'");
+    assert_int_equal(make_import(&m, NULL, &result), ST_OK);
+    assert_int_equal(result->graph->symbols.n, 1);
+    assert_string_equal(result->graph->symbols.data[0].name, "batch");
+    assert_int_equal(ir_graph_bind(result->graph, 1, &(ir_binding_t){"batch", 5}, &bound), ST_OK);
+    ir_value_t y = ir_graph_find_output(bound, "y");
+    assert_int_equal(ir_value_type(bound, y)->dims[0], 30);
+    ir_graph_destroy(bound);
+    import_result_destroy(result);
     make_open(&m, 17);
     make_input(&m, "x", MAKE_F32, 2, DIMS(1, 2));
     m.inputs[0]->type = NULL;

@@ -80,6 +80,65 @@ static void test_mutation(void **state) {
     import_result_destroy(result);
 }
 
+/* Sizes that the archive leaves open stay open: x f32[s0,3] as one row of 3·s0, plus a mean over s0. */
+static pt2_maker_t symbolic(void) {
+    pt2_maker_t m = {.ranges = "{\"s0\":{\"min_val\":2,\"max_val\":64}}"};
+    pt2_symbolic_input(&m, "x", "f32", "s0:4,3");
+    pt2_node(&m, "sym_size.int", "self=%x dim=0", "&n");
+    pt2_node(&m, "*_operator.mul", "a=&n b=3", "&m");
+    pt2_node(&m, "view.default", "self=%x size=[&m]", "flat");
+    pt2_node(&m, "mean.dim", "self=%x dim=[0]", "mean");
+    pt2_output(&m, "flat");
+    pt2_output(&m, "mean");
+    return m;
+}
+
+static void test_open_sizes(void **state) {
+    (void)state;
+    pt2_maker_t m = symbolic();
+    import_result_t *result = import_made(&m);
+    ir_graph_t *graph = result->graph, *bound = NULL;
+    assert_int_equal(graph->symbols.n, 1);
+    assert_string_equal(graph->symbols.data[0].name, "s0");
+    assert_int_equal(graph->symbols.data[0].min, 2);
+    assert_int_equal(graph->symbols.data[0].max, 64);
+    assert_int_equal(graph->symbols.data[0].example, 4);
+    assert_int_equal(ir_graph_bind(graph, 1, &(ir_binding_t){"s0", 5}, &bound), ST_OK);
+    assert_int_equal(ir_value_type(bound, ir_graph_find_output(bound, "flat"))->dims[0], 15);
+    assert_int_equal(bound->symbols.n, 0);
+    result->graph = bound;
+    feed_t feeds[] = {{"x", D(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)}};
+    expect_values(result, feeds, 1, "mean", 3, D(7, 8, 9));
+    assert_int_equal(ir_graph_bind(graph, 1, &(ir_binding_t){"s0", 65}, &bound), ST_INVALID);
+    assert_non_null(strstr(st_last_error(), "s0 (2 to 64)"));
+    assert_int_equal(ir_graph_bind(graph, 0, NULL, &bound), ST_INVALID);
+    assert_non_null(strstr(st_last_error(), "not bound: s0 (2 to 64)"));
+    ir_graph_destroy(graph);
+    import_result_destroy(result);
+}
+
+static void test_sizes_bound_at_import(void **state) {
+    (void)state;
+    import_result_t *result = NULL;
+    pt2_maker_t m = symbolic();
+    size_t bytes;
+    free(file);
+    file = pt2_finish(&m, &bytes);
+    ir_binding_t binding = {"s0", 7};
+    import_options_t options = {.bindings = &binding, .n_bindings = 1};
+    assert_int_equal(import_memory(file, bytes, "made", &options, &result), ST_OK);
+    assert_int_equal(result->graph->symbols.n, 0);
+    ir_value_t flat = ir_graph_find_output(result->graph, "flat");
+    assert_int_equal(ir_value_type(result->graph, flat)->dims[0], 21);
+    import_result_destroy(result);
+    binding.value = 1;
+    assert_int_equal(import_memory(file, bytes, "made", &options, &result), ST_INVALID);
+    assert_non_null(strstr(st_last_error(), "'s0' is bound to 1, outside 2 to 64"));
+    binding = (ir_binding_t){"batch", 7};
+    assert_int_equal(import_memory(file, bytes, "made", &options, &result), ST_NOT_FOUND);
+    assert_non_null(strstr(st_last_error(), "no symbol 'batch'; it has s0"));
+}
+
 /* Change through a view: reading the base afterwards is refused, reading the view is fine. */
 static void test_views(void **state) {
     (void)state;
@@ -459,6 +518,7 @@ static void test_cases(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_open_sizes),    cmocka_unit_test(test_sizes_bound_at_import),
         cmocka_unit_test(test_mutation),      cmocka_unit_test(test_views),
         cmocka_unit_test(test_batch_norm),    cmocka_unit_test(test_ties),
         cmocka_unit_test(test_state),         cmocka_unit_test(test_random),
