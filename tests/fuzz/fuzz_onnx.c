@@ -42,7 +42,8 @@ static st_status_t read_model(const uint8_t *data, size_t bytes, import_result_t
     static const char *const names[] = {"w", "scale", "model.weight"};
     static const char *const patterns[] = {"c*"};
     import_options_t options = {0};
-    if (bytes && data[bytes - 1] & 1) options = (import_options_t){NULL, names, 3, patterns, 1, NULL, 0};
+    if (bytes && data[bytes - 1] & 1)
+        options = (import_options_t){NULL, names, 3, patterns, 1, NULL, 0};
     if (!onnx_probe(data, bytes)) return FAIL(ST_PARSE, "no ONNX model");
     return onnx_read(model, data, bytes, "input", &options, result);
 }
