@@ -1,7 +1,9 @@
 /* Plans of bodies (memory.h): each body as a program, through the passes that every program goes
  * through. */
 #include "compile/memory.h"
+#include "compile/passes.h"
 #include "compile/plan_body.h"
+#include "fusion/fuse.h"
 #include "schedule/order.h"
 
 static st_status_t order_nodes(plan_program_t *program) {
@@ -16,6 +18,16 @@ static st_status_t order_nodes(plan_program_t *program) {
     return status;
 }
 
+static st_status_t fuse_nodes(compile_context_t *context, plan_program_t *program) {
+    fuse_decision_t *decision = NULL;
+    ir_graph_t *made = NULL;
+    TRY(fuse_decide(program->graph, &context->target, &decision));
+    st_status_t status = fuse_apply(decision, program->graph, &made);
+    if (status == ST_OK) compile_replace(&program->graph, made);
+    fuse_decision_destroy(decision);
+    return status;
+}
+
 st_status_t compile_plan_bodies(compile_context_t *context, const ir_node_info_t *node,
                                 plan_step_t *step) {
     plan_region_info_t info = plan_region_info(node);
@@ -25,6 +37,7 @@ st_status_t compile_plan_bodies(compile_context_t *context, const ir_node_info_t
     for (uint32_t i = 0; i < info.n_bodies; i++) {
         plan_program_t *program = &step->bodies[step->n_bodies++];
         TRY(plan_body_graph(info.bodies[i], info.carried, &program->graph));
+        if (compile_fuses(context)) TRY(fuse_nodes(context, program));
         TRY(order_nodes(program));
         TRY(compile_choose_program(context, program));
         TRY(compile_place_program(context, program, true));

@@ -7,6 +7,7 @@
 
 #include "base/hash.h"
 #include "ir/body.h"
+#include "ir/expand.h"
 #include "ir/structure.h"
 
 enum { NAME_BYTES = 24 };
@@ -155,12 +156,19 @@ static uint64_t hash_effects(const ir_graph_t *graph, const uint64_t *hashes) {
     return sum;
 }
 
-st_status_t plan_body_check(const ir_graph_t *body, uint32_t carried, const ir_graph_t *graph) {
-    ir_graph_t *meant = NULL;
+/* Fused nodes mean their bodies, so they are taken apart. */
+static bool is_fused(const ir_op_def_t *def) {
+    return def->op == IR_OP_FUSED;
+}
+
+st_status_t plan_body_check(const ir_graph_t *body, uint32_t carried, const ir_graph_t *program) {
+    ir_graph_t *meant = NULL, *graph = NULL;
+    uint64_t *mine = NULL, *theirs = NULL;
     st_status_t status = ST_OK;
-    TRY(plan_body_graph(body, carried, &meant));
-    uint64_t *mine = st_calloc(graph->values.n, sizeof *mine);
-    uint64_t *theirs = st_calloc(meant->values.n, sizeof *theirs);
+    TRY_GOTO(ir_expand_composites(program, is_fused, &graph), done);
+    TRY_GOTO(plan_body_graph(body, carried, &meant), done);
+    mine = st_calloc(graph->values.n, sizeof *mine);
+    theirs = st_calloc(meant->values.n, sizeof *theirs);
     if (!mine || !theirs) TRY_GOTO(st_no_memory(graph->values.n * 8, "the plan's proof"), done);
     hash_values(graph, mine);
     hash_values(meant, theirs);
@@ -171,5 +179,6 @@ done:
     st_free(mine);
     st_free(theirs);
     ir_graph_destroy(meant);
+    ir_graph_destroy(graph);
     return status;
 }

@@ -31,9 +31,10 @@ st_status_t plan_body_graph(const ir_graph_t *body, uint32_t carried,
                             ir_graph_t **out_graph) ST_WARN_UNUSED;
 /* Input that output k of the body passes on, perhaps in another shape; IR_NONE if it is made. */
 uint32_t plan_body_passed(const ir_graph_t *body, size_t k);
-/* Proves that `graph`, in whatever order, computes what plan_body_graph's does: the same updates and
+/* Proves that `program`, in whatever order and fused in whatever way, computes what plan_body_graph's
+ * graph does: the same updates and
  * outputs by hash of all that they are made from. */
 st_status_t plan_body_check(const ir_graph_t *body, uint32_t carried,
-                            const ir_graph_t *graph) ST_WARN_UNUSED;
+                            const ir_graph_t *program) ST_WARN_UNUSED;
 
 #endif

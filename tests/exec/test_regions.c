@@ -244,6 +244,7 @@ static void text_shows_bodies(void **state) {
     assert_non_null(strstr(text, "region repeat"));
     assert_non_null(strstr(text, "body 0: work "));
     assert_non_null(strstr(text, "dropout"));
+    assert_non_null(strstr(text, "cpu.fused.")); /* bodies are fused too */
     st_free(text);
     plan_destroy(plan);
     ir_graph_destroy(forward);
