@@ -19,14 +19,11 @@
  * micro-batch in the whole batch, so they do not repeat. */
 #include <string.h>
 
-#include "autodiff/backward.h"
 #include "autodiff/gradient.h"
+#include "autodiff/micro_batch.h"
 #include "ir/build.h"
 #include "ir/expand.h"
 #include "ir/op.h"
-
-/* Names of the body's own outputs. */
-static const char *const SUM = "sum", *const COUNT = "count";
 
 static st_status_t check_batch_norm(const ir_graph_t *forward) {
     for (ir_node_t i = 0; i < forward->nodes.n; i++) {
@@ -65,8 +62,8 @@ static st_status_t add_sum_form(ir_graph_t *to, const ir_graph_t *from, ir_node_
         }
     }
     map[info->first_output] = sum;
-    ir_b_output(&b, SUM, sum);
-    if (count != IR_NONE) ir_b_output(&b, COUNT, count);
+    ir_b_output(&b, AD_MICRO_SUM, sum);
+    if (count != IR_NONE) ir_b_output(&b, AD_MICRO_COUNT, count);
     return b.status;
 }
 
@@ -222,11 +219,26 @@ static ir_value_t added(ir_build_t *b, ir_value_t sum, ir_value_t part) {
     return sum == IR_NONE ? part : ir_b_binary(b, IR_OP_ADD, sum, part);
 }
 
+/* The loss of all micro-batches, and what the gradients are yet to be divided by. */
+static st_status_t finish(ir_graph_t *graph, const char *loss_name, ir_value_t sum,
+                          ir_value_t count, ad_backward_t *out) {
+    ir_build_t b = {.graph = graph};
+    if (count != IR_NONE) {
+        /* as cross_entropy: a batch without valid items gives 0 */
+        ir_dtype_t dtype = ir_b_type(&b, count)->dtype;
+        ir_value_t none = ir_b_binary(&b, IR_OP_EQ, count, ir_b_scalar(&b, dtype, 0));
+        out->divisor = ir_b_select(&b, none, ir_b_scalar(&b, dtype, 1), count);
+        sum = ir_b_binary(&b, IR_OP_DIV, sum, out->divisor);
+    }
+    ir_b_output(&b, loss_name, sum);
+    return b.status;
+}
+
 static st_status_t run_micro_batches(unroll_t *u, const bool *frozen, const char *loss_name,
                                      const ad_scaling_t *scaling, ir_value_t *part,
                                      ir_value_t *state, ad_backward_t *out) {
-    const ir_value_t body_sum = ir_graph_find_output(u->body, SUM);
-    const ir_value_t body_count = ir_graph_find_output(u->body, COUNT);
+    const ir_value_t body_sum = ir_graph_find_output(u->body, AD_MICRO_SUM);
+    const ir_value_t body_count = ir_graph_find_output(u->body, AD_MICRO_COUNT);
     ir_value_t sum = IR_NONE, count = IR_NONE;
     size_t n = 0;
     TRY(add_sources(u));
@@ -250,20 +262,13 @@ static st_status_t run_micro_batches(unroll_t *u, const bool *frozen, const char
         TRY(b.status);
     }
     add_updates(u, &b, state);
-    if (count != IR_NONE) {
-        /* as cross_entropy: a batch without valid items gives 0 */
-        ir_dtype_t dtype = ir_b_type(&b, count)->dtype;
-        ir_value_t none = ir_b_binary(&b, IR_OP_EQ, count, ir_b_scalar(&b, dtype, 0));
-        out->divisor = ir_b_select(&b, none, ir_b_scalar(&b, dtype, 1), count);
-        sum = ir_b_binary(&b, IR_OP_DIV, sum, out->divisor);
-    }
-    ir_b_output(&b, loss_name, sum);
-    return b.status;
+    TRY(b.status);
+    return finish(u->graph, loss_name, sum, count, out);
 }
 
 st_status_t ad_backward_micro(const ir_graph_t *forward, ir_value_t loss, const char *loss_name,
                               const bool *frozen, const ad_scaling_t *scaling, int64_t n_micro,
-                              bool allow_batch_norm, ad_backward_t *out) {
+                              bool allow_batch_norm, bool loop, ad_backward_t *out) {
     *out = (ad_backward_t){.divisor = IR_NONE};
     if (!allow_batch_norm) TRY(check_batch_norm(forward));
     ir_graph_t *body = NULL;
@@ -274,6 +279,13 @@ st_status_t ad_backward_micro(const ir_graph_t *forward, ir_value_t loss, const 
     TRY_GOTO(ad_backward_open(forward, out), done);
     TRY_GOTO(ir_graph_create_like(forward, &out->graph), done);
     u.graph = out->graph;
+    if (loop) {
+        ir_value_t sum, count;
+        TRY_GOTO(ad_loss_scale_open(out->graph, scaling, &out->scale), done);
+        TRY_GOTO(ad_micro_loop(body, frozen, n_micro, out, &sum, &count), done);
+        TRY_GOTO(finish(out->graph, loss_name, sum, count, out), done);
+        goto done;
+    }
     u.map = st_calloc(body->values.n, sizeof *u.map);
     u.next = st_calloc(body->values.n, sizeof *u.next);
     u.fed = st_calloc(body->values.n, sizeof *u.fed);

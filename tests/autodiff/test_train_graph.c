@@ -414,6 +414,41 @@ static void test_micro_batches(void **state) {
     }
 }
 
+/* As a loop: the same steps as unrolled, dropout included, and one repeat. */
+static void test_micro_batches_in_a_loop(void **state) {
+    (void)state;
+    for (int64_t k = 2; k <= 6; k += k < 3 ? 1 : 3) {
+        char text[1200];
+        double loss[2], expected[N_ALL];
+        snprintf(text, sizeof text, noisy, (int)(6 / k), (int)(6 / k));
+        ir_graph_t *forward = parse(text);
+        for (int loop = 0; loop < 2; loop++) {
+            ad_train_options_t o = defaults("adamw");
+            o.lr = 0.05, o.clip_norm = 0.1, o.accumulate = k, o.accumulate_loop = loop == 1;
+            ir_graph_t *graph = train(forward, &o);
+            size_t n_loops = 0;
+            for (size_t i = 0; i < graph->nodes.n; i++)
+                n_loops += graph->nodes.data[i].op == IR_OP_REPEAT;
+            assert_int_equal(n_loops, loop);
+            run_t run;
+            run_open(&run, graph);
+            feed_classifier(&run);
+            for (int s = 0; s < 2; s++) {
+                step(&run);
+                if (!loop) loss[s] = *(double *)run_output(&run, "loss");
+                near(*(double *)run_output(&run, "loss"), loss[s], 1e-14, "loss");
+            }
+            if (!loop)
+                gather_pair(&run, false, "", expected);
+            else
+                compare_pair(&run, "", expected);
+            run_close(&run);
+            ir_graph_destroy(graph);
+        }
+        ir_graph_destroy(forward);
+    }
+}
+
 /* One micro-batch without any valid label adds zero; all of them: loss 0 and finite everything. */
 static void test_micro_batches_without_labels(void **state) {
     (void)state;
@@ -588,6 +623,7 @@ int main(void) {
         cmocka_unit_test(test_gradient_graph),
         cmocka_unit_test(test_bad_options),
         cmocka_unit_test(test_micro_batches),
+        cmocka_unit_test(test_micro_batches_in_a_loop),
         cmocka_unit_test(test_micro_batches_without_labels),
         cmocka_unit_test(test_micro_batch_norm),
         cmocka_unit_test(test_micro_batches_need_a_mean),

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "autodiff/train_graph.h"
 #include "base/memory.h"
 #include "exec/models.h"
 #include "exec/written_out.h"
@@ -188,6 +189,68 @@ static void loops_run_in_parts(void **state) {
     }
 }
 
+/* Gradients of three micro-batches summed in a loop: the numbers of the unrolled step, on ranks that
+ * each run the loop on their part of every micro-batch. */
+static void micro_batches_run_in_a_loop(void **state) {
+    (void)state;
+    ir_graph_t *forward = model_mlp(8), *steps[2];
+    for (int loop = 0; loop < 2; loop++) {
+        ad_train_options_t o;
+        assert_int_equal(ad_train_defaults("adamw", &o), ST_OK);
+        o.lr = 0.05, o.clip_norm = 1, o.accumulate = 3, o.accumulate_loop = loop == 1;
+        assert_int_equal(ad_train_graph(forward, &o, &steps[loop]), ST_OK);
+    }
+    plan_t *plan = compile_ok(steps[0], &(compile_options_t){.dtype = IR_F64});
+    double *expected, *got;
+    size_t n = run_plan(plan, 2, &expected), n_unrolled = plan->programs[0].graph->nodes.n;
+    plan_destroy(plan);
+    for (uint32_t ranks = 1; ranks <= 3; ranks++) {
+        plan = compile_ok(steps[1], &(compile_options_t){.dtype = IR_F64, .n_ranks = ranks});
+        const ir_graph_t *graph = plan->programs[0].graph;
+        assert_int_equal(count_regions(&plan->programs[0]), 1);
+        assert_true(graph->nodes.n < n_unrolled || ranks > 1);
+        for (size_t i = 0; i < graph->nodes.n; i++)
+            assert_int_not_equal(graph->nodes.data[i].op, IR_OP_ALL_GATHER_START);
+        assert_int_equal(run_plan(plan, 2, &got), n);
+        assert_close(n, expected, got, 1e-10, "micro-batches");
+        st_free(got);
+        plan_destroy(plan);
+    }
+    st_free(expected);
+    ir_graph_destroy(steps[0]);
+    ir_graph_destroy(steps[1]);
+    ir_graph_destroy(forward);
+}
+
+static void a_loop_over_changing_state_is_refused(void **state) {
+    (void)state;
+    ir_graph_t *forward = model_conv(4), *step;
+    ad_train_options_t o;
+    assert_int_equal(ad_train_defaults("sgd", &o), ST_OK);
+    o.accumulate = 2, o.accumulate_loop = true, o.micro_batch_norm = true;
+    assert_int_equal(ad_train_graph(forward, &o, &step), ST_UNSUPPORTED);
+    assert_non_null(strstr(st_last_error(), "changes from one micro-batch to the next"));
+    ir_graph_destroy(forward);
+}
+
+/* Under bf16 what is around a loop is rounded, and the loop goes on in f32. */
+static void small_floats_stop_at_loops(void **state) {
+    (void)state;
+    ir_graph_t *forward = parse(recurrent, false), *step = model_train(forward, "sgd", 0);
+    double *full, *small;
+    plan_t *plan = compile_ok(step, &(compile_options_t){0});
+    size_t n = run_plan(plan, 2, &full);
+    plan_destroy(plan);
+    plan = compile_ok(step, &(compile_options_t){.dtype = IR_BF16, .n_ranks = 2});
+    assert_int_equal(run_plan(plan, 2, &small), n);
+    assert_close(n, full, small, 0.02, "bf16");
+    st_free(full);
+    st_free(small);
+    plan_destroy(plan);
+    ir_graph_destroy(step);
+    ir_graph_destroy(forward);
+}
+
 static plan_step_t *first_region(plan_t *plan) {
     plan_program_t *program = &plan->programs[0];
     for (size_t i = 0; i < program->graph->nodes.n; i++)
@@ -254,6 +317,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(training_equals_the_written_out_graph),
         cmocka_unit_test(loops_run_in_parts),
+        cmocka_unit_test(micro_batches_run_in_a_loop),
+        cmocka_unit_test(a_loop_over_changing_state_is_refused),
+        cmocka_unit_test(small_floats_stop_at_loops),
         cmocka_unit_test(broken_bodies_are_refused),
         cmocka_unit_test(text_shows_bodies),
     };
