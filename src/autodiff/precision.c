@@ -3,7 +3,7 @@
  * Problem: run products and activations in a 16-bit float without losing what needs float32:
  * parameters and moments, statistics, sums, the loss. The casts must be few and shared.
  *
- * In:  the global program; gradient and optimizer are in it, composites are not expanded.
+ * In:  the global program, with or without gradient and optimizer; composites may stand in it.
  * Out: every float32 value of the source stands in one of two forms:
  *
  *   home   where its node computes it: the compute dtype or float32
