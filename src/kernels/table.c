@@ -4,6 +4,9 @@
  * The lists are built once, on first use, into static storage. */
 #include "kernels/table.h"
 
+#ifdef __x86_64__
+#include <cpuid.h>
+#endif
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -84,8 +87,9 @@ static void append(const kern_arrays_t *arrays) {
 
 static bool has_v3(void) {
 #ifdef __x86_64__
+    unsigned a, b, c, d; /* clang 14 knows no "f16c" */
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-           __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("f16c");
+           __builtin_cpu_supports("bmi2") && __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
 #else
     return false;
 #endif
