@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "compile/plan_body.h"
 
 enum { MOST_GRANULES = 1 << 16, LEAST_GRANULE = 4 << 10 };
 
@@ -97,6 +98,54 @@ static st_status_t node_cost(const target_t *t, const plan_program_t *program, i
     return ST_OK;
 }
 
+static st_status_t step_cost(const target_t *t, const plan_program_t *program, ir_node_t n,
+                             double far, ir_cost_t *out);
+
+/* Control flow: the steps of a body, as often as it runs; of two bodies the dearer one. What a body
+ * touches is taken to be near, as it is from the second iteration on. */
+static st_status_t region_cost(const target_t *t, const plan_program_t *program, ir_node_t n,
+                               ir_cost_t *out) {
+    const ir_node_info_t *node = ir_node(program->graph, n);
+    const plan_region_info_t info = plan_region_info(node);
+    *out = (ir_cost_t){.kernel = ir_op_def(node->op)->name,
+                       .limit = "launch",
+                       .workspace = program->steps[n].workspace.bytes};
+    for (uint32_t b = 0; b < program->steps[n].n_bodies; b++) {
+        const plan_program_t *body = &program->steps[n].bodies[b];
+        ir_cost_t sum = {0};
+        double dearest = 0;
+        for (ir_node_t i = 0; i < body->graph->nodes.n; i++) {
+            ir_cost_t one = {.limit = "launch"};
+            TRY(step_cost(t, body, i, 0, &one));
+            sum.us += one.us;
+            sum.flop += one.flop;
+            sum.bytes_read += one.bytes_read;
+            sum.bytes_written += one.bytes_written;
+            sum.launches += one.launches;
+            if (one.us > dearest) dearest = one.us, sum.limit = one.limit;
+        }
+        double trip = (double)info.trip;
+        if (sum.us * trip < out->us) continue;
+        out->us = sum.us * trip;
+        out->flop = sum.flop * trip;
+        out->bytes_read = sum.bytes_read * trip;
+        out->bytes_written = sum.bytes_written * trip;
+        out->launches = (uint32_t)fmin((double)sum.launches * trip, UINT32_MAX);
+        if (sum.limit) out->limit = sum.limit;
+    }
+    return ST_OK;
+}
+
+static st_status_t step_cost(const target_t *t, const plan_program_t *program, ir_node_t n,
+                             double far, ir_cost_t *out) {
+    plan_step_kind_t kind = program->steps[n].kind;
+    if (kind == PLAN_STEP_NOTHING) return ST_OK;
+    if (kind == PLAN_STEP_REGION) return region_cost(t, program, n, out);
+    if (kind != PLAN_STEP_COPY) return node_cost(t, program, n, far, out);
+    copy_cost(t, program, n, far, out);
+    return ST_OK;
+}
+
 static st_status_t round_of(trace_t *trace, const target_t *t, const plan_program_t *program,
                             ir_cost_t *out) {
     for (ir_node_t n = 0; n < program->graph->nodes.n; n++) {
@@ -105,10 +154,7 @@ static st_status_t round_of(trace_t *trace, const target_t *t, const plan_progra
         if (kind == PLAN_STEP_NOTHING) continue;
         double far = touch_node(trace, program, n);
         if (!out) continue;
-        if (kind == PLAN_STEP_COPY)
-            copy_cost(t, program, n, far, &out[n]);
-        else
-            TRY(node_cost(t, program, n, far, &out[n]));
+        TRY(step_cost(t, program, n, far, &out[n]));
     }
     return ST_OK;
 }
