@@ -1,17 +1,24 @@
-# libstator_cuda.so: everything that needs the CUDA toolkit, opened at run time only when asked for.
+# libstator_cuda.so: everything that needs the CUDA toolkit, opened at run time only when asked for
+# (src/device/module.h). The runtime is linked in; cuBLASLt, cuDNN, NVRTC and NCCL are opened when the
+# first kernel wants them, so that a machine without one of them loses only what needs it.
+
+if(NOT CMAKE_CUDA_ARCHITECTURES)
+  # Hopper's own code, and PTX from which a driver makes code for Ampere and later.
+  set(CMAKE_CUDA_ARCHITECTURES 90a-real 80-virtual)
+endif()
+enable_language(CUDA)
+find_package(CUDAToolkit 13.0 REQUIRED)
+find_path(CUDNN_INCLUDE cudnn.h HINTS ${CUDAToolkit_INCLUDE_DIRS} REQUIRED)
 
 file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS
      ${CMAKE_SOURCE_DIR}/src/device/cuda/*.c ${CMAKE_SOURCE_DIR}/src/device/cuda/*.cu
      ${CMAKE_SOURCE_DIR}/src/kernels/cuda/*.c ${CMAKE_SOURCE_DIR}/src/kernels/cuda/*.cu)
-if(NOT cuda_sources)
-  message(FATAL_ERROR "STATOR_CUDA=ON but src/device/cuda/ has no sources in this version: "
-                      "configure with STATOR_CUDA=OFF")
-endif()
-if(NOT CMAKE_CUDA_ARCHITECTURES)
-  set(CMAKE_CUDA_ARCHITECTURES 90a)
-endif()
-enable_language(CUDA)
-find_package(CUDAToolkit REQUIRED)
-add_library(stator_cuda SHARED ${cuda_sources})
+add_library(stator_cuda MODULE ${cuda_sources} ${CMAKE_SOURCE_DIR}/src/kernels/problem.c
+            ${CMAKE_SOURCE_DIR}/src/kernels/product.c)
+set_target_properties(stator_cuda PROPERTIES LINKER_LANGUAGE C CUDA_SEPARABLE_COMPILATION OFF)
+target_compile_definitions(stator_cuda PRIVATE STATOR_BUILD="${STATOR_BUILD}")
 target_include_directories(stator_cuda PRIVATE ${CMAKE_SOURCE_DIR}/src)
-target_link_libraries(stator_cuda PRIVATE stator_base CUDA::cudart CUDA::cublasLt CUDA::nvrtc)
+target_include_directories(stator_cuda SYSTEM PRIVATE ${CUDNN_INCLUDE} ${CUDAToolkit_INCLUDE_DIRS})
+target_link_libraries(stator_cuda PRIVATE stator_ir stator_base CUDA::cudart_static
+                      ${CMAKE_DL_LIBS} rt Threads::Threads m)
+target_link_options(stator_cuda PRIVATE -Wl,-z,defs -Wl,--exclude-libs,ALL)

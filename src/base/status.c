@@ -7,6 +7,7 @@
 enum { MESSAGE_BYTES = 2048 };
 
 static _Thread_local char last_message[MESSAGE_BYTES];
+static void (*sink)(const char *message);
 
 const char *st_status_text(st_status_t status) {
     switch (status) {
@@ -30,6 +31,14 @@ const char *st_status_name(st_status_t status) {
     return "UNKNOWN";
 }
 
+void st_error_forward(void (*to)(const char *message)) {
+    sink = to;
+}
+
+static void forward(void) {
+    if (sink) sink(last_message);
+}
+
 const char *st_last_error(void) {
     return last_message;
 }
@@ -47,6 +56,7 @@ st_status_t st_error_set(st_status_t status, const char *file, int line, const c
         size_t used = strlen(last_message);
         snprintf(last_message + used, sizeof last_message - used, " (%s:%d)", file, line);
     }
+    forward();
     return status;
 }
 
@@ -60,11 +70,13 @@ st_status_t st_error_context(st_status_t status, const char *format, ...) {
     if (used < 0) used = 0;
     size_t offset = (size_t)used < sizeof last_message ? (size_t)used : sizeof last_message - 1;
     snprintf(last_message + offset, sizeof last_message - offset, ": %s", previous);
+    forward();
     return status;
 }
 
 st_status_t st_error_adopt(st_status_t status, const char *message) {
     snprintf(last_message, sizeof last_message, "%s", message);
+    forward();
     return status;
 }
 

@@ -36,6 +36,10 @@ st_status_t st_error_context(st_status_t status, const char *format, ...) ST_PRI
 /* Copies a record from another thread (its st_last_error text) into this thread's. */
 st_status_t st_error_adopt(st_status_t status, const char *message);
 
+/* A module with its own copy of this file hands every record on to its host's thread record. Set
+ * once, before any other call; NULL: keep records here. */
+void st_error_forward(void (*to)(const char *message));
+
 #define FAIL(status, ...) st_error_set((status), __FILE__, __LINE__, __VA_ARGS__)
 
 /* Returns from the enclosing function on failure. Only while the function holds nothing. */

@@ -1,6 +1,6 @@
 /* Devices: memory, copies, and the thing kernels are launched on. One row a device in
- * src/device/table.c (cpu, null); a device that needs vendor libraries lives in a module of its own
- * that is opened only when asked for. */
+ * src/device/table.c; a device that needs vendor libraries lives in a module of its own
+ * (device/module.h) that is opened only when asked for. */
 #ifndef STATOR_DEVICE_DEVICE_H
 #define STATOR_DEVICE_DEVICE_H
 
@@ -12,6 +12,13 @@
 
 typedef struct dev_team dev_team_t;     /* CPU threads of one rank: device/cpu/team.h */
 typedef struct dev_stream dev_stream_t; /* ordered queue of work on a device */
+typedef struct dev_graph dev_graph_t;   /* recorded work that is launched as one */
+
+/* What a kernel that runs apart from the host found wrong with the data: the first of a step. */
+typedef struct dev_fault {
+    uint32_t node; /* of the program */
+    int64_t index, position, size;
+} dev_fault_t;
 
 typedef struct dev_device {
     const char *name; /* "cpu" */
@@ -32,6 +39,21 @@ typedef struct dev_device {
     st_status_t (*synchronize)(dev_stream_t *stream);
     /* CPU: the stream's threads. NULL elsewhere. */
     dev_team_t *(*team)(dev_stream_t *stream);
+
+    /* What follows is NULL on devices whose calls are complete when they return. */
+
+    /* Records what `body` puts on the stream, instead of running it. */
+    st_status_t (*capture)(dev_stream_t *stream, st_status_t (*body)(void *context), void *context,
+                           dev_graph_t **out_graph);
+    st_status_t (*replay)(dev_stream_t *stream, dev_graph_t *graph);
+    void (*graph_destroy)(dev_graph_t *graph);
+    /* After synchronize: did a kernel find an index out of range since the last call? */
+    bool (*take_fault)(dev_stream_t *stream, dev_fault_t *out_fault);
+    /* Host memory that copies reach without a detour. */
+    st_status_t (*host_alloc)(dev_stream_t *stream, size_t n_bytes, void **out_memory);
+    void (*host_free)(dev_stream_t *stream, void *memory);
+    /* Bytes free and in all on the stream's device. */
+    st_status_t (*memory)(dev_stream_t *stream, size_t *out_free, size_t *out_total);
 } dev_device_t;
 
 /* Device by name; FAILs with the list of known devices. */

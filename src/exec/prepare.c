@@ -110,7 +110,10 @@ static st_status_t prepare_kernel(exec_rank_t *rank, exec_step_t *step) {
         .workspace = planned->workspace.bytes ? exec_address(rank, &planned->workspace) : NULL,
         .stream = rank->stream,
         .team = rank->device->team(rank->stream),
+        .workspace_bytes = planned->workspace.bytes,
+        .node = step->node,
     };
+    if (step->impl->bind) return step->impl->bind(&step->call);
     return step->impl->prepare
                ? step->impl->prepare(&step->problem, n_threads, &step->call.prepared)
                : ST_OK;

@@ -29,9 +29,11 @@ typedef struct kern_call {
     const void *const *in; /* data pointers; NULL for zero-size tensors */
     void *const *out;
     void *workspace; /* aligned to 64 bytes */
+    size_t workspace_bytes;
     void *prepared;  /* what prepare made, NULL without */
     dev_stream_t *stream;
     dev_team_t *team; /* CPU threads; NULL on other devices */
+    uint32_t node;    /* of the program, for faults that a device finds later */
 } kern_call_t;
 
 typedef struct kern_impl {
@@ -47,6 +49,9 @@ typedef struct kern_impl {
     size_t (*workspace)(const kern_problem_t *problem, int n_threads);
     /* Library objects made once a session. NULL: none. */
     st_status_t (*prepare)(const kern_problem_t *problem, int n_threads, void **out_prepared);
+    /* The same where it needs the stream, the operands' addresses and the workspace, all of which
+     * `call` has and which stay for the session; sets call->prepared. Instead of prepare. */
+    st_status_t (*bind)(kern_call_t *call);
     void (*release)(void *prepared);
     /* FAILs on bad data (index out of range) naming index and limit; never on anything else. */
     st_status_t (*launch)(const kern_call_t *call);

@@ -55,6 +55,7 @@ static int exit_code(stator_status_t status) {
         case STATOR_IO:
         case STATOR_INTERNAL:
         case STATOR_NOT_FINITE:
+        case STATOR_DEVICE:
             return EXIT_FAILED;
     }
     return EXIT_FAILED;

@@ -1,0 +1,34 @@
+/* The CUDA device as kernels see it. Everything here is inside libstator_cuda.so. */
+#ifndef STATOR_DEVICE_CUDA_CUDA_H
+#define STATOR_DEVICE_CUDA_CUDA_H
+
+#include <cuda_runtime.h>
+
+#include "device/device.h"
+
+/* Written by kernels (mapped host memory): `set` goes from 0 to 1 once a step, by the first thread
+ * that finds an index out of range. */
+typedef struct dev_cuda_fault {
+    unsigned set;
+    dev_fault_t fault;
+} dev_cuda_fault_t;
+
+struct dev_stream {
+    int index; /* the device's number */
+    cudaStream_t stream;
+    struct cudaDeviceProp properties;
+    dev_cuda_fault_t *fault, *device_fault; /* the same memory, seen from both sides */
+    void *blas, *dnn;                       /* handles, made when first asked for (libraries.h) */
+};
+
+/* FAILs with the call's text and the runtime's name of the error. */
+#define CUDA_TRY(call)                                                               \
+    do {                                                                             \
+        cudaError_t cuda_error_ = (call);                                            \
+        if (cuda_error_ != cudaSuccess) return dev_cuda_fail(cuda_error_, #call);    \
+    } while (0)
+st_status_t dev_cuda_fail(cudaError_t error, const char *call);
+
+extern const dev_device_t dev_cuda;
+
+#endif

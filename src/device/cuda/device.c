@@ -1,0 +1,224 @@
+/* The CUDA device: plain allocations, one stream a rank, steps recorded as graphs.
+ *
+ * Nothing uses the default stream, and no call but synchronize waits for the device. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "device/cuda/cuda.h"
+#include "device/cuda/libraries.h"
+
+enum { MIN_DRIVER = 13000 };
+
+struct dev_graph {
+    cudaGraph_t graph;
+    cudaGraphExec_t exec;
+};
+
+st_status_t dev_cuda_fail(cudaError_t error, const char *call) {
+    st_status_t status = error == cudaErrorMemoryAllocation ? ST_NO_MEMORY : ST_DEVICE;
+    return FAIL(status, "%s: %s (%s)", call, cudaGetErrorString(error), cudaGetErrorName(error));
+}
+
+/* ---- life ---- */
+
+static st_status_t check_machine(int index) {
+    int driver = 0, count = 0;
+    cudaError_t error = cudaDriverGetVersion(&driver);
+    if (error != cudaSuccess || driver == 0)
+        return FAIL(ST_NOT_FOUND, "this machine has no NVIDIA driver: device 'cuda' needs one for "
+                                  "CUDA 13.0 or later");
+    if (driver < MIN_DRIVER)
+        return FAIL(ST_UNSUPPORTED, "the NVIDIA driver serves CUDA %d.%d: 13.0 or later is needed",
+                    driver / 1000, driver % 1000 / 10);
+    error = cudaGetDeviceCount(&count);
+    if (error != cudaSuccess && error != cudaErrorNoDevice)
+        return dev_cuda_fail(error, "cudaGetDeviceCount");
+    if (count == 0) return FAIL(ST_NOT_FOUND, "the NVIDIA driver finds no GPU on this machine");
+    if (index >= count)
+        return FAIL(ST_NOT_FOUND, "there is no GPU %d: this machine has %d, numbered from 0", index,
+                    count);
+    return ST_OK;
+}
+
+static st_status_t fill_stream(dev_stream_t *stream) {
+    CUDA_TRY(cudaSetDevice(stream->index));
+    CUDA_TRY(cudaGetDeviceProperties(&stream->properties, stream->index));
+    if (stream->properties.major < 8)
+        return FAIL(ST_UNSUPPORTED, "GPU %d (%s) is of compute capability %d.%d: 8.0 or later is "
+                                    "needed",
+                    stream->index, stream->properties.name, stream->properties.major,
+                    stream->properties.minor);
+    CUDA_TRY(cudaStreamCreateWithFlags(&stream->stream, cudaStreamNonBlocking));
+    CUDA_TRY(cudaHostAlloc((void **)&stream->fault, sizeof *stream->fault, cudaHostAllocMapped));
+    memset(stream->fault, 0, sizeof *stream->fault);
+    CUDA_TRY(cudaHostGetDevicePointer((void **)&stream->device_fault, stream->fault, 0));
+    return ST_OK;
+}
+
+static void cuda_close(dev_stream_t *stream) {
+    if (!stream) return;
+    dev_cuda_libraries_release(stream);
+    if (stream->fault) cudaFreeHost(stream->fault);
+    if (stream->stream) cudaStreamDestroy(stream->stream);
+    st_free(stream);
+}
+
+static st_status_t cuda_open(int index, int n_threads, dev_stream_t **out_stream) {
+    (void)n_threads;
+    *out_stream = NULL;
+    TRY(check_machine(index));
+    dev_stream_t *stream = st_calloc(1, sizeof *stream);
+    if (!stream) return st_no_memory(sizeof *stream, "a stream");
+    stream->index = index;
+    st_status_t status = fill_stream(stream);
+    if (status != ST_OK) {
+        cuda_close(stream);
+        return status;
+    }
+    *out_stream = stream;
+    return ST_OK;
+}
+
+/* ---- memory ---- */
+
+static st_status_t cuda_memory(dev_stream_t *stream, size_t *out_free, size_t *out_total) {
+    CUDA_TRY(cudaSetDevice(stream->index));
+    CUDA_TRY(cudaMemGetInfo(out_free, out_total));
+    return ST_OK;
+}
+
+static st_status_t cuda_alloc(dev_stream_t *stream, size_t n_bytes, void **out_memory) {
+    *out_memory = NULL;
+    if (n_bytes == 0) return ST_OK;
+    size_t unused = 0, total = 0;
+    TRY(cuda_memory(stream, &unused, &total));
+    cudaError_t error = cudaMalloc(out_memory, n_bytes);
+    if (error == cudaErrorMemoryAllocation) {
+        (void)cudaGetLastError();
+        return FAIL(ST_DOES_NOT_FIT, "GPU %d (%s) has %.2f GiB free of %.2f GiB, %.2f GiB are "
+                                     "needed at once",
+                    stream->index, stream->properties.name, (double)unused / (1 << 30),
+                    (double)total / (1 << 30), (double)n_bytes / (1 << 30));
+    }
+    if (error != cudaSuccess) return dev_cuda_fail(error, "cudaMalloc");
+    error = cudaMemsetAsync(*out_memory, 0, n_bytes, stream->stream);
+    if (error == cudaSuccess) return ST_OK;
+    cudaFree(*out_memory);
+    *out_memory = NULL;
+    return dev_cuda_fail(error, "cudaMemsetAsync");
+}
+
+static void cuda_free(dev_stream_t *stream, void *memory) {
+    (void)stream;
+    if (memory) cudaFree(memory);
+}
+
+static st_status_t cuda_host_alloc(dev_stream_t *stream, size_t n_bytes, void **out_memory) {
+    (void)stream;
+    *out_memory = NULL;
+    if (n_bytes) CUDA_TRY(cudaHostAlloc(out_memory, n_bytes, cudaHostAllocDefault));
+    return ST_OK;
+}
+
+static void cuda_host_free(dev_stream_t *stream, void *memory) {
+    (void)stream;
+    if (memory) cudaFreeHost(memory);
+}
+
+static st_status_t copy(dev_stream_t *stream, void *to, const void *from, size_t n_bytes,
+                        enum cudaMemcpyKind kind) {
+    if (n_bytes) CUDA_TRY(cudaMemcpyAsync(to, from, n_bytes, kind, stream->stream));
+    return ST_OK;
+}
+
+static st_status_t cuda_copy_in(dev_stream_t *stream, void *device, const void *host,
+                                size_t n_bytes) {
+    return copy(stream, device, host, n_bytes, cudaMemcpyHostToDevice);
+}
+
+static st_status_t cuda_copy_out(dev_stream_t *stream, void *host, const void *device,
+                                 size_t n_bytes) {
+    return copy(stream, host, device, n_bytes, cudaMemcpyDeviceToHost);
+}
+
+static st_status_t cuda_copy(dev_stream_t *stream, void *to, const void *from, size_t n_bytes) {
+    return copy(stream, to, from, n_bytes, cudaMemcpyDeviceToDevice);
+}
+
+static st_status_t cuda_synchronize(dev_stream_t *stream) {
+    CUDA_TRY(cudaStreamSynchronize(stream->stream));
+    return ST_OK;
+}
+
+static bool cuda_take_fault(dev_stream_t *stream, dev_fault_t *out_fault) {
+    if (!stream->fault->set) return false;
+    *out_fault = stream->fault->fault;
+    memset(stream->fault, 0, sizeof *stream->fault);
+    return true;
+}
+
+static dev_team_t *cuda_team(dev_stream_t *stream) {
+    (void)stream;
+    return NULL;
+}
+
+/* ---- graphs ---- */
+
+static void cuda_graph_destroy(dev_graph_t *graph) {
+    if (!graph) return;
+    if (graph->exec) cudaGraphExecDestroy(graph->exec);
+    if (graph->graph) cudaGraphDestroy(graph->graph);
+    st_free(graph);
+}
+
+static st_status_t record(dev_stream_t *stream, st_status_t (*body)(void *context), void *context,
+                          dev_graph_t *graph) {
+    CUDA_TRY(cudaStreamBeginCapture(stream->stream, cudaStreamCaptureModeThreadLocal));
+    st_status_t status = body(context);
+    cudaError_t error = cudaStreamEndCapture(stream->stream, &graph->graph);
+    if (status != ST_OK) return status;
+    if (error != cudaSuccess) return dev_cuda_fail(error, "cudaStreamEndCapture");
+    CUDA_TRY(cudaGraphInstantiate(&graph->exec, graph->graph, 0));
+    CUDA_TRY(cudaGraphUpload(graph->exec, stream->stream));
+    return ST_OK;
+}
+
+static st_status_t cuda_capture(dev_stream_t *stream, st_status_t (*body)(void *context),
+                                void *context, dev_graph_t **out_graph) {
+    *out_graph = NULL;
+    dev_graph_t *graph = st_calloc(1, sizeof *graph);
+    if (!graph) return st_no_memory(sizeof *graph, "a graph of a step");
+    st_status_t status = record(stream, body, context, graph);
+    if (status != ST_OK) {
+        cuda_graph_destroy(graph);
+        return status;
+    }
+    *out_graph = graph;
+    return ST_OK;
+}
+
+static st_status_t cuda_replay(dev_stream_t *stream, dev_graph_t *graph) {
+    CUDA_TRY(cudaGraphLaunch(graph->exec, stream->stream));
+    return ST_OK;
+}
+
+const dev_device_t dev_cuda = {
+    .name = "cuda",
+    .open = cuda_open,
+    .close = cuda_close,
+    .alloc = cuda_alloc,
+    .free = cuda_free,
+    .copy_in = cuda_copy_in,
+    .copy_out = cuda_copy_out,
+    .copy = cuda_copy,
+    .synchronize = cuda_synchronize,
+    .team = cuda_team,
+    .capture = cuda_capture,
+    .replay = cuda_replay,
+    .graph_destroy = cuda_graph_destroy,
+    .take_fault = cuda_take_fault,
+    .host_alloc = cuda_host_alloc,
+    .host_free = cuda_host_free,
+    .memory = cuda_memory,
+};

@@ -1,0 +1,192 @@
+/* Matrix products by cuBLASLt.
+ *
+ * The library counts in columns: a row-major C[M,N] = op(A) op(B) is its C'[N,M] = op(B)' op(A)', so
+ * the operands change places and nothing is transposed.
+ *
+ *   ours                         the library's first operand     its second
+ *   b[K,N]                       N × K, not transposed, ld N
+ *   b[N,K], transpose_b          K × N, transposed,     ld K
+ *   a[M,K]                                                       K × M, not transposed, ld K
+ *   a[K,M], transpose_a                                          M × K, transposed,     ld M
+ *
+ * Leading dims: the last goes to the library as a strided batch, outer ones are a loop of calls. The
+ * algorithm is the library's first choice within the planned workspace: for one version, device and
+ * shape always the same, and it sums in a fixed order. Sums are f32 for f32, bf16 and f16, f64 for
+ * f64; f32 operands are not rounded to tf32. */
+#include <string.h>
+
+#include "kernels/cuda/cuda.h"
+#include "kernels/product.h"
+
+enum { WORKSPACE = 32 << 20, SMALL = 1 << 20 };
+
+typedef struct product {
+    const dev_cuda_blas_t *blas;
+    cublasLtHandle_t handle;
+    cublasLtMatmulDesc_t desc;
+    cublasLtMatrixLayout_t b, a, c; /* in the library's order */
+    cublasLtMatmulAlgo_t algorithm;
+    kern_product_t shape;
+    int64_t calls;
+} product_t;
+
+/* Bytes of an element are those of the widest type, so that this needs no device. */
+static size_t matmul_workspace(const kern_problem_t *problem, int n_threads) {
+    (void)n_threads;
+    return (size_t)ir_type_elements(&problem->out[0]) < SMALL ? SMALL : WORKSPACE;
+}
+
+static bool can_run(const kern_problem_t *problem, const char **out_reason) {
+    ir_dtype_t dtype = problem->in[0].dtype;
+    if (!ir_dtype_is_float(dtype) || (dtype != IR_F32 && dtype != IR_F64 && dtype != IR_BF16 &&
+                                      dtype != IR_F16)) {
+        *out_reason = "cuBLASLt is used for f32, f64, bf16 and f16";
+        return false;
+    }
+    return true;
+}
+
+static void product_release(void *prepared) {
+    product_t *p = prepared;
+    if (p->a) p->blas->cublasLtMatrixLayoutDestroy(p->a);
+    if (p->b) p->blas->cublasLtMatrixLayoutDestroy(p->b);
+    if (p->c) p->blas->cublasLtMatrixLayoutDestroy(p->c);
+    if (p->desc) p->blas->cublasLtMatmulDescDestroy(p->desc);
+    st_free(p);
+}
+
+#define BLAS_TRY(call)                                                                  \
+    do {                                                                                \
+        cublasStatus_t blas_error_ = (call);                                            \
+        if (blas_error_ != CUBLAS_STATUS_SUCCESS)                                       \
+            return FAIL(ST_DEVICE, "%s: %s", #call,                                     \
+                        p->blas->cublasLtGetStatusString(blas_error_));                 \
+    } while (0)
+
+static st_status_t make_layout(product_t *p, cudaDataType_t type, int64_t rows, int64_t columns,
+                               int64_t batches, int64_t stride, cublasLtMatrixLayout_t *out) {
+    int32_t count = (int32_t)batches;
+    BLAS_TRY(p->blas->cublasLtMatrixLayoutCreate(out, type, (uint64_t)rows, (uint64_t)columns, rows));
+    if (batches == 1) return ST_OK;
+    BLAS_TRY(p->blas->cublasLtMatrixLayoutSetAttribute(*out, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT,
+                                                       &count, sizeof count));
+    BLAS_TRY(p->blas->cublasLtMatrixLayoutSetAttribute(
+        *out, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride, sizeof stride));
+    return ST_OK;
+}
+
+static st_status_t make_layouts(product_t *p, const kern_problem_t *problem) {
+    const kern_product_t *s = &p->shape;
+    int32_t last = s->batch_rank - 1;
+    int64_t batches = last < 0 ? 1 : s->batch_dims[last];
+    int64_t a_stride = last < 0 ? 0 : s->a_batch[last] * s->m * s->k;
+    int64_t b_stride = last < 0 ? 0 : s->b_batch[last] * s->k * s->n;
+    cudaDataType_t in, out;
+    kern_cuda_type(problem->in[0].dtype, &in);
+    kern_cuda_type(problem->out[0].dtype, &out);
+    p->calls = s->batches / batches;
+    bool wide = problem->in[0].dtype == IR_F64;
+    cublasOperation_t on_b = s->transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
+    cublasOperation_t on_a = s->transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
+    BLAS_TRY(p->blas->cublasLtMatmulDescCreate(&p->desc,
+                                               wide ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F,
+                                               wide ? CUDA_R_64F : CUDA_R_32F));
+    BLAS_TRY(p->blas->cublasLtMatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_TRANSA, &on_b,
+                                                     sizeof on_b));
+    BLAS_TRY(p->blas->cublasLtMatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_TRANSB, &on_a,
+                                                     sizeof on_a));
+    TRY(make_layout(p, in, s->transpose_b ? s->k : s->n, s->transpose_b ? s->n : s->k, batches,
+                    b_stride, &p->b));
+    TRY(make_layout(p, in, s->transpose_a ? s->m : s->k, s->transpose_a ? s->k : s->m, batches,
+                    a_stride, &p->a));
+    return make_layout(p, out, s->n, s->m, batches, s->m * s->n, &p->c);
+}
+
+static st_status_t choose_algorithm(product_t *p, size_t workspace) {
+    cublasLtMatmulPreference_t preference;
+    cublasLtMatmulHeuristicResult_t found = {0};
+    int n_found = 0;
+    BLAS_TRY(p->blas->cublasLtMatmulPreferenceCreate(&preference));
+    cublasStatus_t error = p->blas->cublasLtMatmulPreferenceSetAttribute(
+        preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace);
+    if (error == CUBLAS_STATUS_SUCCESS)
+        error = p->blas->cublasLtMatmulAlgoGetHeuristic(p->handle, p->desc, p->b, p->a, p->c, p->c,
+                                                        preference, 1, &found, &n_found);
+    p->blas->cublasLtMatmulPreferenceDestroy(preference);
+    if (error != CUBLAS_STATUS_SUCCESS || n_found == 0)
+        return FAIL(ST_UNSUPPORTED, "cuBLASLt has no algorithm for this product within %zu bytes of "
+                                    "workspace: %s",
+                    workspace, p->blas->cublasLtGetStatusString(error));
+    p->algorithm = found.algo;
+    return ST_OK;
+}
+
+static st_status_t fill(product_t *p, const kern_call_t *call) {
+    TRY(dev_cuda_blas(&p->blas));
+    TRY(dev_cuda_blas_handle(call->stream, &p->handle));
+    p->shape = kern_product_of(call->problem);
+    if (p->shape.batches == 0 || p->shape.m == 0 || p->shape.n == 0 || p->shape.k == 0)
+        return ST_OK;
+    TRY(make_layouts(p, call->problem));
+    return choose_algorithm(p, call->workspace_bytes);
+}
+
+static st_status_t matmul_bind(kern_call_t *call) {
+    product_t *p = st_calloc(1, sizeof *p);
+    if (!p) return st_no_memory(sizeof *p, "a matrix product");
+    st_status_t status = fill(p, call);
+    if (status == ST_OK)
+        call->prepared = p;
+    else
+        product_release(p);
+    return status;
+}
+
+/* Elements that outer batch `i` begins at. */
+static void batch_offsets(const kern_product_t *s, int64_t i, int64_t *out_a, int64_t *out_b) {
+    *out_a = *out_b = 0;
+    for (int32_t d = s->batch_rank - 2; d >= 0; d--) {
+        *out_a += i % s->batch_dims[d] * s->a_batch[d] * s->m * s->k;
+        *out_b += i % s->batch_dims[d] * s->b_batch[d] * s->k * s->n;
+        i /= s->batch_dims[d];
+    }
+}
+
+static st_status_t matmul_launch(const kern_call_t *call) {
+    product_t *p = call->prepared;
+    const kern_product_t *s = &p->shape;
+    const ir_type_t *out = &call->problem->out[0];
+    size_t width = ir_dtype_bytes(call->problem->in[0].dtype);
+    double one64 = 1, zero64 = 0;
+    float one = 1, zero = 0;
+    bool wide = call->problem->in[0].dtype == IR_F64;
+    if (ir_type_elements(out) == 0) return ST_OK;
+    if (s->k == 0) {
+        CUDA_TRY(cudaMemsetAsync(call->out[0], 0, ir_type_bytes(out), call->stream->stream));
+        return ST_OK;
+    }
+    int64_t step = ir_type_elements(out) / p->calls;
+    for (int64_t i = 0; i < p->calls; i++) {
+        int64_t a, b;
+        batch_offsets(s, i, &a, &b);
+        char *c = (char *)call->out[0] + (size_t)(i * step) * ir_dtype_bytes(out->dtype);
+        BLAS_TRY(p->blas->cublasLtMatmul(
+            p->handle, p->desc, wide ? (void *)&one64 : (void *)&one,
+            (const char *)call->in[1] + (size_t)b * width, p->b,
+            (const char *)call->in[0] + (size_t)a * width, p->a,
+            wide ? (void *)&zero64 : (void *)&zero, c, p->c, c, p->c, &p->algorithm,
+            call->workspace, call->workspace_bytes, call->stream->stream));
+    }
+    return ST_OK;
+}
+
+static const kern_impl_t matmul = {
+    .name = "cublaslt.matmul",
+    .op = IR_OP_MATMUL,
+    .can_run = can_run,
+    .workspace = matmul_workspace,
+    .bind = matmul_bind,
+    .release = product_release,
+    .launch = matmul_launch,
+};
+kern_cuda_array_t kern_cuda_matmul = {&matmul, NULL};
