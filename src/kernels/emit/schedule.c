@@ -1,0 +1,536 @@
+/* Kernels of a nest (schedule.h). Linear in the statements but for a slice a sink. */
+#include "kernels/emit/schedule.h"
+
+#include <string.h>
+
+#include "base/memory.h"
+#include "ir/op.h"
+
+enum {
+    ROW_LIMIT = 1 << 18,  /* elements of a row one block still walks through */
+    FEW_ROWS = 264,       /* below this many, only short rows stay in one block */
+    SHORT_ROW = 1 << 12,
+    WARP_ROW = 1 << 10,   /* rows up to this long are one warp's */
+    COLUMN_GROUPS = 264,  /* blocks that keep column sums */
+    WANTED_BLOCKS = 528,
+    MAX_COLUMN_SUMS = 128,
+    ALIGNMENT = 256,
+};
+
+typedef struct planner {
+    emit_schedule_t *s;
+    const nest_t *nest;
+    uint32_t *spread; /* [stmts] axes of what depends on it */
+    uint32_t *cols;   /* [domains] */
+    bool *needed;     /* [stmts] slice at hand */
+    uint32_t capacity;
+} planner_t;
+
+static const nest_stmt_t *stmt_at(const planner_t *p, nest_value_t v) {
+    return &p->nest->stmts[v];
+}
+
+static uint32_t domain_mask(const nest_domain_t *domain) {
+    return domain->n_axes ? (1u << domain->n_axes) - 1 : 0;
+}
+
+static int32_t last_axis(uint32_t mask) {
+    int32_t axis = -1;
+    for (int32_t i = 0; i < NEST_MAX_AXES; i++)
+        if (mask >> i & 1) axis = i;
+    return axis;
+}
+
+static uint64_t take(emit_schedule_t *s, uint64_t bytes) {
+    uint64_t at = s->workspace;
+    s->workspace = st_size_add(at, st_size_align(bytes, ALIGNMENT));
+    return at;
+}
+
+/* ---- levels ---- */
+
+static void find_spread(planner_t *p) {
+    for (uint32_t v = p->nest->n_stmts; v-- > 0;) {
+        const nest_stmt_t *stmt = stmt_at(p, v);
+        uint32_t own = p->spread[v] | stmt->mask | stmt->over;
+        for (uint32_t j = 0; j < stmt->n_args; j++) p->spread[stmt->args[j]] |= own;
+        if (stmt->access.index != NEST_NONE && (stmt->kind == NEST_LOAD))
+            p->spread[stmt->access.index] |= own;
+    }
+}
+
+static bool rows_fit(const nest_domain_t *domain, uint32_t over) {
+    int64_t n = nest_points(domain, over);
+    int64_t rows = nest_points(domain, domain_mask(domain) & ~over);
+    return n <= SHORT_ROW || (rows >= FEW_ROWS && n <= ROW_LIMIT);
+}
+
+/* The axes of the domain's rows: those of the first reduction that is wanted along them again. */
+static void choose_cols(planner_t *p) {
+    for (uint32_t v = 0; v < p->nest->n_stmts; v++) {
+        const nest_stmt_t *stmt = stmt_at(p, v);
+        if (stmt->kind != NEST_REDUCE || stmt->domain == NEST_NONE) continue;
+        const nest_domain_t *domain = &p->nest->domains[stmt->domain];
+        if (!p->cols[stmt->domain] && (p->spread[v] & stmt->over) && rows_fit(domain, stmt->over))
+            p->cols[stmt->domain] = stmt->over;
+    }
+}
+
+static uint8_t available(const emit_schedule_t *s, nest_value_t v) {
+    return (uint8_t)(s->level[v] + (s->grid[v].is_grid ? 1 : 0));
+}
+
+static void find_levels(planner_t *p) {
+    emit_schedule_t *s = p->s;
+    for (uint32_t v = 0; v < p->nest->n_stmts; v++) {
+        const nest_stmt_t *stmt = stmt_at(p, v);
+        s->grid[v].is_grid = stmt->kind == NEST_REDUCE &&
+                             (stmt->domain == NEST_NONE || stmt->over != p->cols[stmt->domain]);
+        for (uint32_t j = 0; j < stmt->n_args; j++) {
+            uint8_t level = available(s, stmt->args[j]);
+            if (level > s->level[v]) s->level[v] = level;
+        }
+        if (stmt->kind == NEST_LOAD && stmt->access.index != NEST_NONE) {
+            uint8_t level = available(s, stmt->access.index);
+            if (level > s->level[v]) s->level[v] = level;
+        }
+        if (available(s, v) >= s->n_levels) s->n_levels = available(s, v) + 1u;
+    }
+}
+
+/* ---- slices ---- */
+
+/* Marks what `v` is computed from, down to loads, uniform operations and grid results. */
+static void mark(planner_t *p, nest_value_t v) {
+    const nest_stmt_t *stmt = stmt_at(p, v);
+    if (p->needed[v]) return;
+    p->needed[v] = true;
+    if (p->s->grid[v].is_grid || p->s->uniform[v] != UINT64_MAX) return;
+    for (uint32_t j = 0; j < stmt->n_args; j++) mark(p, stmt->args[j]);
+    if (stmt->kind == NEST_LOAD && stmt->access.index != NEST_NONE) mark(p, stmt->access.index);
+}
+
+static void clear_slice(planner_t *p) {
+    memset(p->needed, 0, p->nest->n_stmts * sizeof *p->needed);
+}
+
+static void mark_reduce(planner_t *p, nest_value_t v) {
+    mark(p, stmt_at(p, v)->args[0]);
+}
+
+static bool slice_has_rows(const planner_t *p) {
+    for (uint32_t v = 0; v < p->nest->n_stmts; v++)
+        if (p->needed[v] && stmt_at(p, v)->kind == NEST_REDUCE && !p->s->grid[v].is_grid)
+            return true;
+    return false;
+}
+
+/* ---- vectors ---- */
+
+/* May an access move `n` elements along `axis` at once? */
+static bool access_aligned(const nest_access_t *a, int32_t axis, uint32_t n) {
+    if (a->stride[axis] != 1 || a->offset % n) return false;
+    for (int32_t i = 0; i < NEST_MAX_AXES; i++)
+        if (i != axis && a->stride[i] % n) return false;
+    return a->index == NEST_NONE || a->index_stride % n == 0;
+}
+
+/* Elements a thread takes: 16 bytes of the narrowest tensor, where the extent allows. */
+static void choose_vector(planner_t *p, emit_kernel_t *k) {
+    const nest_domain_t *domain = &p->nest->domains[k->domain];
+    k->vector_axis = last_axis(k->shape == EMIT_ROWS ? k->cols
+                               : k->shape == EMIT_COLUMNS ? k->rows
+                                                          : k->mask);
+    k->vector = 1;
+    if (k->vector_axis < 0) return;
+    size_t narrow = 8;
+    bool any = false;
+    for (uint32_t v = 0; v < p->nest->n_stmts; v++) {
+        const nest_access_t *a = &stmt_at(p, v)->access;
+        if (!p->needed[v] || stmt_at(p, v)->kind != NEST_LOAD || a->stride[k->vector_axis] != 1)
+            continue;
+        if (ir_dtype_bytes(a->dtype) < narrow) narrow = ir_dtype_bytes(a->dtype);
+        any = true;
+    }
+    for (uint32_t i = 0; i < k->n_stores; i++) {
+        const nest_access_t *a = &p->nest->stores[k->stores[i]].access;
+        if (a->stride[k->vector_axis] != 1) continue;
+        if (ir_dtype_bytes(a->dtype) < narrow) narrow = ir_dtype_bytes(a->dtype);
+        any = true;
+    }
+    if (!any) return;
+    if (narrow < 2) narrow = 2;
+    uint32_t vector = (uint32_t)(16 / narrow);
+    while (vector > 1 && domain->axes[k->vector_axis].extent % vector) vector /= 2;
+    k->vector = vector;
+}
+
+bool emit_access_vector(const emit_kernel_t *k, const nest_access_t *a) {
+    return k->vector > 1 && access_aligned(a, k->vector_axis, k->vector);
+}
+
+/* ---- kernels ---- */
+
+static st_status_t add_kernel(planner_t *p, emit_shape_t shape, uint32_t domain, uint32_t level,
+                              emit_kernel_t **out) {
+    emit_schedule_t *s = p->s;
+    if (s->n_kernels == p->capacity) {
+        uint32_t capacity = p->capacity ? 2 * p->capacity : 16;
+        emit_kernel_t *grown = st_arena_array(&s->arena, capacity, sizeof *grown);
+        if (!grown) return st_no_memory(capacity * sizeof *grown, "the kernels of a nest");
+        if (s->n_kernels) memcpy(grown, s->kernels, s->n_kernels * sizeof *grown);
+        s->kernels = grown;
+        p->capacity = capacity;
+    }
+    *out = &s->kernels[s->n_kernels++];
+    **out = (emit_kernel_t){.shape = shape,
+                            .domain = domain,
+                            .level = level,
+                            .vector_axis = -1,
+                            .vector = 1,
+                            .blocks = 1,
+                            .splits = 1};
+    return ST_OK;
+}
+
+static int64_t ceil_div(int64_t a, int64_t b) {
+    return (a + b - 1) / b;
+}
+
+static size_t accumulator_bytes(const planner_t *p, nest_value_t v) {
+    uint32_t domain = stmt_at(p, v)->domain;
+    bool integer = !ir_dtype_is_float(stmt_at(p, v)->dtype);
+    return integer || domain == NEST_NONE || p->s->wide[domain] ? 8 : 4;
+}
+
+static st_status_t add_store(emit_kernel_t *k, uint32_t store) {
+    if (k->n_stores == EMIT_MAX_SINKS)
+        return FAIL(ST_UNSUPPORTED, "a nest with more than %d results of one domain",
+                    EMIT_MAX_SINKS);
+    k->stores[k->n_stores++] = store;
+    return ST_OK;
+}
+
+static st_status_t add_reduce(planner_t *p, emit_kernel_t *k, nest_value_t v, int64_t n_partials) {
+    if (k->n_reduces == EMIT_MAX_SINKS)
+        return FAIL(ST_UNSUPPORTED, "a nest with more than %d reductions of one domain",
+                    EMIT_MAX_SINKS);
+    const nest_stmt_t *stmt = stmt_at(p, v);
+    const nest_domain_t *domain = &p->nest->domains[stmt->domain];
+    uint64_t bytes = st_size_mul((uint64_t)nest_points(domain, stmt->mask),
+                                 accumulator_bytes(p, v));
+    emit_grid_t *grid = &p->s->grid[v];
+    grid->n_partials = n_partials;
+    grid->result = take(p->s, bytes);
+    grid->partial =
+        n_partials == 1 ? grid->result : take(p->s, st_size_mul(bytes, (uint64_t)n_partials));
+    k->reduces[k->n_reduces++] = v;
+    return ST_OK;
+}
+
+static void mark_sinks(planner_t *p, const emit_kernel_t *k) {
+    clear_slice(p);
+    for (uint32_t i = 0; i < k->n_stores; i++) mark(p, p->nest->stores[k->stores[i]].value);
+    for (uint32_t i = 0; i < k->n_reduces; i++) mark_reduce(p, k->reduces[i]);
+}
+
+/* Rows: how many threads a row, how many rows a block, whether what is loaded stays in registers. */
+static void shape_rows(planner_t *p, emit_kernel_t *k) {
+    const nest_domain_t *domain = &p->nest->domains[k->domain];
+    int64_t n = nest_points(domain, k->cols), rows = nest_points(domain, k->rows);
+    bool columns = false;
+    for (uint32_t i = 0; i < k->n_reduces; i++)
+        columns |= (stmt_at(p, stmt_at(p, k->reduces[i])->args[0])->mask & k->cols) != 0;
+    mark_sinks(p, k);
+    choose_vector(p, k);
+    int64_t vectors = ceil_div(n, k->vector);
+    k->group = 32;
+    if (n > WARP_ROW || columns) {
+        int64_t threads = ceil_div(vectors, 32) * 32;
+        while (threads > 512) threads = ceil_div(threads / 2, 32) * 32;
+        k->group = (uint32_t)threads;
+    }
+    uint32_t per_block = k->group == 32 && !columns ? EMIT_BLOCK / 32 : 1;
+    uint32_t n_loads = 0;
+    for (uint32_t v = 0; v < p->nest->n_stmts; v++)
+        if (p->needed[v] && stmt_at(p, v)->kind == NEST_LOAD && (stmt_at(p, v)->mask & k->cols))
+            n_loads++;
+    int64_t chunks = ceil_div(vectors, k->group);
+    bool fits = chunks * k->vector * (n_loads + (columns ? k->n_reduces : 0)) <= EMIT_MAX_PERSISTENT;
+    k->keep = fits;
+    k->chunks = fits || columns ? (uint32_t)chunks : 0;
+    k->blocks = ceil_div(rows, per_block);
+    k->splits = per_block;
+    if (columns && k->blocks > COLUMN_GROUPS) k->blocks = COLUMN_GROUPS;
+}
+
+/* One ROWS kernel for all that needs a domain's row reductions at a level. */
+static st_status_t plan_rows(planner_t *p, uint32_t domain, uint32_t level, bool *taken_store,
+                             bool *taken_reduce) {
+    const nest_t *nest = p->nest;
+    uint32_t all = domain_mask(&nest->domains[domain]), cols = p->cols[domain];
+    emit_kernel_t *k = NULL;
+    if (!cols) return ST_OK;
+    for (int pass = 0; pass < 2; pass++) { /* first those that need rows, then those that join */
+        for (uint32_t i = 0; i < nest->n_stores; i++) {
+            const nest_store_t *store = &nest->stores[i];
+            if (store->domain != domain || taken_store[i] || !store->mask ||
+                available(p->s, store->value) != level)
+                continue;
+            clear_slice(p);
+            mark(p, store->value);
+            bool needs = slice_has_rows(p);
+            if (pass == 0 ? !needs : !k || (store->mask != all && store->mask != (all & ~cols)))
+                continue;
+            if (!k) TRY(add_kernel(p, EMIT_ROWS, domain, level, &k));
+            TRY(add_store(k, i));
+            taken_store[i] = true;
+        }
+        for (uint32_t v = 0; v < nest->n_stmts && pass == 0; v++) {
+            const nest_stmt_t *stmt = stmt_at(p, v);
+            if (!p->s->grid[v].is_grid || stmt->domain != domain || p->s->level[v] != level) continue;
+            clear_slice(p);
+            mark_reduce(p, v);
+            if (!slice_has_rows(p)) continue;
+            uint32_t mask = stmt_at(p, stmt->args[0])->mask;
+            if (stmt->over != (all & ~cols) || (mask & ~cols) != (all & ~cols) ||
+                ((mask & cols) && (mask & cols) != cols))
+                return FAIL(ST_UNSUPPORTED,
+                            "a reduction of row results over other axes than all rows");
+            if (!k) TRY(add_kernel(p, EMIT_ROWS, domain, level, &k));
+            k->reduces[k->n_reduces++] = v; /* sizes follow */
+            taken_reduce[v] = true;
+            if (k->n_reduces == EMIT_MAX_SINKS)
+                return FAIL(ST_UNSUPPORTED, "a nest with too many reductions of one domain");
+        }
+    }
+    if (!k) return ST_OK;
+    k->mask = all;
+    k->cols = cols;
+    k->rows = all & ~cols;
+    shape_rows(p, k);
+    uint32_t n = k->n_reduces;
+    nest_value_t reduces[EMIT_MAX_SINKS];
+    memcpy(reduces, k->reduces, sizeof reduces);
+    k->n_reduces = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        bool columns = (stmt_at(p, stmt_at(p, reduces[i])->args[0])->mask & cols) != 0;
+        int64_t rows = nest_points(&nest->domains[domain], k->rows);
+        if (columns && k->chunks * k->vector * n > MAX_COLUMN_SUMS)
+            return FAIL(ST_UNSUPPORTED, "rows of %lld elements are too long to keep %u column sums",
+                        (long long)nest_points(&nest->domains[domain], cols), n);
+        TRY(add_reduce(p, k, reduces[i], columns ? k->blocks : rows));
+    }
+    return ST_OK;
+}
+
+static void shape_reduce(planner_t *p, emit_kernel_t *k) {
+    const nest_domain_t *domain = &p->nest->domains[k->domain];
+    int64_t kept = nest_points(domain, k->rows), reduced = nest_points(domain, k->cols);
+    mark_sinks(p, k);
+    choose_vector(p, k);
+    if (k->shape == EMIT_COLUMNS) {
+        int64_t tiles = ceil_div(kept, (int64_t)32 * k->vector);
+        k->splits = ceil_div(reduced, 64);
+        if (k->splits > ceil_div(WANTED_BLOCKS, tiles)) k->splits = ceil_div(WANTED_BLOCKS, tiles);
+        k->blocks = tiles * k->splits;
+    } else {
+        k->splits = ceil_div(reduced, (int64_t)EMIT_BLOCK * k->vector * 4);
+        if (k->splits > ceil_div(WANTED_BLOCKS, kept)) k->splits = ceil_div(WANTED_BLOCKS, kept);
+        k->blocks = kept * k->splits;
+    }
+    if (k->splits < 1) k->splits = 1;
+    if (k->blocks < 1) k->blocks = 1;
+}
+
+/* Reductions that need no rows: those of one domain, level and axes together. */
+static st_status_t plan_reduces(planner_t *p, uint32_t level, bool *taken) {
+    const nest_t *nest = p->nest;
+    for (uint32_t v = 0; v < nest->n_stmts; v++) {
+        const nest_stmt_t *stmt = stmt_at(p, v);
+        if (!p->s->grid[v].is_grid || taken[v] || p->s->level[v] != level) continue;
+        uint32_t mask = stmt->mask | stmt->over;
+        bool line = (stmt->over >> last_axis(mask) & 1) != 0;
+        emit_kernel_t *k;
+        TRY(add_kernel(p, line ? EMIT_LINES : EMIT_COLUMNS, stmt->domain, level, &k));
+        k->mask = mask;
+        k->rows = stmt->mask;
+        k->cols = stmt->over;
+        nest_value_t same[EMIT_MAX_SINKS];
+        uint32_t n = 0;
+        for (uint32_t w = v; w < nest->n_stmts && n < EMIT_MAX_SINKS; w++) {
+            const nest_stmt_t *other = stmt_at(p, w);
+            if (p->s->grid[w].is_grid && !taken[w] && p->s->level[w] == level &&
+                other->domain == stmt->domain && other->mask == stmt->mask &&
+                other->over == stmt->over) {
+                same[n++] = w;
+                taken[w] = true;
+            }
+        }
+        memcpy(k->reduces, same, n * sizeof *same);
+        k->n_reduces = n;
+        shape_reduce(p, k);
+        k->n_reduces = 0;
+        for (uint32_t i = 0; i < n; i++) TRY(add_reduce(p, k, same[i], k->splits));
+    }
+    return ST_OK;
+}
+
+/* Partial results of the level's kernels. */
+static st_status_t plan_finish(planner_t *p, uint32_t level, uint32_t first_kernel) {
+    for (uint32_t i = first_kernel, n = p->s->n_kernels; i < n; i++) {
+        emit_kernel_t *k;
+        uint32_t n_reduces = 0;
+        for (uint32_t r = 0; r < p->s->kernels[i].n_reduces; r++)
+            n_reduces += p->s->grid[p->s->kernels[i].reduces[r]].n_partials > 1;
+        if (!n_reduces || p->s->kernels[i].shape == EMIT_UNIFORM) continue;
+        TRY(add_kernel(p, EMIT_FINISH, p->s->kernels[i].domain, level, &k));
+        const emit_kernel_t *from = &p->s->kernels[i];
+        for (uint32_t r = 0; r < from->n_reduces; r++)
+            if (p->s->grid[from->reduces[r]].n_partials > 1)
+                k->reduces[k->n_reduces++] = from->reduces[r];
+        k->mask = stmt_at(p, k->reduces[0])->mask;
+        k->splits = p->s->grid[k->reduces[0]].n_partials;
+        int64_t points = nest_points(&p->nest->domains[k->domain], k->mask);
+        k->group = points < 32 ? EMIT_BLOCK : EMIT_BLOCK / 32; /* threads a point */
+        k->blocks = points < 32 ? points : ceil_div(points, 32);
+        if (k->blocks < 1) k->blocks = 1;
+    }
+    return ST_OK;
+}
+
+/* Stores of one domain, level and set of axes together. */
+static st_status_t plan_flat(planner_t *p, uint32_t level, bool *taken) {
+    const nest_t *nest = p->nest;
+    for (uint32_t i = 0; i < nest->n_stores; i++) {
+        const nest_store_t *store = &nest->stores[i];
+        if (taken[i] || !store->mask || available(p->s, store->value) != level) continue;
+        emit_kernel_t *k;
+        TRY(add_kernel(p, EMIT_FLAT, store->domain, level, &k));
+        k->mask = store->mask;
+        for (uint32_t j = i; j < nest->n_stores && k->n_stores < EMIT_MAX_SINKS; j++) {
+            const nest_store_t *other = &nest->stores[j];
+            if (taken[j] || other->domain != store->domain || other->mask != store->mask ||
+                available(p->s, other->value) != level)
+                continue;
+            TRY(add_store(k, j));
+            taken[j] = true;
+        }
+        mark_sinks(p, k);
+        choose_vector(p, k);
+        int64_t points = nest_points(&nest->domains[k->domain], k->mask);
+        k->blocks = ceil_div(ceil_div(points, k->vector), EMIT_BLOCK);
+        if (k->blocks < 1) k->blocks = 1;
+    }
+    return ST_OK;
+}
+
+/* Operations on values without axes: once, not in every thread. */
+static st_status_t plan_uniform(planner_t *p, uint32_t level, bool *taken) {
+    const nest_t *nest = p->nest;
+    emit_kernel_t *k = NULL;
+    for (uint32_t v = 0; v < nest->n_stmts; v++) {
+        if (p->s->uniform[v] == UINT64_MAX || p->s->level[v] != level) continue;
+        if (!k) TRY(add_kernel(p, EMIT_UNIFORM, 0, level, &k));
+    }
+    for (uint32_t i = 0; i < nest->n_stores; i++) {
+        if (nest->stores[i].mask || taken[i] || available(p->s, nest->stores[i].value) != level)
+            continue;
+        if (!k) TRY(add_kernel(p, EMIT_UNIFORM, 0, level, &k));
+        TRY(add_store(k, i));
+        taken[i] = true;
+    }
+    return ST_OK;
+}
+
+static st_status_t plan_levels(planner_t *p) {
+    const nest_t *nest = p->nest;
+    bool *taken_store = st_arena_array(&p->s->arena, nest->n_stores + 1, sizeof *taken_store);
+    bool *taken_reduce = st_arena_array(&p->s->arena, nest->n_stmts + 1, sizeof *taken_reduce);
+    if (!taken_store || !taken_reduce) return st_no_memory(nest->n_stmts, "the kernels of a nest");
+    memset(taken_store, 0, nest->n_stores * sizeof *taken_store);
+    memset(taken_reduce, 0, nest->n_stmts * sizeof *taken_reduce);
+    for (uint32_t level = 0; level < p->s->n_levels; level++) {
+        uint32_t first = p->s->n_kernels;
+        TRY(plan_uniform(p, level, taken_store));
+        for (uint32_t d = 0; d < nest->n_domains; d++)
+            TRY(plan_rows(p, d, level, taken_store, taken_reduce));
+        TRY(plan_reduces(p, level, taken_reduce));
+        TRY(plan_flat(p, level, taken_store));
+        TRY(plan_finish(p, level, first));
+    }
+    return ST_OK;
+}
+
+uint32_t emit_threads(const emit_kernel_t *k) {
+    if (k->shape == EMIT_UNIFORM) return 32;
+    return k->shape == EMIT_ROWS ? k->group * (uint32_t)k->splits : EMIT_BLOCK;
+}
+
+/* ---- entry ---- */
+
+static bool is_wide(const nest_t *nest, uint32_t domain) {
+    for (uint32_t v = 0; v < nest->n_stmts; v++)
+        if (nest->stmts[v].domain == domain && nest->stmts[v].kind == NEST_LOAD &&
+            nest->stmts[v].mask && nest->stmts[v].access.dtype == IR_F64)
+            return true;
+    for (uint32_t i = 0; i < nest->n_stores; i++)
+        if (nest->stores[i].domain == domain && nest->stores[i].mask &&
+            nest->stores[i].access.dtype == IR_F64)
+            return true;
+    return false;
+}
+
+static st_status_t fill(planner_t *p) {
+    emit_schedule_t *s = p->s;
+    const nest_t *nest = p->nest;
+    uint32_t n = nest->n_stmts + 1;
+    s->grid = st_arena_array(&s->arena, n, sizeof *s->grid);
+    s->level = st_arena_array(&s->arena, n, sizeof *s->level);
+    s->uniform = st_arena_array(&s->arena, n, sizeof *s->uniform);
+    s->wide = st_arena_array(&s->arena, nest->n_domains + 1, sizeof *s->wide);
+    p->spread = st_arena_array(&s->arena, n, sizeof *p->spread);
+    p->needed = st_arena_array(&s->arena, n, sizeof *p->needed);
+    p->cols = st_arena_array(&s->arena, nest->n_domains + 1, sizeof *p->cols);
+    if (!s->grid || !s->level || !s->uniform || !s->wide || !p->spread || !p->needed || !p->cols)
+        return st_no_memory(n * sizeof *s->grid, "the kernels of a nest");
+    memset(s->grid, 0, n * sizeof *s->grid);
+    memset(s->level, 0, n * sizeof *s->level);
+    memset(p->spread, 0, n * sizeof *p->spread);
+    memset(p->cols, 0, (nest->n_domains + 1) * sizeof *p->cols);
+    for (uint32_t d = 0; d < nest->n_domains; d++) s->wide[d] = is_wide(nest, d);
+    s->n_levels = 1;
+    find_spread(p);
+    choose_cols(p);
+    find_levels(p);
+    for (uint32_t v = 0; v < nest->n_stmts; v++) {
+        const nest_stmt_t *stmt = stmt_at(p, v);
+        bool uniform = !stmt->mask && !stmt->over && (stmt->kind == NEST_OP || stmt->kind == NEST_RANDOM);
+        s->uniform[v] = uniform ? take(s, 8) : UINT64_MAX;
+    }
+    TRY(plan_levels(p));
+    if (s->workspace > INT64_MAX)
+        return FAIL(ST_DOES_NOT_FIT, "the scratch space of a nest overflows 63 bits");
+    return ST_OK;
+}
+
+st_status_t emit_schedule_create(const nest_t *nest, emit_schedule_t **out_schedule) {
+    *out_schedule = NULL;
+    emit_schedule_t *s = st_calloc(1, sizeof *s);
+    if (!s) return st_no_memory(sizeof *s, "the kernels of a nest");
+    s->nest = nest;
+    planner_t p = {.s = s, .nest = nest};
+    st_status_t status = fill(&p);
+    if (status != ST_OK) {
+        emit_schedule_destroy(s);
+        return status;
+    }
+    *out_schedule = s;
+    return ST_OK;
+}
+
+void emit_schedule_destroy(emit_schedule_t *schedule) {
+    if (!schedule) return;
+    st_arena_clear(&schedule->arena);
+    st_free(schedule);
+}

@@ -1,0 +1,78 @@
+/* How a GPU runs a nest: a list of kernels, worked out from shapes alone, so that a plan made
+ * without a device knows the workspace and what every sum's tree is.
+ *
+ * A reduction whose result is wanted again along the axes it removed (softmax, norms) is done inside
+ * a row: `cols` are its axes, `rows` the others, and one warp or block has a row at a time. Any other
+ * reduction ends a level: its result goes to the workspace, and what depends on it is a later kernel.
+ *
+ *   level 0   rows     y = x * rsqrt(mean(x^2) + eps) * w; and for dw, sums over each block's rows
+ *   level 0   finish   dw = the blocks' sums added in order
+ *   level 1   …
+ *
+ *   FLAT     a point a thread, several where vectors fit
+ *   ROWS     row reductions and whatever shares their rows; column sums kept in registers
+ *   COLUMNS  reductions over outer axes: lanes along the inner axis, warps and blocks along the rest
+ *   LINES    reductions over the innermost axis: a block a piece of a line
+ *   FINISH   partial results of ROWS, COLUMNS and LINES, added in order
+ *   UNIFORM  values without axes, one thread */
+#ifndef STATOR_KERNELS_EMIT_SCHEDULE_H
+#define STATOR_KERNELS_EMIT_SCHEDULE_H
+
+#include "ir/nest.h"
+
+typedef enum emit_shape {
+    EMIT_UNIFORM = 1,
+    EMIT_FLAT,
+    EMIT_ROWS,
+    EMIT_COLUMNS,
+    EMIT_LINES,
+    EMIT_FINISH,
+} emit_shape_t;
+
+enum { EMIT_MAX_SINKS = 64, EMIT_MAX_PERSISTENT = 96, EMIT_BLOCK = 256 };
+
+/* Where a reduction that ends a level has its partial results and its result, both in the
+ * accumulator's type: bytes from the start of the workspace. */
+typedef struct emit_grid {
+    bool is_grid;
+    uint64_t partial, result;
+    int64_t n_partials;
+} emit_grid_t;
+
+typedef struct emit_kernel {
+    emit_shape_t shape;
+    uint32_t domain, level;
+    uint32_t mask;       /* axes iterated over */
+    uint32_t rows, cols; /* ROWS; COLUMNS, LINES: kept and reduced axes; masks of `mask` */
+    int32_t vector_axis; /* -1: none */
+    uint32_t vector;     /* elements a thread takes at once along it */
+    uint32_t group;      /* threads a row (ROWS) */
+    uint32_t chunks;     /* vectors a thread has of a row; 0: too many to unroll, a loop */
+    bool keep;           /* what a row loads stays in registers */
+    int64_t blocks, splits; /* splits: parts of a reduction; ROWS: rows a block */
+    uint32_t n_stores, n_reduces;
+    uint32_t stores[EMIT_MAX_SINKS];      /* indices of nest->stores */
+    nest_value_t reduces[EMIT_MAX_SINKS]; /* grid reductions; UNIFORM: the values */
+} emit_kernel_t;
+
+typedef struct emit_schedule {
+    st_arena_t arena;
+    const nest_t *nest;
+    uint32_t n_kernels, n_levels;
+    emit_kernel_t *kernels;
+    emit_grid_t *grid;     /* [stmts] */
+    uint8_t *level;        /* [stmts] */
+    uint64_t *uniform;     /* [stmts] offset of the f64 of a uniform value, UINT64_MAX: none */
+    bool *wide;            /* [domains] computed in f64 */
+    uint64_t workspace;    /* bytes */
+} emit_schedule_t;
+
+st_status_t emit_schedule_create(const nest_t *nest, emit_schedule_t **out_schedule) ST_WARN_UNUSED;
+void emit_schedule_destroy(emit_schedule_t *schedule); /* NULL is fine */
+
+/* Threads of a block. */
+uint32_t emit_threads(const emit_kernel_t *kernel);
+/* Does the kernel move `access` as vectors along its vector axis? */
+bool emit_access_vector(const emit_kernel_t *kernel, const nest_access_t *access);
+
+#endif
