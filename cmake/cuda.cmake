@@ -13,7 +13,9 @@ find_path(CUDNN_INCLUDE cudnn.h HINTS ${CUDAToolkit_INCLUDE_DIRS} REQUIRED)
 file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS
      ${CMAKE_SOURCE_DIR}/src/device/cuda/*.c ${CMAKE_SOURCE_DIR}/src/device/cuda/*.cu
      ${CMAKE_SOURCE_DIR}/src/kernels/cuda/*.c ${CMAKE_SOURCE_DIR}/src/kernels/cuda/*.cu)
-add_library(stator_cuda MODULE ${cuda_sources} ${CMAKE_SOURCE_DIR}/src/kernels/problem.c
+file(GLOB shared_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/kernels/emit/*.c)
+add_library(stator_cuda MODULE ${cuda_sources} ${shared_sources}
+            ${CMAKE_BINARY_DIR}/generated/emit_prelude.c ${CMAKE_SOURCE_DIR}/src/kernels/problem.c
             ${CMAKE_SOURCE_DIR}/src/kernels/product.c)
 set_target_properties(stator_cuda PROPERTIES LINKER_LANGUAGE C CUDA_SEPARABLE_COMPILATION OFF)
 target_compile_definitions(stator_cuda PRIVATE STATOR_BUILD="${STATOR_BUILD}")

@@ -6,6 +6,9 @@ function(stator_folder folder)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${folder}/*.c)
   if(folder STREQUAL kernels)
     stator_kernel_variants(sources)
+    stator_text_of(emit_prelude ${CMAKE_SOURCE_DIR}/src/kernels/emit/prelude.cuh
+                   kernels/emit/source.h prelude)
+    list(APPEND sources ${prelude})
   elseif(folder STREQUAL device)
     # CUDA lives in a library of its own, see STATOR_CUDA.
     list(FILTER sources EXCLUDE REGEX "/src/device/cuda/")

@@ -62,3 +62,14 @@ function(stator_kernel_variants list_name)
   endif()
   set(${list_name} ${sources} PARENT_SCOPE)
 endfunction()
+
+# stator_text_of(<name> <file> <header>): <name>[] as the file's text, declared in <header>.
+function(stator_text_of name file header out_source)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
+  file(READ ${file} bytes HEX)
+  string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," bytes "${bytes}")
+  set(source ${CMAKE_BINARY_DIR}/generated/${name}.c)
+  file(CONFIGURE OUTPUT ${source} CONTENT
+       "#include \"${header}\"\n\nconst char ${name}[] = {${bytes}0};\n" @ONLY)
+  set(${out_source} ${source} PARENT_SCOPE)
+endfunction()
