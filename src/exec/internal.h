@@ -52,6 +52,8 @@ typedef struct exec_rank {
     const plan_program_t *program;
     const dev_device_t *device;
     dev_stream_t *stream;
+    bool has_run;
+    dev_graph_t *graph; /* the step, once recorded */
     comm_t *comm;
     void *regions[PLAN_REGION_END];
     uint64_t region_bytes[PLAN_REGION_END]; /* really allocated; a shared state region counts */

@@ -88,14 +88,14 @@ static st_status_t prepare_kernel(exec_rank_t *rank, exec_step_t *step) {
     }
     step->problem = (kern_problem_t){node->op,  node->n_inputs, node->n_outputs, in_types,
                                      out_types, node->attrs,    node->name};
-    step->impl = kern_find(planned->kernel);
-    const char *reason = "it is for another op";
+    step->impl = kern_find_on(rank->device->name, node->op, planned->kernel);
+    const char *reason = "";
     if (!step->impl)
         return FAIL(ST_UNSUPPORTED,
-                    "kernel '%s' is not in this build: compile the plan again on this machine",
-                    planned->kernel);
-    if (step->impl->op != node->op ||
-        (step->impl->can_run && !step->impl->can_run(&step->problem, &reason)))
+                    "kernel '%s' for op %s is not in this build: compile the plan again on this "
+                    "machine",
+                    planned->kernel, ir_op_def(node->op)->name);
+    if (step->impl->can_run && !step->impl->can_run(&step->problem, &reason))
         return FAIL(ST_UNSUPPORTED, "kernel '%s' cannot run this: %s", planned->kernel, reason);
     size_t workspace = step->impl->workspace ? step->impl->workspace(&step->problem, n_threads) : 0;
     if (workspace > planned->workspace.bytes)
@@ -338,6 +338,9 @@ st_status_t exec_rank_prepare(exec_rank_t *rank) {
     TRY(exec_fill_constants(rank));
     TRY(rank->device->computes ? exec_prepare_steps(rank) : prepare_time(rank));
     TRY(prepare_ports(rank));
+    if (session->options.poison && rank->device->capture)
+        return FAIL(ST_UNSUPPORTED, "STATOR_POISON works on the cpu only, not on %s",
+                    rank->device->name);
     if (session->options.poison) TRY(prepare_poison(rank));
     if (session->options.profile && rank->index == 0 && rank->n_steps)
         TRY(exec_profile_prepare(rank));
@@ -356,6 +359,8 @@ void exec_release_steps(exec_rank_t *rank) {
 
 void exec_rank_release(exec_rank_t *rank) {
     exec_release_steps(rank);
+    if (rank->graph) rank->device->graph_destroy(rank->graph);
+    rank->graph = NULL;
     if (rank->stream) {
         for (int r = PLAN_STATE; r < PLAN_REGION_END; r++)
             if (r != PLAN_STATE || rank->owns_state)

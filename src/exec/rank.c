@@ -92,8 +92,8 @@ static st_status_t deliver(const exec_rank_t *rank) {
     return rank->device->synchronize(rank->stream);
 }
 
-static st_status_t run_all(exec_rank_t *rank) {
-    TRY(feed(rank));
+static st_status_t run_steps(void *context) {
+    exec_rank_t *rank = context;
     for (uint32_t i = 0; i < rank->n_steps; i++) {
         exec_step_t *step = &rank->steps[i];
         st_status_t status = run_step(rank, step);
@@ -101,7 +101,38 @@ static st_status_t run_all(exec_rank_t *rank) {
             return st_error_context(status, "%s", ir_node_label(rank->program->graph, step->node));
         if (step->n_dead) poison(rank, step);
     }
-    return deliver(rank);
+    return ST_OK;
+}
+
+/* Where the device records graphs, the first step runs launch by launch, which loads all code, the
+ * second is recorded, and from then on one launch is the whole step. */
+static st_status_t run_program(exec_rank_t *rank) {
+    const dev_device_t *device = rank->device;
+    if (!device->capture || rank->profile || !rank->has_run) {
+        rank->has_run = true;
+        return run_steps(rank);
+    }
+    if (!rank->graph) TRY(device->capture(rank->stream, run_steps, rank, &rank->graph));
+    return device->replay(rank->stream, rank->graph);
+}
+
+/* What kernels that ran apart from the host found. */
+static st_status_t check_fault(const exec_rank_t *rank) {
+    dev_fault_t fault;
+    if (!rank->device->take_fault || !rank->device->take_fault(rank->stream, &fault)) return ST_OK;
+    st_status_t status = FAIL(ST_INVALID,
+                              "index %lld at position %lld is out of range: from %lld to %lld are "
+                              "valid",
+                              (long long)fault.index, (long long)fault.position,
+                              -(long long)fault.size, (long long)fault.size - 1);
+    return st_error_context(status, "%s", ir_node_label(rank->program->graph, fault.node));
+}
+
+static st_status_t run_all(exec_rank_t *rank) {
+    TRY(feed(rank));
+    TRY(run_program(rank));
+    TRY(deliver(rank));
+    return check_fault(rank);
 }
 
 st_status_t exec_rank_step(exec_rank_t *rank) {

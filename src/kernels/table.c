@@ -13,6 +13,7 @@
 
 #include "base/memory.h"
 #include "device/cpu/team.h"
+#include "device/module.h"
 #ifdef STATOR_HAVE_ONEDNN
 #include "kernels/onednn/onednn.h"
 #endif
@@ -68,15 +69,16 @@ static const kern_arrays_t onednn_arrays[] = {kern_onednn, NULL};
 #endif
 
 enum { MAX_IMPLS = 8 };
-static const kern_impl_t *lists[IR_OP_END][MAX_IMPLS + 1];
+typedef const kern_impl_t *kern_lists_t[IR_OP_END][MAX_IMPLS + 1];
+static kern_lists_t lists, module_lists;
 static const char *level;
 static char libraries[64];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-static void append(const kern_arrays_t *arrays) {
+static void append(kern_lists_t to, const kern_arrays_t *arrays) {
     for (; *arrays; arrays++) {
         for (kern_arrays_t impl = *arrays; *impl; impl++) {
-            const kern_impl_t **list = lists[(*impl)->op];
+            const kern_impl_t **list = to[(*impl)->op];
             int n = 0;
             while (list[n]) n++;
             ASSERT(n < MAX_IMPLS);
@@ -98,15 +100,15 @@ static bool has_v3(void) {
 static void build_for(bool v3) {
     memset(lists, 0, sizeof lists);
 #ifdef STATOR_HAVE_ONEDNN
-    append(onednn_arrays);
+    append(lists, onednn_arrays);
     kern_onednn_version(libraries, sizeof libraries);
 #endif
 #ifdef __x86_64__
-    append(v3 ? v3_arrays : base_arrays);
+    append(lists, v3 ? v3_arrays : base_arrays);
 #else
-    append(base_arrays);
+    append(lists, base_arrays);
 #endif
-    append(reference_arrays);
+    append(lists, reference_arrays);
     level = v3 ? "v3" : "base";
 }
 
@@ -126,11 +128,29 @@ st_status_t kern_set_level(const char *name) {
     return ST_OK;
 }
 
+/* Once, when a plan or a test first asks; a module that does not open gives no kernels, and opening
+ * the device says why. */
+static void build_module(void) {
+    const dev_module_t *module;
+    if (dev_module_open("cuda", &module) != ST_OK) return;
+    append(module_lists, (const kern_arrays_t *)module->kernels);
+}
+
 const kern_impl_t *const *kern_list(const char *device, ir_op_t op) {
     static const kern_impl_t *const none[] = {NULL};
+    static pthread_once_t module_once = PTHREAD_ONCE_INIT;
     pthread_once(&once, build);
-    if (strcmp(device, "cpu") != 0 || (unsigned)op >= IR_OP_END) return none;
-    return lists[op];
+    if ((unsigned)op >= IR_OP_END) return none;
+    if (strcmp(device, "cpu") == 0) return lists[op];
+    if (strcmp(device, "cuda") != 0) return none;
+    pthread_once(&module_once, build_module);
+    return module_lists[op];
+}
+
+const kern_impl_t *kern_find_on(const char *device, ir_op_t op, const char *name) {
+    for (const kern_impl_t *const *impl = kern_list(device, op); *impl; impl++)
+        if (strcmp((*impl)->name, name) == 0) return *impl;
+    return NULL;
 }
 
 const kern_impl_t *kern_find(const char *name) {

@@ -4,10 +4,13 @@
 
 #include "kernels/kernel.h"
 
-/* Implementations of `op` on `device` ("cpu"), best first, ended by NULL; an empty list if none. */
+/* Implementations of `op` on `device` ("cpu", "cuda"), best first, ended by NULL; an empty list if
+ * none. Those of "cuda" are there where its module opens (device/module.h). */
 const kern_impl_t *const *kern_list(const char *device, ir_op_t op);
 /* By name; NULL if this build has none of that name. */
 const kern_impl_t *kern_find(const char *name);
+/* An op's implementation by name on a device; NULL if there is none. */
+const kern_impl_t *kern_find_on(const char *device, ir_op_t op, const char *name);
 /* First that can run the problem. `reference_only` takes the reference. FAILs with ST_UNSUPPORTED
  * and every implementation's reason. */
 st_status_t kern_choose(const char *device, const kern_problem_t *problem, bool reference_only,

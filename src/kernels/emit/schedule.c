@@ -71,7 +71,8 @@ static void choose_cols(planner_t *p) {
         const nest_stmt_t *stmt = stmt_at(p, v);
         if (stmt->kind != NEST_REDUCE || stmt->domain == NEST_NONE) continue;
         const nest_domain_t *domain = &p->nest->domains[stmt->domain];
-        if (!p->cols[stmt->domain] && (p->spread[v] & stmt->over) && rows_fit(domain, stmt->over))
+        if (!p->cols[stmt->domain] && stmt->mask && (p->spread[v] & stmt->over) &&
+            rows_fit(domain, stmt->over))
             p->cols[stmt->domain] = stmt->over;
     }
 }
@@ -85,7 +86,7 @@ static void find_levels(planner_t *p) {
     for (uint32_t v = 0; v < p->nest->n_stmts; v++) {
         const nest_stmt_t *stmt = stmt_at(p, v);
         s->grid[v].is_grid = stmt->kind == NEST_REDUCE &&
-                             (stmt->domain == NEST_NONE || stmt->over != p->cols[stmt->domain]);
+                             (!stmt->mask || stmt->over != p->cols[stmt->domain]);
         for (uint32_t j = 0; j < stmt->n_args; j++) {
             uint8_t level = available(s, stmt->args[j]);
             if (level > s->level[v]) s->level[v] = level;
@@ -327,6 +328,7 @@ static st_status_t plan_rows(planner_t *p, uint32_t domain, uint32_t level, bool
 static void shape_reduce(planner_t *p, emit_kernel_t *k) {
     const nest_domain_t *domain = &p->nest->domains[k->domain];
     int64_t kept = nest_points(domain, k->rows), reduced = nest_points(domain, k->cols);
+    if (kept < 1) kept = 1; /* an empty result is one block that finds nothing to do */
     mark_sinks(p, k);
     choose_vector(p, k);
     if (k->shape == EMIT_COLUMNS) {

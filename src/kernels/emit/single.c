@@ -18,8 +18,9 @@ static st_status_t make_body(const kern_problem_t *problem, ir_graph_t *body) {
         char name[16];
         snprintf(name, sizeof name, "%u", j);
         const ir_arg_t input[] = {IR_ARG_DTYPE("dtype", type->dtype),
-                                  IR_ARG_INTS("shape", type->dims, type->rank)};
-        TRY_GOTO(ir_graph_add(body, IR_OP_INPUT, name, 0, NULL, 2, input, &inputs[j]), done);
+                                  IR_ARG_INTS("shape", type->dims, type->rank),
+                                  IR_ARG_INT("batch_axis", -1)};
+        TRY_GOTO(ir_graph_add(body, IR_OP_INPUT, name, 0, NULL, 3, input, &inputs[j]), done);
     }
     for (uint32_t i = 0; i < n_attrs; i++)
         args[i] = (ir_arg_t){def->attrs[i].key, problem->attrs[i]};

@@ -1,0 +1,242 @@
+/* Attention by cuDNN: its products and softmax as one graph, which the library fuses.
+ *
+ * Forward: S = scale q k', masked; row max and sum of exponentials; o = softmax(S) v, lse.
+ * Backward, with P = exp(S - lse) and D = the rows' sums of do · o:
+ *   dv = P' do      dS = scale P (do v' - D)      dk = dS' q      dq = dS k
+ * dq as a product of a whole dS gives the same bits every run, at the price of dS in memory; the
+ * library's other form adds with atomics. Query heads of a group share a key head: their dk and dv
+ * are summed. */
+#include <math.h>
+
+#include "kernels/cuda/cuda.h"
+#include "kernels/cuda/dnn.h"
+
+typedef struct shape {
+    kern_attention_t a;
+    cudnnDataType_t type;
+} shape_t;
+
+/* The graph's parts, by dims and strides of [B, H, rows, columns]. */
+static dnn_tensor_t strided(dnn_t *dnn, cudnnDataType_t type, const int64_t dims[4],
+                            const int64_t strides[4], const void *address) {
+    return address ? dnn_tensor(dnn, type, 4, dims, strides, address)
+                   : dnn_virtual(dnn, type, 4, dims, strides);
+}
+static dnn_tensor_t dense(dnn_t *dnn, cudnnDataType_t type, int64_t b, int64_t h, int64_t rows,
+                          int64_t columns, const void *address) {
+    const int64_t dims[4] = {b, h, rows, columns};
+    const int64_t strides[4] = {h * rows * columns, rows * columns, columns, 1};
+    return strided(dnn, type, dims, strides, address);
+}
+/* The same memory as `dense` of [B, H, columns, rows], seen transposed. */
+static dnn_tensor_t turned(dnn_t *dnn, cudnnDataType_t type, int64_t b, int64_t h, int64_t rows,
+                           int64_t columns, const void *address) {
+    const int64_t dims[4] = {b, h, rows, columns};
+    const int64_t strides[4] = {h * rows * columns, rows * columns, 1, rows};
+    return strided(dnn, type, dims, strides, address);
+}
+static dnn_tensor_t scores(dnn_t *dnn, const kern_attention_t *a, cudnnDataType_t type) {
+    return dense(dnn, type, a->b, a->h, a->m, a->s, NULL);
+}
+static dnn_tensor_t row_values(dnn_t *dnn, const kern_attention_t *a, const void *address) {
+    return dense(dnn, CUDNN_DATA_FLOAT, a->b, a->h, a->m, 1, address);
+}
+
+static dnn_tensor_t pointwise(dnn_t *dnn, cudnnPointwiseMode_t mode, dnn_tensor_t x, dnn_tensor_t b,
+                              dnn_tensor_t y) {
+    dnn_pointwise(dnn, mode, CUDNN_DATA_FLOAT, x, b, -1, y, 0);
+    return y;
+}
+
+/* Scores where `keep`(row, column) holds, -infinity elsewhere. */
+static dnn_tensor_t keep_where(dnn_t *dnn, const kern_attention_t *a, dnn_tensor_t x,
+                               dnn_tensor_t left, cudnnPointwiseMode_t compare, dnn_tensor_t right) {
+    dnn_tensor_t keep = scores(dnn, a, CUDNN_DATA_BOOLEAN);
+    dnn_tensor_t kept = scores(dnn, a, CUDNN_DATA_FLOAT);
+    dnn_pointwise(dnn, compare, CUDNN_DATA_BOOLEAN, left, right, -1, keep, 0);
+    dnn_pointwise(dnn, CUDNN_POINTWISE_BINARY_SELECT, CUDNN_DATA_FLOAT, x,
+                  dnn_number(dnn, -INFINITY), keep, kept, 0);
+    return kept;
+}
+
+/* Key s of query m: s ≤ m where causal; m - window < s. */
+static dnn_tensor_t masked(dnn_t *dnn, const kern_attention_t *a, dnn_tensor_t x) {
+    if (!a->causal) return x;
+    dnn_tensor_t row = scores(dnn, a, CUDNN_DATA_INT32);
+    dnn_tensor_t column = scores(dnn, a, CUDNN_DATA_INT32);
+    dnn_pointwise(dnn, CUDNN_POINTWISE_GEN_INDEX, CUDNN_DATA_FLOAT, x, -1, -1, row, 2);
+    dnn_pointwise(dnn, CUDNN_POINTWISE_GEN_INDEX, CUDNN_DATA_FLOAT, x, -1, -1, column, 3);
+    return keep_where(dnn, a, x, row, CUDNN_POINTWISE_CMP_GE, column);
+}
+
+static bool attention_can_run(const kern_problem_t *problem, uint32_t first, uint32_t n_fixed,
+                              const char **out_reason) {
+    kern_attention_t a = kern_attention_of(problem, first, n_fixed);
+    ir_dtype_t dtype = problem->in[first].dtype;
+    const char *reason = NULL;
+    if (dtype != IR_BF16 && dtype != IR_F16) reason = "cuDNN's attention is for bf16 and f16";
+    if (a.d % 8 || a.e % 8 || a.d > 256 || a.e > 256)
+        reason = "cuDNN's attention takes head dims up to 256 that are multiples of 8";
+    if (a.m < 2) reason = "cuDNN's attention gives NaN for a single query";
+    if (a.mask) reason = "a mask that is an operand is not given to cuDNN";
+    if (a.window && !(a.causal && a.window >= a.s)) reason = "a sliding window is not given to cuDNN";
+    if (a.b == 0 || a.h == 0 || a.s == 0) reason = "cuDNN takes no empty tensor";
+    if (reason) *out_reason = reason;
+    return !reason;
+}
+
+static bool forward_can_run(const kern_problem_t *problem, const char **out_reason) {
+    return attention_can_run(problem, 0, 3, out_reason);
+}
+static bool backward_can_run(const kern_problem_t *problem, const char **out_reason) {
+    return attention_can_run(problem, 1, 6, out_reason);
+}
+
+static size_t forward_workspace(const kern_problem_t *problem, int n_threads) {
+    (void)problem, (void)n_threads;
+    return 256;
+}
+
+static size_t row_bytes(const kern_attention_t *a) {
+    return st_size_align(st_size_mul((uint64_t)(a->b * a->h), (uint64_t)a->m * 4), 256);
+}
+
+static size_t backward_workspace(const kern_problem_t *problem, int n_threads) {
+    (void)n_threads;
+    kern_attention_t a = kern_attention_of(problem, 1, 6);
+    size_t heads = (size_t)(a.b * a.h);
+    size_t bytes = st_size_mul(st_size_mul(heads, (uint64_t)a.m), (uint64_t)a.s * 2);
+    if (a.h != a.g)
+        bytes = st_size_add(bytes, st_size_mul(st_size_mul(heads, (uint64_t)a.s),
+                                               (uint64_t)(a.d + a.e) * 2));
+    return st_size_add(st_size_add(bytes, 4096), row_bytes(&a));
+}
+
+static st_status_t build_forward(const kern_call_t *call, dnn_t *dnn) {
+    kern_attention_t a = kern_attention_of(call->problem, 0, 3);
+    cudnnDataType_t type;
+    dnn_type(call->problem->in[0].dtype, &type);
+    dnn_tensor_t q = dense(dnn, type, a.b, a.h, a.m, a.d, call->in[0]);
+    dnn_tensor_t k = turned(dnn, type, a.b, a.g, a.d, a.s, call->in[1]);
+    dnn_tensor_t v = dense(dnn, type, a.b, a.g, a.s, a.e, call->in[2]);
+    dnn_tensor_t o = dense(dnn, type, a.b, a.h, a.m, a.e, call->out[0]);
+    dnn_tensor_t lse = row_values(dnn, &a, call->out[1]);
+    dnn_tensor_t s = scores(dnn, &a, CUDNN_DATA_FLOAT);
+    dnn_matmul(dnn, q, k, s);
+    s = pointwise(dnn, CUDNN_POINTWISE_MUL, s, dnn_number(dnn, (float)a.scale),
+                  scores(dnn, &a, CUDNN_DATA_FLOAT));
+    s = masked(dnn, &a, s);
+    dnn_tensor_t most = row_values(dnn, &a, NULL), sum = row_values(dnn, &a, NULL);
+    dnn_reduce(dnn, CUDNN_REDUCE_TENSOR_MAX, s, most);
+    s = pointwise(dnn, CUDNN_POINTWISE_SUB, s, most, scores(dnn, &a, CUDNN_DATA_FLOAT));
+    s = pointwise(dnn, CUDNN_POINTWISE_EXP, s, -1, scores(dnn, &a, CUDNN_DATA_FLOAT));
+    dnn_reduce(dnn, CUDNN_REDUCE_TENSOR_ADD, s, sum);
+    dnn_tensor_t log = pointwise(dnn, CUDNN_POINTWISE_LOG, sum, -1, row_values(dnn, &a, NULL));
+    pointwise(dnn, CUDNN_POINTWISE_ADD, most, log, lse);
+    dnn_tensor_t p = pointwise(dnn, CUDNN_POINTWISE_DIV, s, sum, scores(dnn, &a, type));
+    dnn_matmul(dnn, p, v, o);
+    return dnn_plan(dnn, call->workspace, call->workspace_bytes);
+}
+
+/* out = left right, summed over the query heads of a group where there are several. */
+static void product_of_group(dnn_t *dnn, const kern_attention_t *a, cudnnDataType_t type,
+                             dnn_tensor_t left, dnn_tensor_t right, int64_t columns,
+                             dnn_tensor_t out) {
+    if (a->h == a->g) {
+        dnn_matmul(dnn, left, right, out);
+        return;
+    }
+    dnn_tensor_t each = dense(dnn, type, a->b, a->h, a->s, columns, NULL);
+    dnn_matmul(dnn, left, right, each);
+    dnn_reduce(dnn, CUDNN_REDUCE_TENSOR_ADD, each, out);
+}
+
+static st_status_t build_backward(const kern_call_t *call, dnn_t *dnn) {
+    kern_attention_t a = kern_attention_of(call->problem, 1, 6);
+    cudnnDataType_t type;
+    dnn_type(call->problem->in[1].dtype, &type);
+    size_t rows = row_bytes(&a);
+    dnn_tensor_t grad = dense(dnn, type, a.b, a.h, a.m, a.e, call->in[0]);
+    dnn_tensor_t q = dense(dnn, type, a.b, a.h, a.m, a.d, call->in[1]);
+    dnn_tensor_t k = turned(dnn, type, a.b, a.g, a.d, a.s, call->in[2]);
+    dnn_tensor_t v = turned(dnn, type, a.b, a.g, a.e, a.s, call->in[3]);
+    dnn_tensor_t o = dense(dnn, type, a.b, a.h, a.m, a.e, call->in[4]);
+    dnn_tensor_t lse = row_values(dnn, &a, call->in[5]);
+    dnn_tensor_t dq = dense(dnn, type, a.b, a.h, a.m, a.d, call->out[0]);
+    dnn_tensor_t dk = dense(dnn, type, a.b, a.g, a.s, a.d, call->out[1]);
+    dnn_tensor_t dv = dense(dnn, type, a.b, a.g, a.s, a.e, call->out[2]);
+    dnn_tensor_t d = row_values(dnn, &a, call->workspace);
+    dnn_tensor_t scale = dnn_number(dnn, (float)a.scale);
+
+    dnn_tensor_t both = pointwise(dnn, CUDNN_POINTWISE_MUL, grad, o,
+                                  dense(dnn, CUDNN_DATA_FLOAT, a.b, a.h, a.m, a.e, NULL));
+    dnn_tensor_t sums = row_values(dnn, &a, NULL);
+    dnn_reduce(dnn, CUDNN_REDUCE_TENSOR_ADD, both, sums);
+    pointwise(dnn, CUDNN_POINTWISE_MUL, sums, dnn_number(dnn, 1), d);
+
+    dnn_tensor_t s = scores(dnn, &a, CUDNN_DATA_FLOAT);
+    dnn_matmul(dnn, q, k, s);
+    s = pointwise(dnn, CUDNN_POINTWISE_MUL, s, scale, scores(dnn, &a, CUDNN_DATA_FLOAT));
+    s = pointwise(dnn, CUDNN_POINTWISE_SUB, s, lse, scores(dnn, &a, CUDNN_DATA_FLOAT));
+    s = masked(dnn, &a, s);
+    dnn_tensor_t p = pointwise(dnn, CUDNN_POINTWISE_EXP, s, -1, scores(dnn, &a, CUDNN_DATA_FLOAT));
+
+    dnn_tensor_t p_turned = turned(dnn, type, a.b, a.h, a.s, a.m, NULL);
+    dnn_reshape(dnn, p, p_turned);
+    product_of_group(dnn, &a, type, p_turned, grad, a.e, dv);
+
+    dnn_tensor_t dp = scores(dnn, &a, CUDNN_DATA_FLOAT);
+    dnn_matmul(dnn, grad, v, dp);
+    dp = pointwise(dnn, CUDNN_POINTWISE_SUB, dp, d, scores(dnn, &a, CUDNN_DATA_FLOAT));
+    dp = pointwise(dnn, CUDNN_POINTWISE_MUL, dp, p, scores(dnn, &a, CUDNN_DATA_FLOAT));
+    dnn_tensor_t ds = pointwise(dnn, CUDNN_POINTWISE_MUL, dp, scale, scores(dnn, &a, CUDNN_DATA_FLOAT));
+    dnn_tensor_t ds_turned = turned(dnn, type, a.b, a.h, a.s, a.m, NULL);
+    dnn_reshape(dnn, ds, ds_turned);
+    product_of_group(dnn, &a, type, ds_turned, q, a.d, dk);
+
+    dnn_tensor_t k_rows = dense(dnn, type, a.b, a.g, a.s, a.d, NULL);
+    dnn_reshape(dnn, k, k_rows);
+    dnn_matmul(dnn, ds, k_rows, dq);
+    return dnn_plan(dnn, (char *)call->workspace + rows, call->workspace_bytes - rows);
+}
+
+static st_status_t bind(kern_call_t *call,
+                        st_status_t (*build)(const kern_call_t *call, dnn_t *dnn)) {
+    dnn_t *dnn;
+    TRY(dnn_create(call->stream, &dnn));
+    st_status_t status = build(call, dnn);
+    if (status == ST_OK)
+        call->prepared = dnn;
+    else
+        dnn_destroy(dnn);
+    return status;
+}
+static st_status_t forward_bind(kern_call_t *call) {
+    return bind(call, build_forward);
+}
+static st_status_t backward_bind(kern_call_t *call) {
+    return bind(call, build_backward);
+}
+
+static void release(void *prepared) {
+    dnn_destroy(prepared);
+}
+static st_status_t launch(const kern_call_t *call) {
+    return dnn_launch(call->prepared);
+}
+
+static const kern_impl_t attention = {.name = "cudnn.attention",
+                                      .op = IR_OP_ATTENTION,
+                                      .can_run = forward_can_run,
+                                      .workspace = forward_workspace,
+                                      .bind = forward_bind,
+                                      .release = release,
+                                      .launch = launch};
+static const kern_impl_t attention_grad = {.name = "cudnn.attention",
+                                           .op = IR_OP_ATTENTION_GRAD,
+                                           .can_run = backward_can_run,
+                                           .workspace = backward_workspace,
+                                           .bind = backward_bind,
+                                           .release = release,
+                                           .launch = launch};
+kern_cuda_array_t kern_cuda_attention = {&attention, &attention_grad, NULL};
