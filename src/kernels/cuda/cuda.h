@@ -7,8 +7,8 @@
 
 /* Arrays that end with NULL, one a file. */
 typedef const kern_impl_t *const kern_cuda_array_t[];
-extern kern_cuda_array_t kern_cuda_matmul, kern_cuda_conv, kern_cuda_attention, kern_cuda_index,
-    kern_cuda_nest, kern_cuda_pool;
+extern kern_cuda_array_t kern_cuda_matmul, kern_cuda_conv, kern_cuda_attention, kern_cuda_own,
+    kern_cuda_nest;
 
 /* The library's name of a type; false where it has none. */
 bool kern_cuda_type(ir_dtype_t dtype, cudaDataType_t *out_type);

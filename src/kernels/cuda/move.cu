@@ -1,0 +1,326 @@
+/* Kernels that move elements or add them at computed places (own.h). */
+#include "kernels/cuda/own.cuh"
+
+/* ---- concat, pad ---- */
+
+__global__ void concat_bytes(own_concat_t a) {
+    OWN_FOR(i, a.outer * a.in_bytes) {
+        long long row = i / a.in_bytes, at = i % a.in_bytes;
+        ((char *)a.out)[row * a.out_bytes + a.begin_bytes + at] = ((const char *)a.in)[i];
+    }
+}
+
+__global__ void concat_words(own_concat_t a) {
+    long long words = a.in_bytes / 16;
+    OWN_FOR(i, a.outer * words) {
+        long long row = i / words, at = i % words * 16;
+        *(int4 *)((char *)a.out + row * a.out_bytes + a.begin_bytes + at) =
+            *(const int4 *)((const char *)a.in + row * a.in_bytes + at);
+    }
+}
+
+cudaError_t own_concat(const own_concat_t *a, cudaStream_t stream) {
+    bool words = a->in_bytes % 16 == 0 && a->out_bytes % 16 == 0 && a->begin_bytes % 16 == 0;
+    if (words) OWN_LAUNCH(concat_words, a->outer * a->in_bytes / 16, a, stream);
+    OWN_LAUNCH(concat_bytes, a->outer * a->in_bytes, a, stream);
+}
+
+static long long product(const int64_t *dims, int rank) {
+    long long n = 1;
+    for (int d = 0; d < rank; d++) n *= dims[d];
+    return n;
+}
+
+__global__ void pad(own_pad_t a) {
+    long long n = 1;
+    for (int d = 0; d < a.rank; d++) n *= a.out_dims[d];
+    OWN_FOR(i, n) {
+        long long rest = i, at = 0, stride = 1;
+        bool inside = true;
+        for (int d = a.rank - 1; d >= 0; d--) {
+            long long x = rest % a.out_dims[d] - a.low[d];
+            rest /= a.out_dims[d];
+            inside = inside && x >= 0 && x < a.in_dims[d];
+            at += x * stride;
+            stride *= a.in_dims[d];
+        }
+        for (int b = 0; b < a.width; b++)
+            ((unsigned char *)a.out)[i * a.width + b] =
+                inside ? ((const unsigned char *)a.in)[at * a.width + b] : a.value[b];
+    }
+}
+
+cudaError_t own_pad(const own_pad_t *a, cudaStream_t stream) {
+    OWN_LAUNCH(pad, product(a->out_dims, a->rank), a, stream);
+}
+
+/* ---- index tuples ---- */
+
+__device__ long long nd_base(const own_nd_t &a, long long i) {
+    long long base = 0;
+    for (int d = 0; d < a.k; d++) base += a.strides[d] * checked(a.index, i * a.k + d, a.dims[d], a.fault);
+    return base;
+}
+
+__global__ void gather_nd(own_nd_t a) {
+    OWN_FOR(i, a.n * a.row) {
+        long long from = nd_base(a, i / a.row) + i % a.row;
+        if (is_real(a.rows.dtype)) put(a.rows, i, get(a.table, from));
+        else put_int(a.rows, i, get_int(a.table, from));
+    }
+}
+
+cudaError_t own_gather_nd(const own_nd_t *a, cudaStream_t stream) {
+    OWN_LAUNCH(gather_nd, a->n * a->row, a, stream);
+}
+
+__global__ void scatter_nd_add(own_nd_t a) {
+    OWN_FOR(i, a.table_rows * a.row) {
+        long long base = i / a.row * a.row, k = i % a.row, whole = 0;
+        double sum = 0;
+        for (long long j = 0; j < a.n; j++) {
+            if (nd_base(a, j) != base) continue;
+            if (is_real(a.rows.dtype)) sum += get(a.rows, j * a.row + k);
+            else whole += get_int(a.rows, j * a.row + k);
+        }
+        if (is_real(a.table.dtype)) put(a.table, i, sum);
+        else put_int(a.table, i, whole);
+    }
+}
+
+cudaError_t own_scatter_nd_add(const own_nd_t *a, cudaStream_t stream) {
+    OWN_LAUNCH(scatter_nd_add, a->table_rows * a->row, a, stream);
+}
+
+/* ---- scatter_add ---- */
+
+enum { TILE = 256 };
+
+/* Position of each index among all by (index, position): where its update stands in order. */
+__global__ void rank_indices(own_scatter_t a) {
+    __shared__ long long tile[TILE];
+    long long *keys = (long long *)a.workspace;
+    int *order = (int *)(keys + a.n_index);
+    long long i = (long long)blockIdx.x * TILE + threadIdx.x, rank = 0, own = 0;
+    if (i < a.n_index) own = checked(a.index, i, a.shape.n, a.fault);
+    for (long long first = 0; first < a.n_index; first += TILE) {
+        long long j = first + threadIdx.x;
+        __syncthreads();
+        tile[threadIdx.x] = 0x7fffffffffffffffll;
+        if (j < a.n_index) {
+            long long key = get_int(a.index, j);
+            tile[threadIdx.x] = key < 0 ? key + a.shape.n : key;
+        }
+        __syncthreads();
+        if (i < a.n_index)
+            for (int k = 0; k < TILE; k++)
+                rank += tile[k] < own || (tile[k] == own && first + k < i);
+    }
+    if (i < a.n_index) {
+        keys[rank] = own;
+        order[rank] = (int)i;
+    }
+}
+
+template <class T>
+struct Sum {
+    typedef float type;
+};
+template <>
+struct Sum<double> {
+    typedef double type;
+};
+
+/* Block (x, y): run of equal indices that begins at x, if one does; outer row y. */
+template <class S>
+__global__ void add_runs(own_scatter_t a) {
+    const long long *keys = (const long long *)a.workspace;
+    const int *order = (const int *)(keys + a.n_index);
+    long long first = blockIdx.x, key = keys[first];
+    if (first > 0 && keys[first - 1] == key) return;
+    long long last = first + 1;
+    while (last < a.n_index && keys[last] == key) last++;
+    for (long long outer = blockIdx.y; outer < a.shape.outer; outer += gridDim.y)
+        for (long long k = threadIdx.x; k < a.shape.inner; k += blockDim.x) {
+            S sum = 0;
+            for (long long j = first; j < last; j++)
+                sum += (S)get(a.updates, (outer * a.n_index + order[j]) * a.shape.inner + k);
+            put(a.out, (outer * a.shape.n + key) * a.shape.inner + k, sum);
+        }
+}
+
+__global__ void add_whole_runs(own_scatter_t a) {
+    const long long *keys = (const long long *)a.workspace;
+    const int *order = (const int *)(keys + a.n_index);
+    long long first = blockIdx.x, key = keys[first];
+    if (first > 0 && keys[first - 1] == key) return;
+    for (long long outer = blockIdx.y; outer < a.shape.outer; outer += gridDim.y)
+        for (long long k = threadIdx.x; k < a.shape.inner; k += blockDim.x) {
+            long long sum = 0;
+            for (long long j = first; j < a.n_index && keys[j] == key; j++)
+                sum += get_int(a.updates, (outer * a.n_index + order[j]) * a.shape.inner + k);
+            put_int(a.out, (outer * a.shape.n + key) * a.shape.inner + k, sum);
+        }
+}
+
+static size_t width_of(int dtype) {
+    switch (dtype) {
+#define DTYPE(name, text, wire, bytes, kind) \
+    case wire:                               \
+        return bytes;
+#include "ir/dtypes.def"
+#undef DTYPE
+    }
+    return 0;
+}
+
+static bool real_on_host(int dtype) {
+    return dtype == OWN_F32 || dtype == OWN_F64 || dtype == OWN_F16 || dtype == OWN_BF16;
+}
+
+cudaError_t own_scatter_add(const own_scatter_t *a, cudaStream_t stream) {
+    long long elements = a->shape.outer * a->shape.n * a->shape.inner;
+    if (elements <= 0) return cudaSuccess;
+    cudaError_t error =
+        cudaMemsetAsync(a->out.data, 0, (size_t)elements * width_of(a->out.dtype), stream);
+    if (error != cudaSuccess || a->n_index == 0) return error;
+    rank_indices<<<(unsigned)((a->n_index + TILE - 1) / TILE), TILE, 0, stream>>>(*a);
+    dim3 grid((unsigned)a->n_index, (unsigned)(a->shape.outer < 64 ? a->shape.outer : 64), 1);
+    unsigned threads = a->shape.inner >= 256 ? 256 : 64;
+    if (!real_on_host(a->out.dtype))
+        add_whole_runs<<<grid, threads, 0, stream>>>(*a);
+    else if (a->out.dtype == OWN_F64)
+        add_runs<double><<<grid, threads, 0, stream>>>(*a);
+    else
+        add_runs<float><<<grid, threads, 0, stream>>>(*a);
+    return cudaPeekAtLastError();
+}
+
+__global__ void scatter_along_add(own_along_t a) {
+    long long n = 1;
+    for (int d = 0; d < a.rank; d++) n *= a.out_dims[d];
+    OWN_FOR(i, n) {
+        long long rest = i, base = 0, stride = 1, step = 1, at = 0, whole = 0;
+        bool inside = true;
+        for (int d = a.rank - 1; d >= 0; d--) {
+            long long x = rest % a.out_dims[d];
+            rest /= a.out_dims[d];
+            if (d == a.axis) at = x, step = stride;
+            else if (x >= a.in_dims[d]) inside = false;
+            else base += x * stride;
+            stride *= a.in_dims[d];
+        }
+        double sum = 0;
+        for (long long j = 0; inside && j < a.in_dims[a.axis]; j++) {
+            long long from = base + j * step;
+            if (checked(a.index, from, a.out_dims[a.axis], a.fault) != at) continue;
+            if (is_real(a.updates.dtype)) sum += get(a.updates, from);
+            else whole += get_int(a.updates, from);
+        }
+        if (is_real(a.out.dtype)) put(a.out, i, sum);
+        else put_int(a.out, i, whole);
+    }
+}
+
+cudaError_t own_scatter_along_add(const own_along_t *a, cudaStream_t stream) {
+    OWN_LAUNCH(scatter_along_add, product(a->out_dims, a->rank), a, stream);
+}
+
+/* ---- lines ---- */
+
+__global__ void cumsum(own_line_t a) {
+    OWN_FOR(line, a.shape.outer * a.shape.inner) {
+        long long base = line / a.shape.inner * a.shape.n * a.shape.inner + line % a.shape.inner;
+        double sum = 0;
+        long long whole = 0;
+        for (long long j = 0; j < a.shape.n; j++) {
+            long long at = base + (a.reverse ? a.shape.n - 1 - j : j) * a.shape.inner;
+            if (is_real(a.in.dtype)) {
+                double before = sum;
+                sum += get(a.in, at);
+                put(a.out, at, a.exclusive ? before : sum);
+            } else {
+                long long before = whole;
+                whole += get_int(a.in, at);
+                put_int(a.out, at, a.exclusive ? before : whole);
+            }
+        }
+    }
+}
+
+cudaError_t own_cumsum(const own_line_t *a, cudaStream_t stream) {
+    OWN_LAUNCH(cumsum, a->shape.outer * a->shape.inner, a, stream);
+}
+
+__global__ void argmax(own_line_t a) {
+    OWN_FOR(line, a.shape.outer * a.shape.inner) {
+        long long base = line / a.shape.inner * a.shape.n * a.shape.inner + line % a.shape.inner;
+        long long best = 0, whole = 0;
+        double most = 0;
+        for (long long i = 0; i < a.shape.n; i++) {
+            bool better = i == 0;
+            if (is_real(a.in.dtype)) {
+                double x = get(a.in, base + i * a.shape.inner);
+                better = better || (!isnan(most) && (isnan(x) || x > most));
+                if (better) most = x;
+            } else {
+                long long x = get_int(a.in, base + i * a.shape.inner);
+                better = better || x > whole;
+                if (better) whole = x;
+            }
+            if (better) best = i;
+        }
+        put_int(a.out, line, best);
+    }
+}
+
+cudaError_t own_argmax(const own_line_t *a, cudaStream_t stream) {
+    OWN_LAUNCH(argmax, a->shape.outer * a->shape.inner, a, stream);
+}
+
+/* ---- rope, learning rate ---- */
+
+__global__ void rope(own_rope_t a) {
+    long long half = a.d / 2;
+    OWN_FOR(p, a.rows * half) {
+        long long row = p / half, i = p % half;
+        long long one = row * a.d + (a.interleaved ? 2 * i : i), two = one + (a.interleaved ? 1 : half);
+        long long at = row % a.m * half + i;
+        if (a.x.dtype == OWN_F64) {
+            double c = get(a.cosine, at), s = a.inverse ? -get(a.sine, at) : get(a.sine, at);
+            double x = get(a.x, one), y = get(a.x, two);
+            put(a.out, one, x * c - y * s);
+            put(a.out, two, y * c + x * s);
+        } else {
+            float c = (float)get(a.cosine, at), s = (float)get(a.sine, at);
+            float x = (float)get(a.x, one), y = (float)get(a.x, two);
+            if (a.inverse) s = -s;
+            put(a.out, one, x * c - y * s);
+            put(a.out, two, y * c + x * s);
+        }
+    }
+}
+
+cudaError_t own_rope(const own_rope_t *a, cudaStream_t stream) {
+    OWN_LAUNCH(rope, a->rows * (a->d / 2), a, stream);
+}
+
+/* ir/learning_rate.h */
+__global__ void lr_schedule(own_rate_t a) {
+    long long step = *(const long long *)a.step;
+    double rate = a.base;
+    if (step <= a.warmup) {
+        rate = a.base * (double)step / (double)a.warmup;
+    } else if (a.kind != 0) {
+        double t = (double)(step - 1 - a.warmup) / (double)(a.total - a.warmup);
+        if (t > 1) t = 1;
+        rate = a.kind == 1 ? a.base + (a.min - a.base) * t
+                           : a.min + (a.base - a.min) * (1 + cospi(t)) / 2;
+    }
+    *(double *)a.out = rate;
+}
+
+cudaError_t own_lr_schedule(const own_rate_t *a, cudaStream_t stream) {
+    lr_schedule<<<1, 1, 0, stream>>>(*a);
+    return cudaPeekAtLastError();
+}

@@ -1,0 +1,322 @@
+/* Pooling, convolution and attention, element by element (own.h). */
+#include "kernels/cuda/own.cuh"
+
+/* ---- windows ---- */
+
+struct Taps {
+    long long o[3], first[3], last[3];
+};
+
+__device__ Taps taps_of(const own_window_t &w, long long position) {
+    Taps t;
+    for (int d = 2; d >= 0; d--) {
+        t.o[d] = position % w.out[d];
+        position /= w.out[d];
+        long long start = t.o[d] * w.stride[d] - w.low[d], step = w.dilation[d];
+        long long begin = start < 0 ? (-start + step - 1) / step : 0, room = w.in[d] - start;
+        long long end = room <= 0 ? 0 : (room + step - 1) / step;
+        if (end > w.kernel[d]) end = w.kernel[d];
+        t.first[d] = begin < end ? begin : end;
+        t.last[d] = end;
+    }
+    return t;
+}
+
+__device__ long long input_of(const own_window_t &w, const Taps &t, const long long k[3]) {
+    long long x = 0;
+    for (int d = 0; d < 3; d++)
+        x = x * w.in[d] + t.o[d] * w.stride[d] - w.low[d] + k[d] * w.dilation[d];
+    return x;
+}
+
+#define FOR_TAPS(k, t)                                        \
+    for (k[0] = (t).first[0]; k[0] < (t).last[0]; k[0]++)     \
+        for (k[1] = (t).first[1]; k[1] < (t).last[1]; k[1]++) \
+            for (k[2] = (t).first[2]; k[2] < (t).last[2]; k[2]++)
+
+__device__ long long counted(const own_window_t &w, const long long o[3], bool count_pad) {
+    long long count = 1;
+    for (int d = 0; d < 3; d++) {
+        long long begin = o[d] * w.stride[d] - w.low[d], end = begin + w.kernel[d];
+        long long limit = w.in[d] + (count_pad ? w.high[d] : 0);
+        if (end > limit) end = limit;
+        if (!count_pad && begin < 0) begin = 0;
+        count *= end > begin ? end - begin : 0;
+    }
+    return count;
+}
+
+/* Outputs along dim d that read input position x with some tap: [*first, *last). */
+__device__ void outputs_of(const own_window_t &w, int d, long long x, long long *first,
+                           long long *last) {
+    long long reach = (w.kernel[d] - 1) * w.dilation[d], low = x + w.low[d] - reach;
+    *first = low <= 0 ? 0 : (low + w.stride[d] - 1) / w.stride[d];
+    *last = (x + w.low[d]) / w.stride[d] + 1;
+    if (*last > w.out[d]) *last = w.out[d];
+}
+
+/* ---- pooling ---- */
+
+__global__ void max_pool(own_pool_t a) {
+    const own_window_t &w = a.window;
+    OWN_FOR(i, w.n * w.c * w.out_size) {
+        Taps t = taps_of(w, i % w.out_size);
+        long long plane = i / w.out_size * w.in_size, k[3], index = -1;
+        double best = -INFINITY;
+        FOR_TAPS(k, t) {
+            long long x = input_of(w, t, k);
+            double value = get(a.x, plane + x);
+            if (index < 0 || value > best || (isnan(value) && !isnan(best))) best = value, index = x;
+        }
+        put(a.y, i, best);
+        put_int(a.index, i, index);
+    }
+}
+
+cudaError_t own_max_pool(const own_pool_t *a, cudaStream_t stream) {
+    OWN_LAUNCH(max_pool, a->window.n * a->window.c * a->window.out_size, a, stream);
+}
+
+__global__ void max_pool_grad(own_pool_t a) {
+    const own_window_t &w = a.window;
+    OWN_FOR(plane, w.n * w.c) {
+        for (long long x = 0; x < w.in_size; x++) put(a.x, plane * w.in_size + x, 0);
+        for (long long p = 0; p < w.out_size; p++) {
+            long long index = get_int(a.index, plane * w.out_size + p);
+            if (index < 0 || index >= w.in_size) continue;
+            long long at = plane * w.in_size + index;
+            put(a.x, at, get(a.x, at) + get(a.y, plane * w.out_size + p));
+        }
+    }
+}
+
+cudaError_t own_max_pool_grad(const own_pool_t *a, cudaStream_t stream) {
+    OWN_LAUNCH(max_pool_grad, a->window.n * a->window.c, a, stream);
+}
+
+__global__ void avg_pool(own_pool_t a) {
+    const own_window_t &w = a.window;
+    OWN_FOR(i, w.n * w.c * w.out_size) {
+        Taps t = taps_of(w, i % w.out_size);
+        long long plane = i / w.out_size * w.in_size, k[3];
+        double sum = 0;
+        FOR_TAPS(k, t) sum += get(a.x, plane + input_of(w, t, k));
+        long long count = counted(w, t.o, a.count_pad);
+        put(a.y, i, count ? sum / (double)count : 0);
+    }
+}
+
+cudaError_t own_avg_pool(const own_pool_t *a, cudaStream_t stream) {
+    OWN_LAUNCH(avg_pool, a->window.n * a->window.c * a->window.out_size, a, stream);
+}
+
+__global__ void avg_pool_grad(own_pool_t a) {
+    const own_window_t &w = a.window;
+    OWN_FOR(i, w.n * w.c * w.in_size) {
+        long long x[3], rest = i % w.in_size, first[3], last[3], o[3];
+        for (int d = 2; d >= 0; d--) {
+            x[d] = rest % w.in[d];
+            rest /= w.in[d];
+            outputs_of(w, d, x[d], &first[d], &last[d]);
+        }
+        double sum = 0;
+        for (o[0] = first[0]; o[0] < last[0]; o[0]++)
+            for (o[1] = first[1]; o[1] < last[1]; o[1]++)
+                for (o[2] = first[2]; o[2] < last[2]; o[2]++) {
+                    long long count = counted(w, o, a.count_pad);
+                    long long at = (o[0] * w.out[1] + o[1]) * w.out[2] + o[2];
+                    if (count) sum += get(a.y, i / w.in_size * w.out_size + at) / (double)count;
+                }
+        put(a.x, i, sum);
+    }
+}
+
+cudaError_t own_avg_pool_grad(const own_pool_t *a, cudaStream_t stream) {
+    OWN_LAUNCH(avg_pool_grad, a->window.n * a->window.c * a->window.in_size, a, stream);
+}
+
+/* ---- convolution ---- */
+
+__device__ long long tap_of(const own_window_t &w, const long long k[3]) {
+    return (k[0] * w.kernel[1] + k[1]) * w.kernel[2] + k[2];
+}
+
+__global__ void conv(own_conv_t a) {
+    const own_window_t &w = a.window;
+    long long each = w.c / w.groups, o_each = w.o / w.groups, k[3];
+    OWN_FOR(i, w.n * w.o * w.out_size) {
+        Taps t = taps_of(w, i % w.out_size);
+        long long o = i / w.out_size % w.o, n = i / w.out_size / w.o;
+        double sum = a.bias.data ? get(a.bias, o) : 0;
+        for (long long c = 0; c < each; c++) {
+            long long x = (n * w.c + o / o_each * each + c) * w.in_size;
+            long long kernel = (o * each + c) * w.kernel_size;
+            FOR_TAPS(k, t) sum += get(a.x, x + input_of(w, t, k)) * get(a.w, kernel + tap_of(w, k));
+        }
+        put(a.y, i, sum);
+    }
+}
+
+cudaError_t own_conv(const own_conv_t *a, cudaStream_t stream) {
+    OWN_LAUNCH(conv, a->window.n * a->window.o * a->window.out_size, a, stream);
+}
+
+__global__ void conv_grad_input(own_conv_t a) {
+    const own_window_t &w = a.window;
+    long long each = w.c / w.groups, o_each = w.o / w.groups, k[3];
+    OWN_FOR(i, w.n * w.c * w.in_size) {
+        long long x[3], o[3], rest = i % w.in_size, c = i / w.in_size % w.c, n = i / w.in_size / w.c;
+        for (int d = 2; d >= 0; d--) x[d] = rest % w.in[d], rest /= w.in[d];
+        double sum = 0;
+        for (k[0] = 0; k[0] < w.kernel[0]; k[0]++)
+            for (k[1] = 0; k[1] < w.kernel[1]; k[1]++)
+                for (k[2] = 0; k[2] < w.kernel[2]; k[2]++) {
+                    bool meets = true;
+                    for (int d = 0; d < 3; d++) {
+                        long long at = x[d] + w.low[d] - k[d] * w.dilation[d];
+                        o[d] = at / w.stride[d];
+                        meets = meets && at >= 0 && at % w.stride[d] == 0 && o[d] < w.out[d];
+                    }
+                    if (!meets) continue;
+                    long long at = (o[0] * w.out[1] + o[1]) * w.out[2] + o[2];
+                    for (long long q = 0; q < o_each; q++) {
+                        long long out = c / each * o_each + q;
+                        sum += get(a.y, (n * w.o + out) * w.out_size + at) *
+                               get(a.w, (out * each + c % each) * w.kernel_size + tap_of(w, k));
+                    }
+                }
+        put(a.x, i, sum);
+    }
+}
+
+cudaError_t own_conv_grad_input(const own_conv_t *a, cudaStream_t stream) {
+    OWN_LAUNCH(conv_grad_input, a->window.n * a->window.c * a->window.in_size, a, stream);
+}
+
+__global__ void conv_grad_weight(own_conv_t a) {
+    const own_window_t &w = a.window;
+    long long each = w.c / w.groups, o_each = w.o / w.groups, k[3], o[3];
+    OWN_FOR(i, w.o * each * w.kernel_size) {
+        long long rest = i % w.kernel_size, c = i / w.kernel_size % each, out = i / w.kernel_size / each;
+        for (int d = 2; d >= 0; d--) k[d] = rest % w.kernel[d], rest /= w.kernel[d];
+        double sum = 0;
+        for (long long n = 0; n < w.n; n++)
+            for (long long p = 0; p < w.out_size; p++) {
+                long long at = p, x = 0, stride = 1;
+                bool inside = true;
+                for (int d = 2; d >= 0; d--) {
+                    o[d] = at % w.out[d];
+                    at /= w.out[d];
+                    long long in = o[d] * w.stride[d] - w.low[d] + k[d] * w.dilation[d];
+                    inside = inside && in >= 0 && in < w.in[d];
+                    x += in * stride;
+                    stride *= w.in[d];
+                }
+                if (inside)
+                    sum += get(a.y, (n * w.o + out) * w.out_size + p) *
+                           get(a.x, (n * w.c + out / o_each * each + c) * w.in_size + x);
+            }
+        put(a.w, i, sum);
+    }
+}
+
+cudaError_t own_conv_grad_weight(const own_conv_t *a, cudaStream_t stream) {
+    const own_window_t &w = a->window;
+    OWN_LAUNCH(conv_grad_weight, w.groups ? w.o * (w.c / w.groups) * w.kernel_size : 0, a, stream);
+}
+
+/* ---- attention ---- */
+
+/* Score of query (b, h, m) and key s; -infinity where it does not attend. */
+__device__ double score(const own_attention_t &a, long long b, long long h, long long m, long long s) {
+    long long apart = m > s ? m - s : s - m;
+    if ((a.causal && s > m) || (a.window > 0 && apart >= a.window)) return -INFINITY;
+    double bias = 0;
+    if (a.has_mask) {
+        long long at = b * a.mask_stride[0] + h * a.mask_stride[1] + m * a.mask_stride[2] +
+                       s * a.mask_stride[3];
+        if (a.mask.dtype == OWN_BOOL) {
+            if (!get_int(a.mask, at)) return -INFINITY;
+        } else {
+            bias = get(a.mask, at);
+        }
+    }
+    long long q = ((b * a.h + h) * a.m + m) * a.d, k = ((b * a.g + h * a.g / a.h) * a.s + s) * a.d;
+    double sum = 0;
+    for (long long i = 0; i < a.d; i++) sum += get(a.q, q + i) * get(a.k, k + i);
+    return sum * a.scale + bias;
+}
+
+__global__ void attention(own_attention_t a) {
+    OWN_FOR(r, a.b * a.h * a.m) {
+        long long b = r / a.m / a.h, h = r / a.m % a.h, m = r % a.m, g = b * a.g + h * a.g / a.h;
+        double most = -INFINITY, sum = 0;
+        for (long long s = 0; s < a.s; s++) {
+            double x = score(a, b, h, m, s);
+            if (x > most || isnan(x)) most = x;
+        }
+        for (long long s = 0; s < a.s && most != -INFINITY; s++) sum += exp(score(a, b, h, m, s) - most);
+        put(a.lse, r, most == -INFINITY ? most : most + log(sum));
+        for (long long e = 0; e < a.e; e++) {
+            double value = 0;
+            for (long long s = 0; s < a.s && most != -INFINITY; s++) {
+                double p = exp(score(a, b, h, m, s) - most);
+                if (p != 0) value += p / sum * get(a.v, (g * a.s + s) * a.e + e);
+            }
+            put(a.o, r * a.e + e, value);
+        }
+    }
+}
+
+cudaError_t own_attention(const own_attention_t *a, cudaStream_t stream) {
+    OWN_LAUNCH(attention, a->b * a->h * a->m, a, stream);
+}
+
+/* Gradient of the score of (b, h, m, s); *p its probability. */
+__device__ double score_grad(const own_attention_t &a, long long b, long long h, long long m,
+                             long long s, double *p) {
+    long long r = (b * a.h + h) * a.m + m, g = b * a.g + h * a.g / a.h;
+    double x = score(a, b, h, m, s), delta = 0, dp = 0;
+    *p = x == -INFINITY ? 0 : exp(x - get(a.lse, r));
+    if (*p == 0) return 0;
+    for (long long e = 0; e < a.e; e++) {
+        double dy = get(a.d_o, r * a.e + e);
+        delta += dy * get(a.o, r * a.e + e);
+        dp += dy * get(a.v, (g * a.s + s) * a.e + e);
+    }
+    return *p * (dp - delta) * a.scale;
+}
+
+__global__ void attention_grad_query(own_attention_t a) {
+    OWN_FOR(i, a.b * a.h * a.m * a.d) {
+        long long r = i / a.d, d = i % a.d, b = r / a.m / a.h, h = r / a.m % a.h, m = r % a.m;
+        double sum = 0, p;
+        for (long long s = 0; s < a.s; s++)
+            sum += score_grad(a, b, h, m, s, &p) * get(a.k, ((b * a.g + h * a.g / a.h) * a.s + s) * a.d + d);
+        put(a.dq, i, sum);
+    }
+}
+
+__global__ void attention_grad_key(own_attention_t a) {
+    long long each = a.h / a.g, width = a.d + a.e;
+    OWN_FOR(i, a.b * a.g * a.s * width) {
+        long long key = i / width, column = i % width, b = key / a.s / a.g, g = key / a.s % a.g;
+        double sum = 0, p;
+        for (long long h = g * each; h < (g + 1) * each; h++)
+            for (long long m = 0; m < a.m; m++) {
+                double ds = score_grad(a, b, h, m, key % a.s, &p);
+                long long r = (b * a.h + h) * a.m + m;
+                sum += column < a.d ? ds * get(a.q, r * a.d + column)
+                                    : p * get(a.d_o, r * a.e + column - a.d);
+            }
+        if (column < a.d) put(a.dk, key * a.d + column, sum);
+        else put(a.dv, key * a.e + column - a.d, sum);
+    }
+}
+
+cudaError_t own_attention_grad(const own_attention_t *a, cudaStream_t stream) {
+    long long queries = a->b * a->h * a->m * a->d, keys = a->b * a->g * a->s * (a->d + a->e);
+    if (queries > 0) attention_grad_query<<<own_blocks(queries), OWN_THREADS, 0, stream>>>(*a);
+    if (keys > 0) attention_grad_key<<<own_blocks(keys), OWN_THREADS, 0, stream>>>(*a);
+    return cudaPeekAtLastError();
+}
