@@ -53,4 +53,10 @@ ir_graph_t *conf_body(const char *name, ir_dtype_t dtype);
  * op. */
 bool conf_oracle(const conf_built_t *built, double *const *out);
 
+/* Fails the running test where output k differs from the expected. Tolerance: rounding of the type times (8 + 2 sqrt n) for sums of n terms, relative to the largest
+ * expected value where there is a sum (terms may cancel), to the element otherwise. Smaller of 1
+ * counts as 1. Integers and bools are exact. */
+void conf_compare(const conf_built_t *built, const char *impl, uint32_t k, const void *got,
+                  const double *expected);
+
 #endif

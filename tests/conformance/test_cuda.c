@@ -1,0 +1,208 @@
+/* Every case on every CUDA kernel against the oracle, on a machine with a GPU: outputs and scratch
+ * between guard zones, both filled with NaN before, the same bits the second time, and in a recorded
+ * graph. An op that the CPU has a kernel for and the GPU has none fails, unless it is listed. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "cases.h"
+#include "device/device.h"
+
+enum { GUARD = 256, GUARD_BYTE = 0xA5 };
+
+static const dev_device_t *device;
+static dev_stream_t *stream;
+
+/* Ops without a CUDA kernel, and why. */
+static const struct {
+    ir_op_t op;
+    const char *why;
+} without[] = {
+    {IR_OP_CONSTANT, "filled in when the session is made"},
+    {IR_OP_RESHAPE, "a view"},
+    {IR_OP_REPEAT, "its body's kernels run, not one of its own"},
+    {IR_OP_COND, "its body's kernels run, not one of its own"},
+};
+
+static bool is_without(ir_op_t op) {
+    for (size_t i = 0; i < sizeof without / sizeof without[0]; i++)
+        if (without[i].op == op) return true;
+    return false;
+}
+
+/* Device memory between two guard zones. */
+typedef struct zone {
+    char *block;
+    size_t bytes, all;
+} zone_t;
+
+static void must(st_status_t status) {
+    if (status != ST_OK) fail_msg("%s", st_last_error());
+}
+
+static void fill(void *at, int byte, size_t bytes) {
+    char *host = malloc(bytes ? bytes : 1);
+    memset(host, byte, bytes);
+    must(device->copy_in(stream, at, host, bytes));
+    must(device->synchronize(stream));
+    free(host);
+}
+
+static zone_t zone_make(size_t bytes) {
+    zone_t z = {.bytes = bytes, .all = 2 * GUARD + (bytes + GUARD - 1) / GUARD * GUARD};
+    void *block;
+    must(device->alloc(stream, z.all, &block));
+    z.block = block;
+    fill(block, GUARD_BYTE, z.all);
+    fill(z.block + GUARD, 0xFF, bytes);
+    return z;
+}
+
+static void *zone_data(const zone_t *z) {
+    return z->bytes ? z->block + GUARD : NULL;
+}
+
+static bool zone_intact(const zone_t *z) {
+    unsigned char *host = malloc(z->all);
+    bool intact = true;
+    must(device->copy_out(stream, host, z->block, z->all));
+    must(device->synchronize(stream));
+    for (size_t i = 0; i < z->all; i++)
+        if (i < GUARD || i >= GUARD + z->bytes) intact = intact && host[i] == GUARD_BYTE;
+    free(host);
+    return intact;
+}
+
+static void zone_free(zone_t *z) {
+    (device->free)(stream, z->block);
+}
+
+typedef struct launch {
+    const kern_impl_t *impl;
+    const kern_call_t *call;
+} launch_t;
+
+static st_status_t launch(void *context) {
+    const launch_t *l = context;
+    return l->impl->launch(l->call);
+}
+
+static void check_impl(const conf_built_t *built, const kern_impl_t *impl,
+                       double *const *expected) {
+    const kern_problem_t *p = &built->problem;
+    zone_t in[CONF_MAX_OPERANDS], out[CONF_MAX_OPERANDS];
+    const void *in_data[CONF_MAX_OPERANDS];
+    void *out_data[CONF_MAX_OPERANDS];
+    for (uint32_t j = 0; j < p->n_in; j++) {
+        in[j] = zone_make(ir_type_bytes(&built->in[j]));
+        in_data[j] = zone_data(&in[j]);
+        must(device->copy_in(stream, zone_data(&in[j]), built->in_data[j], in[j].bytes));
+    }
+    for (uint32_t k = 0; k < p->n_out; k++) {
+        out[k] = zone_make(ir_type_bytes(&built->out[k]));
+        out_data[k] = zone_data(&out[k]);
+    }
+    size_t bytes = impl->workspace ? impl->workspace(p, 1) : 0;
+    zone_t work = zone_make(bytes);
+    kern_call_t call = {.problem = p,
+                        .in = in_data,
+                        .out = out_data,
+                        .workspace = zone_data(&work),
+                        .workspace_bytes = bytes,
+                        .stream = stream};
+    if (impl->bind && impl->bind(&call) != ST_OK)
+        fail_msg("%s, %s: %s", built->name, impl->name, st_last_error());
+    launch_t l = {impl, &call};
+    dev_graph_t *graph = NULL;
+    void *first[CONF_MAX_OPERANDS];
+    for (int turn = 0; turn < 3; turn++) {
+        st_status_t status = ST_OK;
+        for (uint32_t k = 0; k < p->n_out; k++) fill(out_data[k], 0xFF, out[k].bytes);
+        fill(zone_data(&work), 0xFF, work.bytes);
+        if (turn < 2)
+            status = launch(&l);
+        else if ((status = device->capture(stream, launch, &l, &graph)) == ST_OK)
+            status = device->replay(stream, graph);
+        if (status == ST_OK) status = device->synchronize(stream);
+        if (status != ST_OK) fail_msg("%s, %s: %s", built->name, impl->name, st_last_error());
+        for (uint32_t k = 0; k < p->n_out; k++) {
+            void *host = malloc(out[k].bytes + 1);
+            must(device->copy_out(stream, host, out_data[k], out[k].bytes));
+            must(device->synchronize(stream));
+            if (turn == 0) {
+                conf_compare(built, impl->name, k, host, expected[k]);
+                first[k] = host;
+                continue;
+            }
+            if (out[k].bytes && memcmp(host, first[k], out[k].bytes) != 0)
+                fail_msg("%s, %s: output %u has other bits %s", built->name, impl->name, k,
+                         turn == 1 ? "the second time" : "in a graph");
+            free(host);
+        }
+    }
+    for (uint32_t k = 0; k < p->n_out; k++) {
+        if (!zone_intact(&out[k])) fail_msg("%s, %s: wrote outside output %u", built->name, impl->name, k);
+        zone_free(&out[k]);
+        free(first[k]);
+    }
+    if (!zone_intact(&work)) fail_msg("%s, %s: wrote outside its scratch", built->name, impl->name);
+    zone_free(&work);
+    for (uint32_t j = 0; j < p->n_in; j++) zone_free(&in[j]);
+    device->graph_destroy(graph);
+    if (call.prepared && impl->release) impl->release(call.prepared);
+}
+
+static int n_problems;
+
+static void run_case(const conf_case_t *row, ir_dtype_t dtype) {
+    conf_built_t built;
+    double *expected[CONF_MAX_OPERANDS];
+    conf_build(row, dtype, &built);
+    for (uint32_t k = 0; k < built.problem.n_out; k++)
+        expected[k] = calloc((size_t)ir_type_elements(&built.out[k]) + 1, sizeof(double));
+    if (!conf_oracle(&built, expected)) fail_msg("%s: no oracle", built.name);
+    int n_ran = 0;
+    bool any = false;
+    for (uint32_t k = 0; k < built.problem.n_out; k++) any |= ir_type_bytes(&built.out[k]) != 0;
+    for (const kern_impl_t *const *impl = kern_list("cuda", built.problem.op); *impl && any; impl++) {
+        const char *reason = NULL;
+        if ((*impl)->can_run && !(*impl)->can_run(&built.problem, &reason)) continue;
+        check_impl(&built, *impl, expected);
+        n_ran++;
+    }
+    if (!n_ran && any && !is_without(built.problem.op)) {
+        print_message("no CUDA kernel: %s\n", built.name);
+        n_problems++;
+    }
+    for (uint32_t k = 0; k < built.problem.n_out; k++) free(expected[k]);
+    conf_release(&built);
+}
+
+static void cases_on_the_gpu(void **state) {
+    (void)state;
+    if (dev_find("cuda", &device) != ST_OK || device->open(0, 1, &stream) != ST_OK) {
+        print_message("skipped: %s\n", st_last_error());
+        skip();
+    }
+    const char *only = getenv("STATOR_TEST_OP"); /* part of a case's op, to look at it alone */
+    for (size_t c = 0; c < conf_n_cases; c++) {
+        int n_types;
+        const ir_dtype_t *types = conf_types(&conf_cases[c], &n_types);
+        ir_dtype_t own[16];
+        memcpy(own, types, (size_t)n_types * sizeof *types);
+        if (only && !strstr(ir_op_def(conf_cases[c].op)->name, only)) continue;
+        for (int t = 0; t < n_types; t++) run_case(&conf_cases[c], own[t]);
+    }
+    device->close(stream);
+    assert_int_equal(n_problems, 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(cases_on_the_gpu)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
