@@ -105,10 +105,10 @@ static size_t backward_workspace(const kern_problem_t *problem, int n_threads) {
     (void)n_threads;
     kern_attention_t a = kern_attention_of(problem, 1, 6);
     size_t heads = (size_t)(a.b * a.h);
-    size_t bytes = st_size_mul(st_size_mul(heads, (uint64_t)a.m), (uint64_t)a.s * 2);
+    uint64_t m = st_size_align((uint64_t)a.m, 128), s = st_size_align((uint64_t)a.s, 128);
+    size_t bytes = st_size_mul(st_size_mul(heads, m), s * 2);
     if (a.h != a.g)
-        bytes = st_size_add(bytes, st_size_mul(st_size_mul(heads, (uint64_t)a.s),
-                                               (uint64_t)(a.d + a.e) * 2));
+        bytes = st_size_add(bytes, st_size_mul(st_size_mul(heads, s), (uint64_t)(a.d + a.e) * 2));
     return st_size_add(st_size_add(bytes, 4096), row_bytes(&a));
 }
 
@@ -135,7 +135,7 @@ static st_status_t build_forward(const kern_call_t *call, dnn_t *dnn) {
     pointwise(dnn, CUDNN_POINTWISE_ADD, most, log, lse);
     dnn_tensor_t p = pointwise(dnn, CUDNN_POINTWISE_DIV, s, sum, scores(dnn, &a, type));
     dnn_matmul(dnn, p, v, o);
-    return dnn_plan(dnn, call->workspace, call->workspace_bytes);
+    return dnn_plan(dnn, false, call->workspace, call->workspace_bytes);
 }
 
 /* out = left right, summed over the query heads of a group where there are several. */
@@ -197,7 +197,7 @@ static st_status_t build_backward(const kern_call_t *call, dnn_t *dnn) {
     dnn_tensor_t k_rows = dense(dnn, type, a.b, a.g, a.s, a.d, NULL);
     dnn_reshape(dnn, k, k_rows);
     dnn_matmul(dnn, ds, k_rows, dq);
-    return dnn_plan(dnn, (char *)call->workspace + rows, call->workspace_bytes - rows);
+    return dnn_plan(dnn, false, (char *)call->workspace + rows, call->workspace_bytes - rows);
 }
 
 static st_status_t bind(kern_call_t *call,

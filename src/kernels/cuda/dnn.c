@@ -21,6 +21,7 @@ struct dnn {
     cudnnHandle_t handle;
     st_arena_t arena;
     st_status_t failed;
+    bool exact;
     ST_VEC(cudnnBackendDescriptor_t) all, operations;
     ST_VEC(tensor_t) tensors;
     cudnnBackendDescriptor_t plan, pack;
@@ -299,7 +300,8 @@ static bool notes_allow(dnn_t *dnn, cudnnBackendDescriptor_t config) {
         return false;
     for (int64_t i = 0; i < n; i++)
         if (notes[i] == CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC ||
-            notes[i] == CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS)
+            (dnn->exact && (notes[i] == CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS ||
+                            notes[i] == CUDNN_NUMERICAL_NOTE_TENSOR_CORE)))
             return false;
     return true;
 }
@@ -362,9 +364,10 @@ static st_status_t make_pack(dnn_t *dnn, void *workspace) {
     return dnn->failed;
 }
 
-st_status_t dnn_plan(dnn_t *dnn, void *workspace, size_t workspace_bytes) {
+st_status_t dnn_plan(dnn_t *dnn, bool exact, void *workspace, size_t workspace_bytes) {
     static const char what[] = "the graph";
     cudnnBackendDescriptor_t graph = make(dnn, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, what);
+    dnn->exact = exact;
     set(dnn, graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
         (int64_t)dnn->operations.n, dnn->operations.data, what);
     set(dnn, graph, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &dnn->handle, what);
@@ -374,8 +377,8 @@ st_status_t dnn_plan(dnn_t *dnn, void *workspace, size_t workspace_bytes) {
     if (!dnn->plan) TRY(choose_plan(dnn, graph, CUDNN_HEUR_MODE_FALLBACK, workspace_bytes));
     if (!dnn->plan)
         return FAIL(ST_UNSUPPORTED, "cuDNN has no engine for this within %zu bytes of workspace that "
-                                    "gives the same bits every run",
-                    workspace_bytes);
+                                    "gives the same bits every run%s",
+                    workspace_bytes, exact ? " and keeps f32" : "");
     return make_pack(dnn, workspace);
 }
 

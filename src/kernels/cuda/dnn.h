@@ -42,9 +42,10 @@ typedef struct dnn_window {
 void dnn_conv(dnn_t *dnn, dnn_conv_kind_t kind, const dnn_window_t *window, dnn_tensor_t x,
               dnn_tensor_t w, dnn_tensor_t y);
 
-/* Takes the first engine that the library proposes whose results have the same bits every run, that
- * needs no more than `workspace_bytes`, and that rounds no f32 operand to tf32. */
-st_status_t dnn_plan(dnn_t *dnn, void *workspace, size_t workspace_bytes) ST_WARN_UNUSED;
+/* Takes the first engine that the library proposes whose results have the same bits every run and
+ * that needs no more than `workspace_bytes`. `exact`: operands are f32 and are not to be rounded to
+ * tf32. */
+st_status_t dnn_plan(dnn_t *dnn, bool exact, void *workspace, size_t workspace_bytes) ST_WARN_UNUSED;
 st_status_t dnn_launch(const dnn_t *dnn) ST_WARN_UNUSED;
 
 #endif

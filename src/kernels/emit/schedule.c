@@ -260,7 +260,7 @@ static void shape_rows(planner_t *p, emit_kernel_t *k) {
     bool fits = chunks * k->vector * (n_loads + (columns ? k->n_reduces : 0)) <= EMIT_MAX_PERSISTENT;
     k->keep = fits;
     k->chunks = fits || columns ? (uint32_t)chunks : 0;
-    k->blocks = ceil_div(rows, per_block);
+    k->blocks = rows ? ceil_div(rows, per_block) : 1;
     k->splits = per_block;
     if (columns && k->blocks > COLUMN_GROUPS) k->blocks = COLUMN_GROUPS;
 }

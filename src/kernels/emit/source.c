@@ -473,15 +473,16 @@ static void put_store(writer_t *w, uint32_t index) {
     const nest_store_t *store = &w->nest->stores[index];
     const nest_access_t *a = &store->access;
     const char *type = tensor_type(a->dtype);
+    uint32_t tensor = w->nest->n_operands + a->tensor;
     bool along = w->k->vector_axis >= 0 && (store->mask >> w->k->vector_axis & 1);
     if (along && along_vector(w, store->value) && emit_access_vector(w->k, a)) {
-        put(w, "store<%u>((%s *)p.t[%u] + ", w->k->vector, type, a->tensor);
+        put(w, "store<%u>((%s *)p.t[%u] + ", w->k->vector, type, tensor);
         put_position(w, a, store->mask);
         put(w, ", s%u);\n", store->value);
         return;
     }
     if (along) put(w, "EACH ");
-    put(w, "((%s *)p.t[%u])[", type, a->tensor);
+    put(w, "((%s *)p.t[%u])[", type, tensor);
     put_position(w, a, store->mask);
     if (along) put(w, " + v * (%s)%" PRId64, w->index, a->stride[w->k->vector_axis]);
     put(w, "] = to<%s>(", type);
