@@ -17,7 +17,6 @@
 
 #include "base/memory.h"
 #include "compile/target.h"
-#include "ir/nest.h"
 #include "kernels/table.h"
 
 /* ---- rates ---- */
@@ -166,20 +165,21 @@ static bool kernel_fits(const target_kernel_t *k, const work_t *w, const target_
     return false;
 }
 
-/* A kernel that lists `fused` runs loop nests; one with epilogues runs one of its ops followed by
- * those. */
+/* A nest on a GPU, and what it takes. */
+static bool runs_nest(const ir_op_ctx_t *ctx, const ir_type_t *out_types, size_t *out_workspace,
+                      uint32_t *out_launches, char *reason, size_t capacity) {
+    kern_problem_t problem = {ctx->op,   ctx->n_inputs, ctx->n_outputs, ctx->in,
+                              out_types, ctx->attrs,    ctx->name};
+    const char *why = "";
+    bool runs = kern_nest_on_gpu(&problem, out_workspace, out_launches, &why);
+    if (!runs) snprintf(reason, capacity, "%s", why);
+    return runs;
+}
+
+/* A kernel with epilogues runs a body of one of its ops followed by those. */
 static bool runs_body(const target_kernel_t *k, const ir_op_ctx_t *ctx, char *reason,
                       size_t capacity) {
     const ir_graph_t *body = ir_ctx_attr(ctx, "body")->graph;
-    if (k->ops[IR_OP_FUSED]) {
-        nest_t *nest = NULL;
-        const char *why = "";
-        if (nest_build(body, &nest, &why) != ST_OK) why = "out of memory";
-        bool legal = nest != NULL;
-        nest_destroy(nest);
-        if (!legal) snprintf(reason, capacity, "%s", why);
-        return legal;
-    }
     uint32_t n_own = 0;
     for (ir_node_t n = 0; n < body->nodes.n; n++) {
         ir_op_t op = ir_node(body, n)->op;
@@ -193,6 +193,7 @@ static bool runs_body(const target_kernel_t *k, const ir_op_ctx_t *ctx, char *re
     if (!n_own) snprintf(reason, capacity, "the body does nothing");
     return n_own > 0;
 }
+
 static bool lists(const target_kernel_t *k, ir_op_t op) {
     if (k->ops[op] || op != IR_OP_FUSED) return k->ops[op];
     for (int e = 0; e < IR_OP_END; e++)
@@ -200,8 +201,8 @@ static bool lists(const target_kernel_t *k, ir_op_t op) {
     return false;
 }
 
-static const char *choose_listed(const target_t *t, const ir_op_ctx_t *ctx, const work_t *w,
-                                 size_t *out_workspace, uint32_t *out_launches) {
+static const char *choose_listed(const target_t *t, const ir_op_ctx_t *ctx,
+                                 const ir_type_t *out_types, const work_t *w, size_t *out_workspace, uint32_t *out_launches) {
     target_names_t names = {w, (int64_t)w->bytes_read, (int64_t)w->bytes_written};
     size_t used = (size_t)snprintf(reasons, sizeof reasons, "no kernel on %s for %s",
                                    t->machine.name, ir_op_def(ctx->op)->name);
@@ -211,16 +212,19 @@ static const char *choose_listed(const target_t *t, const ir_op_ctx_t *ctx, cons
         const char *error;
         int64_t bytes = 0;
         if (!lists(k, ctx->op)) continue;
+        *out_launches = k->launches;
         if (!kernel_fits(k, w, &names, reason, sizeof reason) ||
-            (ctx->op == IR_OP_FUSED && !runs_body(k, ctx, reason, sizeof reason))) {
+            (k->nests && !runs_nest(ctx, out_types, out_workspace, out_launches, reason,
+                                    sizeof reason)) ||
+            (!k->nests && ctx->op == IR_OP_FUSED && !runs_body(k, ctx, reason, sizeof reason))) {
             if (used < sizeof reasons)
                 used += (size_t)snprintf(reasons + used, sizeof reasons - used, "; %s: %s", k->name,
                                          reason);
             continue;
         }
+        if (k->nests) return k->name;
         if (k->workspace && !target_eval(k->workspace, &names, &bytes, &error)) bytes = 0;
         *out_workspace = bytes == INT64_MAX ? ST_SIZE_TOO_LARGE : bytes > 0 ? (size_t)bytes : 0;
-        *out_launches = k->launches;
         return k->name;
     }
     return NULL;
@@ -233,7 +237,7 @@ static const char *choose(const target_t *t, const ir_op_ctx_t *ctx, const ir_ty
     *out_launches = 1;
     *out_reason = reasons;
     if (strcmp(t->machine.device, "cpu") != 0)
-        return choose_listed(t, ctx, w, out_workspace, out_launches);
+        return choose_listed(t, ctx, out_types, w, out_workspace, out_launches);
     kern_problem_t problem = {ctx->op,   ctx->n_inputs, ctx->n_outputs, ctx->in,
                               out_types, ctx->attrs,    ctx->name};
     const kern_impl_t *impl = NULL;

@@ -26,6 +26,8 @@
  *     when d % 8 == 0 && d <= 256     the sizes of work.h, width (bytes an element), in_bytes, out_bytes
  *     workspace 2 * b * h * s * d     bytes; none: 0
  *     launches 3                      none: 1
+ *     nests                           it runs loop nests on a GPU: of each node it is worked out whether it
+ *                                     is one, in how many launches, with what scratch
  *     epilogues relu add              elementwise ops that it does to its result at no cost
  *
  * Of one op the first kernel listed that can run it is the one. Errors name file and line. */
@@ -62,6 +64,7 @@ typedef struct target_kernel {
     uint32_t dtypes;              /* bit ir_dtype_t; 0: any */
     const char *when, *workspace; /* expressions; NULL: always, none */
     uint32_t launches;
+    bool nests;
 } target_kernel_t;
 
 typedef struct target {

@@ -243,6 +243,10 @@ static st_status_t read_when(reader_t *r) {
 static st_status_t read_workspace(reader_t *r) {
     return read_expression(r, &r->kernel->workspace);
 }
+static st_status_t read_nests(reader_t *r) {
+    r->kernel->nests = true;
+    return ST_OK;
+}
 static st_status_t read_launches(reader_t *r) {
     int64_t n;
     if (!st_int_parse(r->words[1], strlen(r->words[1]), &n) || n < 1 || n > 1000)
@@ -286,6 +290,7 @@ static const statement_t statements[] = {
     {"when", 1, MOST_WORDS, OF_KERNEL, read_when},
     {"workspace", 1, MOST_WORDS, OF_KERNEL, read_workspace},
     {"launches", 1, 1, OF_KERNEL, read_launches},
+    {"nests", 0, 0, OF_KERNEL, read_nests},
     {"epilogues", 1, MOST_WORDS, OF_KERNEL, read_epilogues},
 };
 /* clang-format on */

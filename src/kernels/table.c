@@ -14,6 +14,7 @@
 #include "base/memory.h"
 #include "device/cpu/team.h"
 #include "device/module.h"
+#include "kernels/emit/single.h"
 #ifdef STATOR_HAVE_ONEDNN
 #include "kernels/onednn/onednn.h"
 #endif
@@ -179,6 +180,22 @@ st_status_t kern_choose(const char *device, const kern_problem_t *problem, bool 
     }
     const ir_op_def_t *def = ir_op_def(problem->op);
     return FAIL(ST_UNSUPPORTED, "no kernel on %s for %s%s", device, def ? def->name : "?", reasons);
+}
+
+bool kern_nest_on_gpu(const kern_problem_t *problem, size_t *out_workspace, uint32_t *out_launches,
+                      const char **out_reason) {
+    emit_problem_t made;
+    if (emit_problem_create(problem, &made, out_reason) != ST_OK) {
+        *out_reason = st_last_error();
+        return false;
+    }
+    bool runs = made.schedule != NULL;
+    if (runs) {
+        *out_workspace = made.schedule->workspace;
+        *out_launches = made.schedule->n_kernels;
+    }
+    emit_problem_clear(&made);
+    return runs;
 }
 
 st_status_t kern_run_once(const kern_problem_t *problem, const void *const *in, void *const *out) {
