@@ -202,7 +202,8 @@ static bool lists(const target_kernel_t *k, ir_op_t op) {
 }
 
 static const char *choose_listed(const target_t *t, const ir_op_ctx_t *ctx,
-                                 const ir_type_t *out_types, const work_t *w, size_t *out_workspace, uint32_t *out_launches) {
+                                 const ir_type_t *out_types, const work_t *w, size_t *out_workspace,
+                                 uint32_t *out_launches) {
     target_names_t names = {w, (int64_t)w->bytes_read, (int64_t)w->bytes_written};
     size_t used = (size_t)snprintf(reasons, sizeof reasons, "no kernel on %s for %s",
                                    t->machine.name, ir_op_def(ctx->op)->name);
@@ -214,8 +215,8 @@ static const char *choose_listed(const target_t *t, const ir_op_ctx_t *ctx,
         if (!lists(k, ctx->op)) continue;
         *out_launches = k->launches;
         if (!kernel_fits(k, w, &names, reason, sizeof reason) ||
-            (k->nests && !runs_nest(ctx, out_types, out_workspace, out_launches, reason,
-                                    sizeof reason)) ||
+            (k->nests &&
+             !runs_nest(ctx, out_types, out_workspace, out_launches, reason, sizeof reason)) ||
             (!k->nests && ctx->op == IR_OP_FUSED && !runs_body(k, ctx, reason, sizeof reason))) {
             if (used < sizeof reasons)
                 used += (size_t)snprintf(reasons + used, sizeof reasons - used, "; %s: %s", k->name,

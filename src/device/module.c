@@ -62,7 +62,8 @@ static st_status_t open_module(const char *device) {
     st_status_t status = ST_OK;
     const dev_module_t *module = symbol ? entry() : NULL;
     if (!module)
-        status = FAIL(ST_UNSUPPORTED, "libstator_%s.so has no entry '%s'", device, DEV_MODULE_ENTRY);
+        status =
+            FAIL(ST_UNSUPPORTED, "libstator_%s.so has no entry '%s'", device, DEV_MODULE_ENTRY);
     else if (strcmp(module->build, DEV_MODULE_BUILD) != 0)
         status = FAIL(ST_UNSUPPORTED, "libstator_%s.so is of build '%s', this library of '%s'",
                       device, module->build, DEV_MODULE_BUILD);

@@ -12,8 +12,7 @@ typedef struct device_row {
     const dev_device_t *built_in; /* NULL: in the module of that name */
 } device_row_t;
 
-static const device_row_t devices[] = {
-    {"cpu", &dev_cpu}, {"null", &dev_null}, {"cuda", NULL}};
+static const device_row_t devices[] = {{"cpu", &dev_cpu}, {"null", &dev_null}, {"cuda", NULL}};
 enum { N_DEVICES = sizeof devices / sizeof devices[0] };
 
 st_status_t dev_find(const char *name, const dev_device_t **out_device) {

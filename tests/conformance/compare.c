@@ -18,7 +18,7 @@ static double rounding(ir_dtype_t dtype) {
 }
 
 void conf_compare(const conf_built_t *built, const char *impl, uint32_t k, const void *got,
-                    const double *expected) {
+                  const double *expected) {
     const ir_type_t *type = &built->out[k];
     int64_t n = ir_type_elements(type), most_in = 1;
     for (uint32_t j = 0; j < built->problem.n_in; j++) {

@@ -146,7 +146,8 @@ static void check_impl(const conf_built_t *built, const kern_impl_t *impl,
         }
     }
     for (uint32_t k = 0; k < p->n_out; k++) {
-        if (!zone_intact(&out[k])) fail_msg("%s, %s: wrote outside output %u", built->name, impl->name, k);
+        if (!zone_intact(&out[k]))
+            fail_msg("%s, %s: wrote outside output %u", built->name, impl->name, k);
         zone_free(&out[k]);
         free(first[k]);
     }
@@ -169,7 +170,8 @@ static void run_case(const conf_case_t *row, ir_dtype_t dtype) {
     int n_ran = 0;
     bool any = false;
     for (uint32_t k = 0; k < built.problem.n_out; k++) any |= ir_type_bytes(&built.out[k]) != 0;
-    for (const kern_impl_t *const *impl = kern_list("cuda", built.problem.op); *impl && any; impl++) {
+    for (const kern_impl_t *const *impl = kern_list("cuda", built.problem.op); *impl && any;
+         impl++) {
         const char *reason = NULL;
         if ((*impl)->can_run && !(*impl)->can_run(&built.problem, &reason)) continue;
         check_impl(&built, *impl, expected);

@@ -22,10 +22,10 @@ struct dev_stream {
 };
 
 /* FAILs with the call's text and the runtime's name of the error. */
-#define CUDA_TRY(call)                                                               \
-    do {                                                                             \
-        cudaError_t cuda_error_ = (call);                                            \
-        if (cuda_error_ != cudaSuccess) return dev_cuda_fail(cuda_error_, #call);    \
+#define CUDA_TRY(call)                                                            \
+    do {                                                                          \
+        cudaError_t cuda_error_ = (call);                                         \
+        if (cuda_error_ != cudaSuccess) return dev_cuda_fail(cuda_error_, #call); \
     } while (0)
 st_status_t dev_cuda_fail(cudaError_t error, const char *call);
 

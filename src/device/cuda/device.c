@@ -26,8 +26,9 @@ static st_status_t check_machine(int index) {
     int driver = 0, count = 0;
     cudaError_t error = cudaDriverGetVersion(&driver);
     if (error != cudaSuccess || driver == 0)
-        return FAIL(ST_NOT_FOUND, "this machine has no NVIDIA driver: device 'cuda' needs one for "
-                                  "CUDA 13.0 or later");
+        return FAIL(ST_NOT_FOUND,
+                    "this machine has no NVIDIA driver: device 'cuda' needs one for "
+                    "CUDA 13.0 or later");
     if (driver < MIN_DRIVER)
         return FAIL(ST_UNSUPPORTED, "the NVIDIA driver serves CUDA %d.%d: 13.0 or later is needed",
                     driver / 1000, driver % 1000 / 10);
@@ -45,8 +46,9 @@ static st_status_t fill_stream(dev_stream_t *stream) {
     CUDA_TRY(cudaSetDevice(stream->index));
     CUDA_TRY(cudaGetDeviceProperties(&stream->properties, stream->index));
     if (stream->properties.major < 8)
-        return FAIL(ST_UNSUPPORTED, "GPU %d (%s) is of compute capability %d.%d: 8.0 or later is "
-                                    "needed",
+        return FAIL(ST_UNSUPPORTED,
+                    "GPU %d (%s) is of compute capability %d.%d: 8.0 or later is "
+                    "needed",
                     stream->index, stream->properties.name, stream->properties.major,
                     stream->properties.minor);
     CUDA_TRY(cudaStreamCreateWithFlags(&stream->stream, cudaStreamNonBlocking));
@@ -96,8 +98,9 @@ static st_status_t cuda_alloc(dev_stream_t *stream, size_t n_bytes, void **out_m
     cudaError_t error = cudaMalloc(out_memory, n_bytes);
     if (error == cudaErrorMemoryAllocation) {
         (void)cudaGetLastError();
-        return FAIL(ST_DOES_NOT_FIT, "GPU %d (%s) has %.2f GiB free of %.2f GiB, %.2f GiB are "
-                                     "needed at once",
+        return FAIL(ST_DOES_NOT_FIT,
+                    "GPU %d (%s) has %.2f GiB free of %.2f GiB, %.2f GiB are "
+                    "needed at once",
                     stream->index, stream->properties.name, (double)unused / (1 << 30),
                     (double)total / (1 << 30), (double)n_bytes / (1 << 30));
     }

@@ -49,9 +49,10 @@ static st_status_t open_library(const library_name_t *name, void **out_library) 
     if (!*out_library) snprintf(why, sizeof why, "%s", dlerror());
     if (!*out_library) *out_library = open_below("/usr/local/cuda", name->file);
     if (*out_library) return ST_OK;
-    return FAIL(ST_NOT_FOUND,
-                "%s is needed and does not open: %s; STATOR_CUDA_PATH may list folders that have it",
-                name->title, why);
+    return FAIL(
+        ST_NOT_FOUND,
+        "%s is needed and does not open: %s; STATOR_CUDA_PATH may list folders that have it",
+        name->title, why);
 }
 
 static st_status_t find(void *library, const library_name_t *name, const char *symbol, void *out) {
@@ -94,22 +95,22 @@ static st_status_t fill_rtc(void *library, const library_name_t *name, dev_cuda_
 }
 
 /* dev_cuda_<short>: the table, filled once; a failure is found again at the next call. */
-#define LIBRARY(short_, title_, file_)                                          \
+#define LIBRARY(short_, title_, file_)                                           \
     st_status_t dev_cuda_##short_(const dev_cuda_##short_##_t **out_functions) { \
-        static const library_name_t name = {title_, file_};                     \
-        static dev_cuda_##short_##_t functions;                                 \
-        static bool filled;                                                     \
-        void *library;                                                          \
-        *out_functions = NULL;                                                  \
-        pthread_mutex_lock(&mutex);                                             \
-        st_status_t status = filled ? ST_OK : open_library(&name, &library);    \
-        if (status == ST_OK && !filled) {                                       \
-            status = fill_##short_(library, &name, &functions);                 \
-            filled = status == ST_OK;                                           \
-        }                                                                       \
-        pthread_mutex_unlock(&mutex);                                           \
-        if (status == ST_OK) *out_functions = &functions;                       \
-        return status;                                                          \
+        static const library_name_t name = {title_, file_};                      \
+        static dev_cuda_##short_##_t functions;                                  \
+        static bool filled;                                                      \
+        void *library;                                                           \
+        *out_functions = NULL;                                                   \
+        pthread_mutex_lock(&mutex);                                              \
+        st_status_t status = filled ? ST_OK : open_library(&name, &library);     \
+        if (status == ST_OK && !filled) {                                        \
+            status = fill_##short_(library, &name, &functions);                  \
+            filled = status == ST_OK;                                            \
+        }                                                                        \
+        pthread_mutex_unlock(&mutex);                                            \
+        if (status == ST_OK) *out_functions = &functions;                        \
+        return status;                                                           \
     }
 LIBRARY(blas, "cuBLASLt", "libcublasLt.so.13")
 LIBRARY(dnn, "cuDNN", "libcudnn.so.9")

@@ -50,7 +50,8 @@ static dnn_tensor_t pointwise(dnn_t *dnn, cudnnPointwiseMode_t mode, dnn_tensor_
 
 /* Scores where `keep`(row, column) holds, -infinity elsewhere. */
 static dnn_tensor_t keep_where(dnn_t *dnn, const kern_attention_t *a, dnn_tensor_t x,
-                               dnn_tensor_t left, cudnnPointwiseMode_t compare, dnn_tensor_t right) {
+                               dnn_tensor_t left, cudnnPointwiseMode_t compare,
+                               dnn_tensor_t right) {
     dnn_tensor_t keep = scores(dnn, a, CUDNN_DATA_BOOLEAN);
     dnn_tensor_t kept = scores(dnn, a, CUDNN_DATA_FLOAT);
     dnn_pointwise(dnn, compare, CUDNN_DATA_BOOLEAN, left, right, -1, keep, 0);
@@ -79,7 +80,8 @@ static bool attention_can_run(const kern_problem_t *problem, uint32_t first, uin
         reason = "cuDNN's attention takes head dims up to 256 that are multiples of 8";
     if (a.m < 2) reason = "cuDNN's attention gives NaN for a single query";
     if (a.mask) reason = "a mask that is an operand is not given to cuDNN";
-    if (a.window && !(a.causal && a.window >= a.s)) reason = "a sliding window is not given to cuDNN";
+    if (a.window && !(a.causal && a.window >= a.s))
+        reason = "a sliding window is not given to cuDNN";
     if (a.b == 0 || a.h == 0 || a.s == 0) reason = "cuDNN takes no empty tensor";
     if (reason) *out_reason = reason;
     return !reason;
@@ -189,7 +191,8 @@ static st_status_t build_backward(const kern_call_t *call, dnn_t *dnn) {
     dnn_matmul(dnn, grad, v, dp);
     dp = pointwise(dnn, CUDNN_POINTWISE_SUB, dp, d, scores(dnn, &a, CUDNN_DATA_FLOAT));
     dp = pointwise(dnn, CUDNN_POINTWISE_MUL, dp, p, scores(dnn, &a, CUDNN_DATA_FLOAT));
-    dnn_tensor_t ds = pointwise(dnn, CUDNN_POINTWISE_MUL, dp, scale, scores(dnn, &a, CUDNN_DATA_FLOAT));
+    dnn_tensor_t ds =
+        pointwise(dnn, CUDNN_POINTWISE_MUL, dp, scale, scores(dnn, &a, CUDNN_DATA_FLOAT));
     dnn_tensor_t ds_turned = turned(dnn, type, a.b, a.h, a.s, a.m, NULL);
     dnn_reshape(dnn, ds, ds_turned);
     product_of_group(dnn, &a, type, ds_turned, q, a.d, dk);

@@ -121,13 +121,13 @@ static st_status_t conv_launch(const kern_call_t *call) {
     return dnn_launch(call->prepared);
 }
 
-#define CONV(op_, enumerator)                                       \
-    static const kern_impl_t op_ = {.name = "cudnn.conv",           \
-                                    .op = enumerator,               \
-                                    .can_run = conv_can_run,        \
-                                    .workspace = conv_workspace,    \
-                                    .bind = conv_bind,              \
-                                    .release = conv_release,        \
+#define CONV(op_, enumerator)                                    \
+    static const kern_impl_t op_ = {.name = "cudnn.conv",        \
+                                    .op = enumerator,            \
+                                    .can_run = conv_can_run,     \
+                                    .workspace = conv_workspace, \
+                                    .bind = conv_bind,           \
+                                    .release = conv_release,     \
                                     .launch = conv_launch};
 CONV(conv, IR_OP_CONV)
 CONV(conv_grad_input, IR_OP_CONV_GRAD_INPUT)

@@ -47,8 +47,7 @@ static bool ok(dnn_t *dnn, cudnnStatus_t error, const char *what) {
 static cudnnBackendDescriptor_t make(dnn_t *dnn, cudnnBackendDescriptorType_t type,
                                      const char *what) {
     cudnnBackendDescriptor_t made = NULL;
-    if (dnn->failed != ST_OK ||
-        !ok(dnn, dnn->f->cudnnBackendCreateDescriptor(type, &made), what))
+    if (dnn->failed != ST_OK || !ok(dnn, dnn->f->cudnnBackendCreateDescriptor(type, &made), what))
         return NULL;
     if (ST_VEC_PUSH(&dnn->all, made) == ST_OK) return made;
     dnn->f->cudnnBackendDestroyDescriptor(made);
@@ -109,8 +108,7 @@ st_status_t dnn_create(dev_stream_t *stream, dnn_t **out_dnn) {
 
 void dnn_destroy(dnn_t *dnn) {
     if (!dnn) return;
-    for (size_t i = dnn->all.n; i-- > 0;)
-        dnn->f->cudnnBackendDestroyDescriptor(dnn->all.data[i]);
+    for (size_t i = dnn->all.n; i-- > 0;) dnn->f->cudnnBackendDestroyDescriptor(dnn->all.data[i]);
     ST_VEC_FREE(&dnn->all);
     ST_VEC_FREE(&dnn->operations);
     ST_VEC_FREE(&dnn->tensors);
@@ -122,8 +120,8 @@ bool dnn_type(ir_dtype_t dtype, cudnnDataType_t *out_type) {
     static const struct {
         ir_dtype_t dtype;
         cudnnDataType_t type;
-    } types[] = {{IR_F32, CUDNN_DATA_FLOAT}, {IR_F16, CUDNN_DATA_HALF},
-                 {IR_BF16, CUDNN_DATA_BFLOAT16}};
+    } types[] = {
+        {IR_F32, CUDNN_DATA_FLOAT}, {IR_F16, CUDNN_DATA_HALF}, {IR_BF16, CUDNN_DATA_BFLOAT16}};
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
         if (types[i].dtype != dtype) continue;
         *out_type = types[i].type;
@@ -316,15 +314,16 @@ static bool try_config(dnn_t *dnn, cudnnBackendDescriptor_t config, size_t works
     if (dnn->failed != ST_OK || dnn->f->cudnnBackendFinalize(plan) != CUDNN_STATUS_SUCCESS)
         return false;
     if (dnn->f->cudnnBackendGetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
-                                         CUDNN_TYPE_INT64, 1, &n, &needed) != CUDNN_STATUS_SUCCESS ||
+                                         CUDNN_TYPE_INT64, 1, &n,
+                                         &needed) != CUDNN_STATUS_SUCCESS ||
         needed < 0 || (size_t)needed > workspace_bytes)
         return false;
     dnn->plan = plan;
     return true;
 }
 
-static st_status_t choose_plan(dnn_t *dnn, cudnnBackendDescriptor_t graph, cudnnBackendHeurMode_t mode,
-                               size_t workspace_bytes) {
+static st_status_t choose_plan(dnn_t *dnn, cudnnBackendDescriptor_t graph,
+                               cudnnBackendHeurMode_t mode, size_t workspace_bytes) {
     static const char what[] = "its list of engines";
     cudnnBackendDescriptor_t heuristics = make(dnn, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, what);
     cudnnBackendDescriptor_t configs[MAX_CONFIGS];
@@ -335,9 +334,9 @@ static st_status_t choose_plan(dnn_t *dnn, cudnnBackendDescriptor_t graph, cudnn
     for (int i = 0; i < MAX_CONFIGS; i++)
         configs[i] = make(dnn, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, what);
     if (dnn->failed != ST_OK) return dnn->failed;
-    cudnnStatus_t error = dnn->f->cudnnBackendGetAttribute(
-        heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, MAX_CONFIGS, &n,
-        configs);
+    cudnnStatus_t error =
+        dnn->f->cudnnBackendGetAttribute(heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS,
+                                         CUDNN_TYPE_BACKEND_DESCRIPTOR, MAX_CONFIGS, &n, configs);
     if (error != CUDNN_STATUS_SUCCESS) return dnn_fail(dnn, error, what);
     for (int64_t i = 0; i < n && i < MAX_CONFIGS; i++)
         if (try_config(dnn, configs[i], workspace_bytes)) return ST_OK;
@@ -359,7 +358,8 @@ static st_status_t make_pack(dnn_t *dnn, void *workspace) {
     set_ints(dnn, dnn->pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, (int64_t)n, ids, what);
     set(dnn, dnn->pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, (int64_t)n,
         addresses, what);
-    set(dnn, dnn->pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &workspace, what);
+    set(dnn, dnn->pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &workspace,
+        what);
     finalize(dnn, dnn->pack, what);
     return dnn->failed;
 }
@@ -376,8 +376,9 @@ st_status_t dnn_plan(dnn_t *dnn, bool exact, void *workspace, size_t workspace_b
     TRY(choose_plan(dnn, graph, CUDNN_HEUR_MODE_A, workspace_bytes));
     if (!dnn->plan) TRY(choose_plan(dnn, graph, CUDNN_HEUR_MODE_FALLBACK, workspace_bytes));
     if (!dnn->plan)
-        return FAIL(ST_UNSUPPORTED, "cuDNN has no engine for this within %zu bytes of workspace that "
-                                    "gives the same bits every run%s",
+        return FAIL(ST_UNSUPPORTED,
+                    "cuDNN has no engine for this within %zu bytes of workspace that "
+                    "gives the same bits every run%s",
                     workspace_bytes, exact ? " and keeps f32" : "");
     return make_pack(dnn, workspace);
 }

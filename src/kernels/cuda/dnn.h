@@ -33,7 +33,11 @@ void dnn_reduce(dnn_t *dnn, cudnnReduceTensorOp_t op, dnn_tensor_t x, dnn_tensor
 void dnn_matmul(dnn_t *dnn, dnn_tensor_t a, dnn_tensor_t b, dnn_tensor_t c);
 void dnn_reshape(dnn_t *dnn, dnn_tensor_t x, dnn_tensor_t y);
 
-typedef enum dnn_conv_kind { DNN_CONV = 0, DNN_CONV_GRAD_INPUT, DNN_CONV_GRAD_WEIGHT } dnn_conv_kind_t;
+typedef enum dnn_conv_kind {
+    DNN_CONV = 0,
+    DNN_CONV_GRAD_INPUT,
+    DNN_CONV_GRAD_WEIGHT
+} dnn_conv_kind_t;
 typedef struct dnn_window {
     int32_t spatial;
     int64_t stride[3], low[3], high[3], dilation[3];
@@ -45,7 +49,8 @@ void dnn_conv(dnn_t *dnn, dnn_conv_kind_t kind, const dnn_window_t *window, dnn_
 /* Takes the first engine that the library proposes whose results have the same bits every run and
  * that needs no more than `workspace_bytes`. `exact`: operands are f32 and are not to be rounded to
  * tf32. */
-st_status_t dnn_plan(dnn_t *dnn, bool exact, void *workspace, size_t workspace_bytes) ST_WARN_UNUSED;
+st_status_t dnn_plan(dnn_t *dnn, bool exact, void *workspace,
+                     size_t workspace_bytes) ST_WARN_UNUSED;
 st_status_t dnn_launch(const dnn_t *dnn) ST_WARN_UNUSED;
 
 #endif

@@ -37,8 +37,8 @@ static size_t matmul_workspace(const kern_problem_t *problem, int n_threads) {
 
 static bool can_run(const kern_problem_t *problem, const char **out_reason) {
     ir_dtype_t dtype = problem->in[0].dtype;
-    if (!ir_dtype_is_float(dtype) || (dtype != IR_F32 && dtype != IR_F64 && dtype != IR_BF16 &&
-                                      dtype != IR_F16)) {
+    if (!ir_dtype_is_float(dtype) ||
+        (dtype != IR_F32 && dtype != IR_F64 && dtype != IR_BF16 && dtype != IR_F16)) {
         *out_reason = "cuBLASLt is used for f32, f64, bf16 and f16";
         return false;
     }
@@ -54,18 +54,19 @@ static void product_release(void *prepared) {
     st_free(p);
 }
 
-#define BLAS_TRY(call)                                                                  \
-    do {                                                                                \
-        cublasStatus_t blas_error_ = (call);                                            \
-        if (blas_error_ != CUBLAS_STATUS_SUCCESS)                                       \
-            return FAIL(ST_DEVICE, "%s: %s", #call,                                     \
-                        p->blas->cublasLtGetStatusString(blas_error_));                 \
+#define BLAS_TRY(call)                                                  \
+    do {                                                                \
+        cublasStatus_t blas_error_ = (call);                            \
+        if (blas_error_ != CUBLAS_STATUS_SUCCESS)                       \
+            return FAIL(ST_DEVICE, "%s: %s", #call,                     \
+                        p->blas->cublasLtGetStatusString(blas_error_)); \
     } while (0)
 
 static st_status_t make_layout(product_t *p, cudaDataType_t type, int64_t rows, int64_t columns,
                                int64_t batches, int64_t stride, cublasLtMatrixLayout_t *out) {
     int32_t count = (int32_t)batches;
-    BLAS_TRY(p->blas->cublasLtMatrixLayoutCreate(out, type, (uint64_t)rows, (uint64_t)columns, rows));
+    BLAS_TRY(
+        p->blas->cublasLtMatrixLayoutCreate(out, type, (uint64_t)rows, (uint64_t)columns, rows));
     if (batches == 1) return ST_OK;
     BLAS_TRY(p->blas->cublasLtMatrixLayoutSetAttribute(*out, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT,
                                                        &count, sizeof count));
@@ -87,9 +88,8 @@ static st_status_t make_layouts(product_t *p, const kern_problem_t *problem) {
     bool wide = problem->in[0].dtype == IR_F64;
     cublasOperation_t on_b = s->transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
     cublasOperation_t on_a = s->transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
-    BLAS_TRY(p->blas->cublasLtMatmulDescCreate(&p->desc,
-                                               wide ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F,
-                                               wide ? CUDA_R_64F : CUDA_R_32F));
+    BLAS_TRY(p->blas->cublasLtMatmulDescCreate(
+        &p->desc, wide ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F, wide ? CUDA_R_64F : CUDA_R_32F));
     BLAS_TRY(p->blas->cublasLtMatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_TRANSA, &on_b,
                                                      sizeof on_b));
     BLAS_TRY(p->blas->cublasLtMatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_TRANSB, &on_a,
@@ -113,8 +113,9 @@ static st_status_t choose_algorithm(product_t *p, size_t workspace) {
                                                         preference, 1, &found, &n_found);
     p->blas->cublasLtMatmulPreferenceDestroy(preference);
     if (error != CUBLAS_STATUS_SUCCESS || n_found == 0)
-        return FAIL(ST_UNSUPPORTED, "cuBLASLt has no algorithm for this product within %zu bytes of "
-                                    "workspace: %s",
+        return FAIL(ST_UNSUPPORTED,
+                    "cuBLASLt has no algorithm for this product within %zu bytes of "
+                    "workspace: %s",
                     workspace, p->blas->cublasLtGetStatusString(error));
     p->algorithm = found.algo;
     return ST_OK;
@@ -169,12 +170,12 @@ static st_status_t matmul_launch(const kern_call_t *call) {
         int64_t a, b;
         batch_offsets(s, i, &a, &b);
         char *c = (char *)call->out[0] + (size_t)(i * step) * ir_dtype_bytes(out->dtype);
-        BLAS_TRY(p->blas->cublasLtMatmul(
-            p->handle, p->desc, wide ? (void *)&one64 : (void *)&one,
-            (const char *)call->in[1] + (size_t)b * width, p->b,
-            (const char *)call->in[0] + (size_t)a * width, p->a,
-            wide ? (void *)&zero64 : (void *)&zero, c, p->c, c, p->c, &p->algorithm,
-            call->workspace, call->workspace_bytes, call->stream->stream));
+        BLAS_TRY(p->blas->cublasLtMatmul(p->handle, p->desc, wide ? (void *)&one64 : (void *)&one,
+                                         (const char *)call->in[1] + (size_t)b * width, p->b,
+                                         (const char *)call->in[0] + (size_t)a * width, p->a,
+                                         wide ? (void *)&zero64 : (void *)&zero, c, p->c, c, p->c,
+                                         &p->algorithm, call->workspace, call->workspace_bytes,
+                                         call->stream->stream));
     }
     return ST_OK;
 }

@@ -4,7 +4,7 @@
 #include "kernels/cuda/cuda.h"
 
 static const void *const arrays[] = {kern_cuda_matmul, kern_cuda_conv, kern_cuda_attention,
-                                     kern_cuda_own, kern_cuda_nest, NULL};
+                                     kern_cuda_own,    kern_cuda_nest, NULL};
 
 bool kern_cuda_type(ir_dtype_t dtype, cudaDataType_t *out_type) {
     static const struct {

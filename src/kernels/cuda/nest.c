@@ -128,13 +128,13 @@ static st_status_t nest_launch(const kern_call_t *call) {
 }
 
 /* One row an op: a plan names a kernel and its node names the op. */
-#define NEST(enumerator)                                                                        \
-    static const kern_impl_t nest_##enumerator = {.name = "nest",                               \
-                                                  .op = IR_OP_##enumerator,                     \
-                                                  .can_run = nest_can_run,                      \
-                                                  .workspace = nest_workspace,                  \
-                                                  .bind = nest_bind,                            \
-                                                  .release = nest_release,                      \
+#define NEST(enumerator)                                                       \
+    static const kern_impl_t nest_##enumerator = {.name = "nest",              \
+                                                  .op = IR_OP_##enumerator,    \
+                                                  .can_run = nest_can_run,     \
+                                                  .workspace = nest_workspace, \
+                                                  .bind = nest_bind,           \
+                                                  .release = nest_release,     \
                                                   .launch = nest_launch};
 #define OP(enumerator, name, wire, ...) NEST(enumerator)
 #include "ir/ops.def"

@@ -30,7 +30,7 @@ static st_status_t concat(const kern_call_t *call) {
     int64_t width = (int64_t)ir_dtype_bytes(p->out[0].dtype) * out.inner, begin = 0;
     for (uint32_t j = 0; j < p->n_in; j++) {
         int64_t n = p->in[j].dims[out.axis];
-        own_concat_t a = {call->in[j], call->out[0],   out.outer,
+        own_concat_t a = {call->in[j], call->out[0],  out.outer,
                           n * width,   out.n * width, begin * width};
         CUDA_TRY(own_concat(&a, stream_of(call)));
         begin += n;
@@ -319,10 +319,9 @@ static st_status_t attention_grad(const kern_call_t *call) {
     return ST_OK;
 }
 
-#define OWN(function, enumerator)                                      \
-    static const kern_impl_t impl_##function = {.name = "own." #function, \
-                                                .op = enumerator,      \
-                                                .launch = function};
+#define OWN(function, enumerator)                \
+    static const kern_impl_t impl_##function = { \
+        .name = "own." #function, .op = enumerator, .launch = function};
 OWN(concat, IR_OP_CONCAT)
 OWN(pad, IR_OP_PAD)
 OWN(gather_nd, IR_OP_GATHER_ND)
@@ -347,9 +346,23 @@ static const kern_impl_t impl_scatter_add = {.name = "own.scatter_add",
                                              .workspace = scatter_workspace,
                                              .launch = scatter_add};
 
-kern_cuda_array_t kern_cuda_own = {
-    &impl_concat,        &impl_pad,           &impl_gather_nd,     &impl_scatter_nd_add,
-    &impl_scatter_add,   &impl_scatter_along_add, &impl_cumsum,    &impl_argmax,
-    &impl_rope,          &impl_lr_schedule,   &impl_max_pool,      &impl_max_pool_grad,
-    &impl_avg_pool,      &impl_avg_pool_grad, &impl_conv,          &impl_conv_grad_input,
-    &impl_conv_grad_weight, &impl_attention,  &impl_attention_grad, NULL};
+kern_cuda_array_t kern_cuda_own = {&impl_concat,
+                                   &impl_pad,
+                                   &impl_gather_nd,
+                                   &impl_scatter_nd_add,
+                                   &impl_scatter_add,
+                                   &impl_scatter_along_add,
+                                   &impl_cumsum,
+                                   &impl_argmax,
+                                   &impl_rope,
+                                   &impl_lr_schedule,
+                                   &impl_max_pool,
+                                   &impl_max_pool_grad,
+                                   &impl_avg_pool,
+                                   &impl_avg_pool_grad,
+                                   &impl_conv,
+                                   &impl_conv_grad_input,
+                                   &impl_conv_grad_weight,
+                                   &impl_attention,
+                                   &impl_attention_grad,
+                                   NULL};

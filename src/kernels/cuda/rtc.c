@@ -86,10 +86,10 @@ static void write_cubin(const char *path, uint64_t key, const cubin_t *cubin) {
 
 /* ---- compiling ---- */
 
-#define RTC_TRY(call)                                                                   \
-    do {                                                                                \
-        nvrtcResult rtc_error_ = (call);                                                \
-        if (rtc_error_ != NVRTC_SUCCESS)                                                \
+#define RTC_TRY(call)                                                                      \
+    do {                                                                                   \
+        nvrtcResult rtc_error_ = (call);                                                   \
+        if (rtc_error_ != NVRTC_SUCCESS)                                                   \
             return FAIL(ST_DEVICE, "%s: %s", #call, rtc->nvrtcGetErrorString(rtc_error_)); \
     } while (0)
 

@@ -7,11 +7,11 @@
 #include "ir/op.h"
 
 enum {
-    ROW_LIMIT = 1 << 18,  /* elements of a row one block still walks through */
-    FEW_ROWS = 264,       /* below this many, only short rows stay in one block */
+    ROW_LIMIT = 1 << 18, /* elements of a row one block still walks through */
+    FEW_ROWS = 264,      /* below this many, only short rows stay in one block */
     SHORT_ROW = 1 << 12,
-    WARP_ROW = 1 << 10,   /* rows up to this long are one warp's */
-    COLUMN_GROUPS = 264,  /* blocks that keep column sums */
+    WARP_ROW = 1 << 10,  /* rows up to this long are one warp's */
+    COLUMN_GROUPS = 264, /* blocks that keep column sums */
     WANTED_BLOCKS = 528,
     MAX_COLUMN_SUMS = 128,
     ALIGNMENT = 256,
@@ -85,8 +85,8 @@ static void find_levels(planner_t *p) {
     emit_schedule_t *s = p->s;
     for (uint32_t v = 0; v < p->nest->n_stmts; v++) {
         const nest_stmt_t *stmt = stmt_at(p, v);
-        s->grid[v].is_grid = stmt->kind == NEST_REDUCE &&
-                             (!stmt->mask || stmt->over != p->cols[stmt->domain]);
+        s->grid[v].is_grid =
+            stmt->kind == NEST_REDUCE && (!stmt->mask || stmt->over != p->cols[stmt->domain]);
         for (uint32_t j = 0; j < stmt->n_args; j++) {
             uint8_t level = available(s, stmt->args[j]);
             if (level > s->level[v]) s->level[v] = level;
@@ -139,7 +139,7 @@ static bool access_aligned(const nest_access_t *a, int32_t axis, uint32_t n) {
 /* Elements a thread takes: 16 bytes of the narrowest tensor, where the extent allows. */
 static void choose_vector(planner_t *p, emit_kernel_t *k) {
     const nest_domain_t *domain = &p->nest->domains[k->domain];
-    k->vector_axis = last_axis(k->shape == EMIT_ROWS ? k->cols
+    k->vector_axis = last_axis(k->shape == EMIT_ROWS      ? k->cols
                                : k->shape == EMIT_COLUMNS ? k->rows
                                                           : k->mask);
     k->vector = 1;
@@ -218,8 +218,8 @@ static st_status_t add_reduce(planner_t *p, emit_kernel_t *k, nest_value_t v, in
                     EMIT_MAX_SINKS);
     const nest_stmt_t *stmt = stmt_at(p, v);
     const nest_domain_t *domain = &p->nest->domains[stmt->domain];
-    uint64_t bytes = st_size_mul((uint64_t)nest_points(domain, stmt->mask),
-                                 accumulator_bytes(p, v));
+    uint64_t bytes =
+        st_size_mul((uint64_t)nest_points(domain, stmt->mask), accumulator_bytes(p, v));
     emit_grid_t *grid = &p->s->grid[v];
     grid->n_partials = n_partials;
     grid->result = take(p->s, bytes);
@@ -257,7 +257,8 @@ static void shape_rows(planner_t *p, emit_kernel_t *k) {
         if (p->needed[v] && stmt_at(p, v)->kind == NEST_LOAD && (stmt_at(p, v)->mask & k->cols))
             n_loads++;
     int64_t chunks = ceil_div(vectors, k->group);
-    bool fits = chunks * k->vector * (n_loads + (columns ? k->n_reduces : 0)) <= EMIT_MAX_PERSISTENT;
+    bool fits =
+        chunks * k->vector * (n_loads + (columns ? k->n_reduces : 0)) <= EMIT_MAX_PERSISTENT;
     k->keep = fits;
     k->chunks = fits || columns ? (uint32_t)chunks : 0;
     k->blocks = rows ? ceil_div(rows, per_block) : 1;
@@ -289,7 +290,8 @@ static st_status_t plan_rows(planner_t *p, uint32_t domain, uint32_t level, bool
         }
         for (uint32_t v = 0; v < nest->n_stmts && pass == 0; v++) {
             const nest_stmt_t *stmt = stmt_at(p, v);
-            if (!p->s->grid[v].is_grid || stmt->domain != domain || p->s->level[v] != level) continue;
+            if (!p->s->grid[v].is_grid || stmt->domain != domain || p->s->level[v] != level)
+                continue;
             clear_slice(p);
             mark_reduce(p, v);
             if (!slice_has_rows(p)) continue;
@@ -507,7 +509,8 @@ static st_status_t fill(planner_t *p) {
     find_levels(p);
     for (uint32_t v = 0; v < nest->n_stmts; v++) {
         const nest_stmt_t *stmt = stmt_at(p, v);
-        bool uniform = !stmt->mask && !stmt->over && (stmt->kind == NEST_OP || stmt->kind == NEST_RANDOM);
+        bool uniform =
+            !stmt->mask && !stmt->over && (stmt->kind == NEST_OP || stmt->kind == NEST_RANDOM);
         s->uniform[v] = uniform ? take(s, 8) : UINT64_MAX;
     }
     TRY(plan_levels(p));

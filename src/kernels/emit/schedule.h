@@ -42,13 +42,13 @@ typedef struct emit_grid {
 typedef struct emit_kernel {
     emit_shape_t shape;
     uint32_t domain, level;
-    uint32_t mask;       /* axes iterated over */
-    uint32_t rows, cols; /* ROWS; COLUMNS, LINES: kept and reduced axes; masks of `mask` */
-    int32_t vector_axis; /* -1: none */
-    uint32_t vector;     /* elements a thread takes at once along it */
-    uint32_t group;      /* threads a row (ROWS) */
-    uint32_t chunks;     /* vectors a thread has of a row; 0: too many to unroll, a loop */
-    bool keep;           /* what a row loads stays in registers */
+    uint32_t mask;          /* axes iterated over */
+    uint32_t rows, cols;    /* ROWS; COLUMNS, LINES: kept and reduced axes; masks of `mask` */
+    int32_t vector_axis;    /* -1: none */
+    uint32_t vector;        /* elements a thread takes at once along it */
+    uint32_t group;         /* threads a row (ROWS) */
+    uint32_t chunks;        /* vectors a thread has of a row; 0: too many to unroll, a loop */
+    bool keep;              /* what a row loads stays in registers */
     int64_t blocks, splits; /* splits: parts of a reduction; ROWS: rows a block */
     uint32_t n_stores, n_reduces;
     uint32_t stores[EMIT_MAX_SINKS];      /* indices of nest->stores */
@@ -60,11 +60,11 @@ typedef struct emit_schedule {
     const nest_t *nest;
     uint32_t n_kernels, n_levels;
     emit_kernel_t *kernels;
-    emit_grid_t *grid;     /* [stmts] */
-    uint8_t *level;        /* [stmts] */
-    uint64_t *uniform;     /* [stmts] offset of the f64 of a uniform value, UINT64_MAX: none */
-    bool *wide;            /* [domains] computed in f64 */
-    uint64_t workspace;    /* bytes */
+    emit_grid_t *grid;  /* [stmts] */
+    uint8_t *level;     /* [stmts] */
+    uint64_t *uniform;  /* [stmts] offset of the f64 of a uniform value, UINT64_MAX: none */
+    bool *wide;         /* [domains] computed in f64 */
+    uint64_t workspace; /* bytes */
 } emit_schedule_t;
 
 st_status_t emit_schedule_create(const nest_t *nest, emit_schedule_t **out_schedule) ST_WARN_UNUSED;

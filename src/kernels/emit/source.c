@@ -26,11 +26,11 @@ typedef struct writer {
     const nest_t *nest;
     const emit_kernel_t *k;
     text_t *out;
-    bool *needed;  /* [stmts] of the kernel */
-    bool *written; /* [stmts] in scope at row level or above */
-    uint8_t *stage;   /* [stmts] ROWS: row reductions before it */
+    bool *needed;      /* [stmts] of the kernel */
+    bool *written;     /* [stmts] in scope at row level or above */
+    uint8_t *stage;    /* [stmts] ROWS: row reductions before it */
     const char *index; /* C type of positions */
-    bool persistent; /* ROWS: loads along a row are kept */
+    bool persistent;   /* ROWS: loads along a row are kept */
 } writer_t;
 
 __attribute__((format(printf, 2, 3))) static void put(writer_t *w, const char *format, ...) {
@@ -69,9 +69,9 @@ static const char *tensor_type(ir_dtype_t dtype) {
     static const struct {
         ir_dtype_t dtype;
         const char *name;
-    } types[] = {{IR_F32, "float"}, {IR_F64, "double"}, {IR_BF16, "bf16"}, {IR_F16, "f16"},
-                 {IR_I8, "signed char"}, {IR_U8, "unsigned char"}, {IR_I32, "int"},
-                 {IR_I64, "long long"}, {IR_BOOL, "bool"}};
+    } types[] = {{IR_F32, "float"}, {IR_F64, "double"},     {IR_BF16, "bf16"},
+                 {IR_F16, "f16"},   {IR_I8, "signed char"}, {IR_U8, "unsigned char"},
+                 {IR_I32, "int"},   {IR_I64, "long long"},  {IR_BOOL, "bool"}};
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
         if (types[i].dtype == dtype) return types[i].name;
     return NULL;
@@ -205,7 +205,8 @@ static const op_row_t op_rows[] = {
     {IR_OP_SELECT, "$0 ? $1 : $2", "$0 ? $1 : $2"},
 };
 
-static const char *const gelu_names[2][2] = {{"gelu", "gelu_tanh"}, {"gelu_grad", "gelu_tanh_grad"}};
+static const char *const gelu_names[2][2] = {{"gelu", "gelu_tanh"},
+                                             {"gelu_grad", "gelu_tanh_grad"}};
 
 /* Arithmetic of a statement: that of its arguments where they are real (a comparison has a bool
  * result), its own otherwise. */
@@ -410,8 +411,7 @@ static nest_value_t reduced(const writer_t *w, nest_value_t reduce) {
 }
 
 static bool in_row(const writer_t *w, nest_value_t v) {
-    return w->k->shape == EMIT_ROWS && stmt_at(w, v)->kind == NEST_REDUCE &&
-           !w->s->grid[v].is_grid;
+    return w->k->shape == EMIT_ROWS && stmt_at(w, v)->kind == NEST_REDUCE && !w->s->grid[v].is_grid;
 }
 
 /* What the kernel needs, and how many row reductions lie before each. */
@@ -494,8 +494,10 @@ static const char *combiner(const writer_t *w, nest_value_t v) {
     static const struct {
         ir_op_t op;
         const char *name;
-    } rows[] = {{IR_OP_REDUCE_SUM, "Sum"}, {IR_OP_REDUCE_PROD, "Product"},
-                {IR_OP_REDUCE_MAX, "Maximum"}, {IR_OP_REDUCE_MIN, "Minimum"}};
+    } rows[] = {{IR_OP_REDUCE_SUM, "Sum"},
+                {IR_OP_REDUCE_PROD, "Product"},
+                {IR_OP_REDUCE_MAX, "Maximum"},
+                {IR_OP_REDUCE_MIN, "Minimum"}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         if (rows[i].op == stmt_at(w, v)->op) return rows[i].name;
     return "Sum";
@@ -528,8 +530,7 @@ static st_status_t put_uniform(writer_t *w) {
 
 static st_status_t put_flat(writer_t *w) {
     put(w, "const %s n = (%s)blockIdx.x * %d + threadIdx.x;\n", w->index, w->index, EMIT_BLOCK);
-    put(w, "if (n >= (%s)%" PRId64 ") return;\n", w->index,
-        points(w, w->k->mask) / w->k->vector);
+    put(w, "if (n >= (%s)%" PRId64 ") return;\n", w->index, points(w, w->k->mask) / w->k->vector);
     put_axes(w, w->k->mask, "n");
     TRY(put_stmts_within(w, w->k->mask, 255));
     for (uint32_t i = 0; i < w->k->n_stores; i++) put_store(w, w->k->stores[i]);
@@ -574,8 +575,10 @@ static st_status_t put_columns(writer_t *w) {
     int64_t kept = points(w, k->rows), n = points(w, k->cols);
     int64_t part = (n + k->splits - 1) / k->splits;
     put(w, "const int x = threadIdx.x %% 32, y = threadIdx.x / 32;\n");
-    put(w, "const %s column = (%s)(blockIdx.x / %" PRId64 "u) * 32 + x, split = blockIdx.x %% %" PRId64
-           "u;\n", w->index, w->index, k->splits, k->splits);
+    put(w,
+        "const %s column = (%s)(blockIdx.x / %" PRId64 "u) * 32 + x, split = blockIdx.x %% %" PRId64
+        "u;\n",
+        w->index, w->index, k->splits, k->splits);
     for (uint32_t i = 0; i < k->n_reduces; i++)
         put(w, "%s a%u[V];\nEACH a%u[v] = %s::first<%s>();\n", sum_type(w, k->reduces[i]),
             k->reduces[i], k->reduces[i], combiner(w, k->reduces[i]), sum_type(w, k->reduces[i]));
@@ -612,17 +615,20 @@ static st_status_t put_finish(writer_t *w) {
         nest_value_t v = k->reduces[i];
         const char *type = sum_type(w, v), *join = combiner(w, v);
         put(w, "{\n%s a[1] = {%s::first<%s>()};\n", type, join, type);
-        put(w, "if (point < (%s)%" PRId64 ")\nfor (%s s = y; s < (%s)%" PRId64
-               "; s += %u) a[0] = %s::of(a[0], ", w->index, n, w->index, w->index,
-            w->s->grid[v].n_partials, k->group, join);
+        put(w,
+            "if (point < (%s)%" PRId64 ")\nfor (%s s = y; s < (%s)%" PRId64
+            "; s += %u) a[0] = %s::of(a[0], ",
+            w->index, n, w->index, w->index, w->s->grid[v].n_partials, k->group, join);
         put_partial(w, v);
         put(w, "[s * (%s)%" PRId64 " + point]);\n", w->index, n);
         if (whole)
             put(w, "a[0] = block_all<%s, %d>(a[0]);\n", join, EMIT_BLOCK);
         else
             put(w, "rows_of_block<%s, 1>(a, x, y);\n", join);
-        put(w, "if (y == 0 && point < (%s)%" PRId64 ") ((%s *)(p.work + %" PRIu64
-               "ull))[point] = a[0];\n}\n", w->index, n, type, w->s->grid[v].result);
+        put(w,
+            "if (y == 0 && point < (%s)%" PRId64 ") ((%s *)(p.work + %" PRIu64
+            "ull))[point] = a[0];\n}\n",
+            w->index, n, type, w->s->grid[v].result);
     }
     return ST_OK;
 }
@@ -636,8 +642,8 @@ static void put_row_loop(writer_t *w) {
         put(w, "const %s c = e * %u + lane;\n", w->index, k->group);
         put(w, "if (c < (%s)%" PRId64 ") {\n", w->index, vectors);
     } else {
-        put(w, "for (%s c = lane; c < (%s)%" PRId64 "; c += %u) {{\n", w->index, w->index,
-            vectors, k->group);
+        put(w, "for (%s c = lane; c < (%s)%" PRId64 "; c += %u) {{\n", w->index, w->index, vectors,
+            k->group);
     }
     put_axes(w, k->cols, "c");
 }
@@ -738,11 +744,13 @@ static st_status_t put_rows(writer_t *w, bool *want) {
         nest_value_t v = k->reduces[i];
         if (!is_column_sum(w, v)) continue;
         put(w, "%s a%u[%u][V];\n", sum_type(w, v), v, k->chunks);
-        put(w, "_Pragma(\"unroll\") for (int e = 0; e < %u; ++e) EACH a%u[e][v] = %s::first<%s>();\n",
+        put(w,
+            "_Pragma(\"unroll\") for (int e = 0; e < %u; ++e) EACH a%u[e][v] = %s::first<%s>();\n",
             k->chunks, v, combiner(w, v), sum_type(w, v));
     }
-    put(w, "for (%s row = (%s)blockIdx.x * %" PRId64 " + threadIdx.x / %u; row < (%s)%" PRId64
-           "; row += (%s)gridDim.x * %" PRId64 ") {\n",
+    put(w,
+        "for (%s row = (%s)blockIdx.x * %" PRId64 " + threadIdx.x / %u; row < (%s)%" PRId64
+        "; row += (%s)gridDim.x * %" PRId64 ") {\n",
         w->index, w->index, k->splits, k->group, w->index, points(w, k->rows), w->index, k->splits);
     put_axes(w, k->rows, "row");
     TRY(put_stmts_within(w, k->rows, 0));
@@ -815,13 +823,17 @@ static st_status_t put_kernel(writer_t *w, uint32_t index, bool *want) {
     const emit_kernel_t *k = &w->s->kernels[index];
     w->k = k;
     w->persistent = k->shape == EMIT_ROWS && k->keep;
-    put(w, "extern \"C\" __global__ void __launch_bounds__(%u) k%u(const __grid_constant__ Params p) {\n",
+    put(w,
+        "extern \"C\" __global__ void __launch_bounds__(%u) k%u(const __grid_constant__ Params p) "
+        "{\n",
         emit_threads(k), index);
     put(w, "enum { V = %u };\n", k->vector);
     find_slice(w);
-    static st_status_t (*const shapes[])(writer_t *) = {
-        [EMIT_UNIFORM] = put_uniform, [EMIT_FLAT] = put_flat, [EMIT_COLUMNS] = put_columns,
-        [EMIT_LINES] = put_lines, [EMIT_FINISH] = put_finish};
+    static st_status_t (*const shapes[])(writer_t *) = {[EMIT_UNIFORM] = put_uniform,
+                                                        [EMIT_FLAT] = put_flat,
+                                                        [EMIT_COLUMNS] = put_columns,
+                                                        [EMIT_LINES] = put_lines,
+                                                        [EMIT_FINISH] = put_finish};
     if (k->shape == EMIT_ROWS)
         TRY(put_rows(w, want));
     else
