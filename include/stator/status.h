@@ -41,7 +41,7 @@ typedef enum stator_status {
     STATOR_PEER_LOST = -8,      /* a rank did not answer in time */
     STATOR_RANKS_DISAGREE = -9, /* ranks run different programs */
     STATOR_INTERRUPTED = -10,
-    STATOR_INTERNAL = -11,  /* a fault of Stator itself */
+    STATOR_INTERNAL = -11,   /* a fault of Stator itself */
     STATOR_NOT_FINITE = -12, /* training left the finite numbers */
     STATOR_DEVICE = -13      /* a call of a device's own library failed */
 } stator_status_t;

@@ -30,7 +30,7 @@ typedef struct kern_call {
     void *const *out;
     void *workspace; /* aligned to 64 bytes */
     size_t workspace_bytes;
-    void *prepared;  /* what prepare made, NULL without */
+    void *prepared; /* what prepare made, NULL without */
     dev_stream_t *stream;
     dev_team_t *team; /* CPU threads; NULL on other devices */
     uint32_t node;    /* of the program, for faults that a device finds later */

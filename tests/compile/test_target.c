@@ -227,7 +227,7 @@ static void test_fused(void **state) {
     target_t *t;
     ir_build_t b = {0}, body = {0};
     ir_type_t type = ir_type_make(IR_F32, 2, (int64_t[]){16384, 1024});
-    assert_int_equal(parse(-1, "kernel nest\nops fused exp relu\n", &t), ST_OK);
+    assert_int_equal(parse(-1, "kernel nest\nnests\nops fused exp relu\n", &t), ST_OK);
     assert_int_equal(ir_graph_create("g", &b.graph), ST_OK);
     assert_int_equal(ir_graph_create("body", &body.graph), ST_OK);
     ir_value_t inner = ir_b_body_input(&body, &type);
@@ -266,8 +266,8 @@ static void test_chooses(void **state) {
         int64_t d;
         const char *kernel;
     } rows[] = {{IR_BF16, 64, "cudnn.attention"},
-                {IR_BF16, 60, "products.attention"},
-                {IR_F32, 64, "products.attention"}};
+                {IR_BF16, 60, "own.attention"},
+                {IR_F32, 64, "own.attention"}};
     for (size_t i = 0; i < 3; i++) {
         char name[2] = {(char)('a' + i), 0};
         ir_value_t q = ir_b_input(

@@ -1,4 +1,4 @@
-/* CUDA C of the nests of every case that is one, compiled for Hopper by NVRTC: no GPU and no driver is
+/* CUDA C of the nests of every case that is one, every fifth compiled by NVRTC: no GPU and no driver is
  * needed. What is no nest is listed with its reason. Skipped where NVRTC is not installed. */
 #include <dlfcn.h>
 #include <setjmp.h>
@@ -76,7 +76,7 @@ static void nests_compile(void **state) {
         if (made.schedule) {
             st_status_t status = emit_source(made.schedule, &source);
             if (status != ST_OK) fail_msg("%s: %s", built.name, st_last_error());
-            compile(&rtc, built.name, source);
+            if (c % 5 == 0) compile(&rtc, built.name, source); /* the others only written */
             st_free(source);
             n_nests++;
         } else {

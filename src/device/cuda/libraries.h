@@ -10,27 +10,27 @@
 
 #include "device/cuda/cuda.h"
 
+/* clang-format off */
 /* cuBLASLt 13 */
-#define CUDA_BLAS_FUNCTIONS(X)                                                                     \
-    X(cublasLtCreate)                                                                              \
-    X(cublasLtDestroy) X(cublasLtGetVersion) X(cublasLtGetStatusString) X(cublasLtMatmul)          \
-        X(cublasLtMatmulDescCreate) X(cublasLtMatmulDescDestroy) X(cublasLtMatmulDescSetAttribute) \
-            X(cublasLtMatrixLayoutCreate) X(cublasLtMatrixLayoutDestroy)                           \
-                X(cublasLtMatrixLayoutSetAttribute) X(cublasLtMatmulPreferenceCreate)              \
-                    X(cublasLtMatmulPreferenceDestroy) X(cublasLtMatmulPreferenceSetAttribute)     \
-                        X(cublasLtMatmulAlgoGetHeuristic)
+#define CUDA_BLAS_FUNCTIONS(X) \
+    X(cublasLtCreate) X(cublasLtDestroy) X(cublasLtGetVersion) X(cublasLtGetStatusString) \
+    X(cublasLtMatmul) X(cublasLtMatmulDescCreate) X(cublasLtMatmulDescDestroy) \
+    X(cublasLtMatmulDescSetAttribute) X(cublasLtMatrixLayoutCreate) \
+    X(cublasLtMatrixLayoutDestroy) X(cublasLtMatrixLayoutSetAttribute) \
+    X(cublasLtMatmulPreferenceCreate) X(cublasLtMatmulPreferenceDestroy) \
+    X(cublasLtMatmulPreferenceSetAttribute) X(cublasLtMatmulAlgoGetHeuristic)
 /* cuDNN 9.16 or later (earlier ones have wrong attention) */
-#define CUDA_DNN_FUNCTIONS(X)                                                   \
-    X(cudnnCreate)                                                              \
-    X(cudnnDestroy) X(cudnnSetStream) X(cudnnGetVersion) X(cudnnGetErrorString) \
-        X(cudnnGetLastErrorString) X(cudnnBackendCreateDescriptor)              \
-            X(cudnnBackendDestroyDescriptor) X(cudnnBackendSetAttribute)        \
-                X(cudnnBackendGetAttribute) X(cudnnBackendFinalize) X(cudnnBackendExecute)
+#define CUDA_DNN_FUNCTIONS(X) \
+    X(cudnnCreate) X(cudnnDestroy) X(cudnnSetStream) X(cudnnGetVersion) \
+    X(cudnnGetErrorString) X(cudnnGetLastErrorString) X(cudnnBackendCreateDescriptor) \
+    X(cudnnBackendDestroyDescriptor) X(cudnnBackendSetAttribute) \
+    X(cudnnBackendGetAttribute) X(cudnnBackendFinalize) X(cudnnBackendExecute)
 /* NVRTC 13 */
-#define CUDA_RTC_FUNCTIONS(X)                                                                  \
-    X(nvrtcVersion)                                                                            \
-    X(nvrtcGetErrorString) X(nvrtcCreateProgram) X(nvrtcDestroyProgram) X(nvrtcCompileProgram) \
-        X(nvrtcGetProgramLogSize) X(nvrtcGetProgramLog) X(nvrtcGetCUBINSize) X(nvrtcGetCUBIN)
+#define CUDA_RTC_FUNCTIONS(X) \
+    X(nvrtcVersion) X(nvrtcGetErrorString) X(nvrtcCreateProgram) X(nvrtcDestroyProgram) \
+    X(nvrtcCompileProgram) X(nvrtcGetProgramLogSize) X(nvrtcGetProgramLog) \
+    X(nvrtcGetCUBINSize) X(nvrtcGetCUBIN)
+/* clang-format on */
 
 #define CUDA_MEMBER(name) __typeof__(name) *name;
 typedef struct dev_cuda_blas {

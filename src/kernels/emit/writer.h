@@ -1,0 +1,51 @@
+/* What the files that write CUDA C share: the text, and how a statement is written. */
+#ifndef STATOR_KERNELS_EMIT_WRITER_H
+#define STATOR_KERNELS_EMIT_WRITER_H
+
+#include "kernels/emit/schedule.h"
+
+typedef struct text {
+    char *data;
+    size_t n, capacity;
+    bool failed;
+} text_t;
+
+typedef struct writer {
+    const emit_schedule_t *s;
+    const nest_t *nest;
+    const emit_kernel_t *k;
+    text_t *out;
+    bool *needed;      /* [stmts] of the kernel */
+    bool *written;     /* [stmts] in scope at row level or above */
+    uint8_t *stage;    /* [stmts] ROWS: row reductions before it */
+    const char *index; /* C type of positions */
+    bool persistent;   /* ROWS: loads along a row are kept */
+} writer_t;
+
+void emit_put(writer_t *w, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+static inline const nest_stmt_t *emit_stmt(const writer_t *w, nest_value_t v) {
+    return &w->nest->stmts[v];
+}
+/* Name of a type in the source; NULL if it has none. */
+const char *emit_tensor_type(ir_dtype_t dtype);
+const char *emit_value_type(const writer_t *w, nest_value_t v);
+/* Accumulator of a reduction, in registers and in the workspace. */
+const char *emit_sum_type(const writer_t *w, nest_value_t v);
+/* Does the value depend on the axis along which the kernel takes vectors? */
+bool emit_along_vector(const writer_t *w, nest_value_t v);
+/* A load along a row that stays in registers? */
+bool emit_is_kept(const writer_t *w, nest_value_t v);
+/* A uniform value that a kernel before this one made? */
+bool emit_is_stored_uniform(const writer_t *w, nest_value_t v);
+/* Variable of a value at the element at hand. */
+void emit_name(writer_t *w, nest_value_t v);
+/* Element that an access reaches at the axes of `mask`. */
+void emit_position(writer_t *w, const nest_access_t *a, uint32_t mask);
+/* Axes of `mask` from the linear position `from`; the vector axis, if among them, in steps of
+ * `vector`. */
+void emit_axes(writer_t *w, uint32_t mask, const char *from);
+/* Declares and computes a statement's variable. */
+st_status_t emit_statement(writer_t *w, nest_value_t v) ST_WARN_UNUSED;
+
+#endif
