@@ -37,7 +37,9 @@ typedef struct stator_report_totals {
     double model_flop;  /* this rank's share of the products of the model's own graph: none twice */
     double bytes_moved; /* to and from memory, every operand of every kernel once */
     double bytes_layout_copied; /* of these by transposes and copies, which compute nothing */
-    double bytes_recomputed;    /* of these by what the backward pass computes again */
+    double bytes_recomputed; /* size of the values that the backward pass computes again instead of
+                              * finding them kept; for the rank that needs most memory */
+    double flop_recomputed;  /* operations that this takes */
     /* time, in microseconds, one kernel after the other */
     double step_us, forward_us, backward_us, optimizer_us;
     double link_us;              /* the part of it in collectives */
@@ -79,6 +81,28 @@ typedef struct stator_report_kernel {
 } stator_report_kernel_t;
 STATOR_API int stator_report_kernel_at(const stator_report_t *report, size_t index,
                                        stator_report_kernel_t *out_row);
+
+/* Nodes that were fused into one kernel, and what that is estimated to save. None of a loaded plan, or
+ * without fusion. */
+typedef struct stator_report_fused {
+    const char *name, *ops; /* the node's; what it is made of: "add rms_norm mul" */
+    uint32_t n_nodes, launches_apart;
+    double us, us_apart; /* as one; its nodes by themselves */
+    uint64_t bytes_saved;
+} stator_report_fused_t;
+STATOR_API int stator_report_fused_at(const stator_report_t *report, size_t index,
+                                      stator_report_fused_t *out_row);
+
+/* Where one node's values go to another that it was not fused with, and why. The times are 0 unless they
+ * are the reason. */
+typedef struct stator_report_boundary {
+    const char *from, *to;
+    const char *why, *reason; /* "no-nest", "cycle", "cost", …; a sentence */
+    uint64_t bytes;
+    double us_apart, us_together;
+} stator_report_boundary_t;
+STATOR_API int stator_report_boundary_at(const stator_report_t *report, size_t index,
+                                         stator_report_boundary_t *out_row);
 
 /* Passes of the compiler in their order, and the time that each took. None for a loaded plan. */
 typedef struct stator_report_pass {

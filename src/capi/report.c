@@ -5,12 +5,17 @@
 #include "capi/capi.h"
 #include "compile/predict.h"
 #include "compile/report.h"
+#include "fusion/fuse.h"
 
 struct stator_report {
     report_t *report;
     double compile_us;
     size_t n_passes;
-    stator_report_pass_t *passes; /* in the report's arena */
+    stator_report_pass_t *passes; /* these in the report's arena */
+    size_t n_fused, n_boundaries;
+    stator_report_fused_t *fused;
+    stator_report_boundary_t *boundaries;
+    plan_recompute_t recompute;
 };
 
 static st_status_t copy_passes(const stator_plan_t *plan, stator_report_t *made) {
@@ -26,6 +31,43 @@ static st_status_t copy_passes(const stator_plan_t *plan, stator_report_t *made)
     return ST_OK;
 }
 
+/* A copy of a text, "" of none. */
+static bool keep(st_arena_t *arena, const char *text, const char **out) {
+    *out = st_arena_strdup(arena, text ? text : "");
+    return *out != NULL;
+}
+
+static st_status_t copy_fusion(const fuse_report_t *fusion, stator_report_t *made) {
+    st_arena_t *arena = &made->report->arena;
+    if (!fusion) return ST_OK;
+    size_t n = fusion->n_rows + fusion->n_boundaries;
+    made->fused = st_arena_array(arena, fusion->n_rows, sizeof *made->fused);
+    made->boundaries = st_arena_array(arena, fusion->n_boundaries, sizeof *made->boundaries);
+    if (!made->fused || !made->boundaries) return st_no_memory(n, "a report");
+    for (; made->n_fused < fusion->n_rows; made->n_fused++) {
+        const fuse_row_t *row = &fusion->rows[made->n_fused];
+        stator_report_fused_t *to = &made->fused[made->n_fused];
+        *to = (stator_report_fused_t){.n_nodes = row->n_nodes,
+                                      .launches_apart = row->launches_apart,
+                                      .us = row->us,
+                                      .us_apart = row->us_apart,
+                                      .bytes_saved = row->bytes_saved};
+        if (!keep(arena, row->name, &to->name) || !keep(arena, row->ops, &to->ops))
+            return st_no_memory(n, "a report");
+    }
+    for (; made->n_boundaries < fusion->n_boundaries; made->n_boundaries++) {
+        const fuse_boundary_t *row = &fusion->boundaries[made->n_boundaries];
+        stator_report_boundary_t *to = &made->boundaries[made->n_boundaries];
+        *to = (stator_report_boundary_t){
+            .bytes = row->bytes, .us_apart = row->us_apart, .us_together = row->us_together};
+        if (!keep(arena, row->from, &to->from) || !keep(arena, row->to, &to->to) ||
+            !keep(arena, fuse_why_text(row->why), &to->why) ||
+            !keep(arena, row->reason, &to->reason))
+            return st_no_memory(n, "a report");
+    }
+    return ST_OK;
+}
+
 stator_status_t stator_report_create(const stator_plan_t *plan, uint32_t rank,
                                      stator_report_t **out_report) {
     CAPI_OUT(out_report);
@@ -36,6 +78,8 @@ stator_status_t stator_report_create(const stator_plan_t *plan, uint32_t rank,
     if (status == ST_OK) status = predict_target(plan->plan, &target);
     if (status == ST_OK) status = report_make(plan->plan, target, rank, &made->report);
     if (status == ST_OK) status = copy_passes(plan, made);
+    if (status == ST_OK) status = copy_fusion(plan->plan->fusion, made);
+    if (status == ST_OK) made->recompute = plan->plan->recompute;
     target_destroy(target);
     if (status == ST_OK)
         *out_report = made;
@@ -73,7 +117,8 @@ stator_report_totals_t stator_report_totals(const stator_report_t *report) {
         .model_flop = r->model_flop,
         .bytes_moved = r->bytes_moved,
         .bytes_layout_copied = r->bytes_layout_copied,
-        .bytes_recomputed = r->bytes_recomputed,
+        .bytes_recomputed = (double)report->recompute.freed_bytes,
+        .flop_recomputed = report->recompute.flop,
         .step_us = r->us,
         .forward_us = r->us_forward,
         .backward_us = r->us_backward,
@@ -118,5 +163,19 @@ int stator_report_pass_at(const stator_report_t *report, size_t index,
                           stator_report_pass_t *out_row) {
     if (index >= report->n_passes) return 0;
     *out_row = report->passes[index];
+    return 1;
+}
+
+int stator_report_fused_at(const stator_report_t *report, size_t index,
+                           stator_report_fused_t *out_row) {
+    if (index >= report->n_fused) return 0;
+    *out_row = report->fused[index];
+    return 1;
+}
+
+int stator_report_boundary_at(const stator_report_t *report, size_t index,
+                              stator_report_boundary_t *out_row) {
+    if (index >= report->n_boundaries) return 0;
+    *out_row = report->boundaries[index];
     return 1;
 }

@@ -53,34 +53,31 @@ static double speed(const target_t *t, bool products) {
     return so_far * n / at;
 }
 
-static double octaves(int64_t a, int64_t b) {
-    return log2((double)(a > 0 ? a : 1) / (double)(b > 0 ? b : 1));
+static double octaves(int64_t n) {
+    return log2((double)(n > 0 ? n : 1));
 }
-/* Squared distance of two problems of one kind, in octaves of their sizes. */
-static double distance2(work_kind_t kind, const work_dims_t *a, const work_dims_t *b) {
-    double d[6] = {0};
+
+void target_place(work_kind_t kind, const work_dims_t *d, double out[TARGET_AXES]) {
+    memset(out, 0, TARGET_AXES * sizeof *out);
     if (kind == WORK_PRODUCT) {
-        d[0] = octaves(a->b, b->b);
-        d[1] = octaves(a->m, b->m);
-        d[2] = octaves(a->n, b->n);
-        d[3] = octaves(a->k, b->k);
+        out[0] = octaves(d->b);
+        out[1] = octaves(d->m);
+        out[2] = octaves(d->n);
+        out[3] = octaves(d->k);
     } else if (kind == WORK_CONV) {
-        d[0] = octaves(a->n * a->p, b->n * b->p) / 2;
-        d[1] = octaves(a->c, b->c);
-        d[2] = octaves(a->o, b->o);
-        d[3] = octaves(a->g, b->g) * 2;
-        d[4] = octaves(a->r, b->r);
-        d[5] = octaves(a->s, b->s);
+        out[0] = (octaves(d->n) + octaves(d->p)) / 2;
+        out[1] = octaves(d->c);
+        out[2] = octaves(d->o);
+        out[3] = octaves(d->g) * 2;
+        out[4] = octaves(d->r);
+        out[5] = octaves(d->s);
     } else {
-        d[0] = octaves(a->b * a->h, b->b * b->h) / 2;
-        d[1] = octaves(a->m, b->m);
-        d[2] = octaves(a->s, b->s);
-        d[3] = octaves(a->d, b->d);
-        d[4] = octaves(a->h * b->g, b->h * a->g) / 2;
+        out[0] = (octaves(d->b) + octaves(d->h)) / 2;
+        out[1] = octaves(d->m);
+        out[2] = octaves(d->s);
+        out[3] = octaves(d->d);
+        out[4] = (octaves(d->h) - octaves(d->g)) / 2;
     }
-    double sum = 0;
-    for (int i = 0; i < 6; i++) sum += d[i] * d[i];
-    return sum;
 }
 
 /* Rates of the op that fit: of its variant, else those that hold for any. */
@@ -106,11 +103,14 @@ static double pass_ns(const target_rate_t *r, uint32_t n, double bytes) {
 }
 
 static double product_ns(const target_rate_t *r, uint32_t n, const work_t *w) {
-    double weights = 0, sum = 0;
+    double weights = 0, sum = 0, place[TARGET_AXES];
+    target_place(w->kind, &w->dims, place);
     for (uint32_t i = 0; i < n; i++) {
-        double d2 = distance2(w->kind, &w->dims, &r[i].dims) + 1e-4;
+        double d2 = 1e-4;
+        for (int a = 0; a < TARGET_AXES; a++)
+            d2 += (place[a] - r[i].place[a]) * (place[a] - r[i].place[a]);
         weights += 1 / (d2 * d2);
-        sum += log(r[i].ns) / (d2 * d2);
+        sum += r[i].log_ns / (d2 * d2);
     }
     return exp(sum / weights);
 }
@@ -285,17 +285,26 @@ static void time_of(const target_t *t, const ir_op_ctx_t *ctx, const work_t *w, 
         return;
     }
     if (ctx->op == IR_OP_FUSED) {
+        if (t->nest_us > 0) launch = t->nest_us;
+        double edges = bytes / (double)ir_dtype_bytes(w->dtype) * t->edge_ns[w->dtype];
+        memory = fmax(memory, edges / passes * 1e-3);
         compute = body_ns(t, ctx) / passes * 1e-3;
-        out->us = launch + fmax(compute, memory);
+        /* the interpreter of a processor does one after the other */
+        out->us = launch + (edges > 0 ? compute + memory : fmax(compute, memory));
         out->limit = compute > memory ? "compute" : "memory";
-        if (launch > fmax(compute, memory)) out->limit = "launch";
+        if (launch > out->us - launch) out->limit = "launch";
         return;
     }
     compute = (w->flop - w->product_flop) / rate_of(t->pass_gflops, w->dtype) / passes * 1e-3;
-    if (ns > 0)
-        compute = w->units * ns / products * 1e-3;
-    else
+    if (ns > 0) {
+        /* On a processor rates are measured on operands in its caches: from farther away they come
+         * first. */
+        double own = bytes / bandwidth_at(t, bytes) / passes * 1e-3;
+        bool warm = strcmp(t->machine.device, "cpu") == 0;
+        compute = w->units * ns / products * 1e-3 + (warm ? memory - own : 0);
+    } else {
         compute += w->product_flop / rate_of(t->product_gflops, w->dtype) / products * 1e-3;
+    }
     out->us = launch + fmax(compute, memory);
     out->limit = compute > memory ? "compute" : "memory";
     if (launch > fmax(compute, memory)) out->limit = "launch";

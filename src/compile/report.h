@@ -55,7 +55,7 @@ typedef struct report {
     double product_flop; /* of these in products, convolutions and attention */
     double model_flop;   /* products of the model's own graph, this rank's share: nothing twice */
     double peak_gflops;  /* of products in the type that most of them are in */
-    double bytes_moved, bytes_layout_copied, bytes_recomputed;
+    double bytes_moved, bytes_layout_copied;
 } report_t;
 
 /* Of the program that `rank` runs. */

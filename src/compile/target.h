@@ -20,6 +20,8 @@
  *   rate matmul.nt bf16 m=16384 n=2048 k=2048 gflops=727000   measured; see work.h for the sizes
  *   rate exp f32 bytes=64KiB ns=0.6                           an element
  *   tile exp f32 0.5                inside a nest, nanoseconds an element
+ *   edge f32 0.05                   an element that a nest loads or stores, nanoseconds at least
+ *   nest_us 1                       of a nest, however small; none: launch_us
  *   kernel cudnn.attention          a kernel that exists; what follows says of it:
  *     ops attention                   which ops; "elementwise" stands for all of those
  *     dtypes bf16 f16                 of the elements; none: any
@@ -48,14 +50,19 @@ typedef struct target_threads {
     double n, passes, products;
 } target_threads_t;
 
+/* A problem as a point: octaves of the sizes that its rate depends on. */
+enum { TARGET_AXES = 6 };
+void target_place(work_kind_t kind, const work_dims_t *dims, double out_place[TARGET_AXES]);
+
 /* A measured rate. */
 typedef struct target_rate {
     ir_op_t op;
     const char *variant; /* "": any */
     ir_dtype_t dtype;
-    double bytes;     /* passes: of all operands */
-    work_dims_t dims; /* the others; sizes left out are 1 */
-    double ns;        /* a unit of work_t, one thread */
+    double bytes;                      /* passes: of all operands */
+    work_dims_t dims;                  /* the others; sizes left out are 1 */
+    double ns;                         /* a unit of work_t, one thread */
+    double place[TARGET_AXES], log_ns; /* where target_place has the problem */
 } target_rate_t;
 
 typedef struct target_kernel {
@@ -82,6 +89,7 @@ typedef struct target {
     double pass_gflops[IR_DTYPE_END];        /* passes over elements; 0: as f32 */
     double product_gflops[IR_DTYPE_END];     /* products; 0: as f32 */
     double tile_ns[IR_OP_END][IR_DTYPE_END]; /* 0: by pass_gflops */
+    double edge_ns[IR_DTYPE_END], nest_us;
     target_kernel_t *kernels;
 } target_t;
 

@@ -182,6 +182,8 @@ static st_status_t read_rate(reader_t *r) {
         }
     }
     if (!(row.ns > 0)) return BAD(r, "a rate needs gflops= or ns=");
+    row.log_ns = log(row.ns);
+    target_place(work_kind_of(row.op), &row.dims, row.place);
     return ST_VEC_PUSH(&r->rates, row);
 }
 
@@ -191,6 +193,15 @@ static st_status_t read_tile(reader_t *r) {
     TRY(op_named(r, r->words[1], &def));
     TRY(dtype(r, r->words[2], &type));
     return positive(r, "tile", r->words[3], &r->target->tile_ns[def->op][type]);
+}
+
+static st_status_t read_edge(reader_t *r) {
+    ir_dtype_t type;
+    TRY(dtype(r, r->words[1], &type));
+    return positive(r, "edge", r->words[2], &r->target->edge_ns[type]);
+}
+static st_status_t read_nest(reader_t *r) {
+    return number(r, "nest_us", r->words[1], &r->target->nest_us);
 }
 
 /* ---- kernels ---- */
@@ -284,6 +295,8 @@ static const statement_t statements[] = {
     {"threads", 3, 3, 0, read_threads},
     {"rate", 3, MOST_WORDS, 0, read_rate},
     {"tile", 3, 3, 0, read_tile},
+    {"edge", 2, 2, 0, read_edge},
+    {"nest_us", 1, 1, ONCE, read_nest},
     {"kernel", 1, 1, 0, read_kernel},
     {"ops", 1, MOST_WORDS, OF_KERNEL, read_ops},
     {"dtypes", 1, MOST_WORDS, OF_KERNEL, read_dtypes},

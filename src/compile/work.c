@@ -95,8 +95,13 @@ static void taps(const ir_op_ctx_t *ctx, const ir_type_t *out, work_t *w) {
     const ir_attr_t *kernel = ir_ctx_attr(ctx, "kernel");
     const ir_type_t *pooled = ctx->in[0].rank && ctx->op == IR_OP_AVG_POOL_GRAD ? &ctx->in[0] : out;
     w->units = elements(pooled);
-    for (uint32_t i = 0; i < kernel->ints.n; i++) w->units *= (double)kernel->ints.v[i];
+    double window = 1;
+    for (uint32_t i = 0; i < kernel->ints.n; i++) window *= (double)kernel->ints.v[i];
+    w->units *= window;
     w->flop = w->units;
+    bool narrow = pooled->rank > 2 && pooled->dims[pooled->rank - 1] < 10; /* short rows */
+    w->variant =
+        window <= 4 ? (narrow ? "small_narrow" : "small") : (narrow ? "large_narrow" : "large");
 }
 
 /* ---- products ---- */
@@ -215,7 +220,7 @@ static work_t sum_of(const ir_graph_t *body) {
     return sum;
 }
 static void of_body(const ir_op_ctx_t *ctx, const ir_type_t *out, work_t *w) {
-    (void)out;
+    if (ctx->n_outputs) w->dtype = out[0].dtype;
     work_t sum = sum_of(ir_ctx_attr(ctx, "body")->graph);
     w->flop = sum.flop;
     w->product_flop = sum.product_flop;
@@ -316,6 +321,13 @@ void work_of(const ir_op_ctx_t *ctx, const ir_type_t *out_types, work_t *out) {
         out->flop = out->kind == WORK_NOTHING
                         ? 0
                         : out->units * (row->operations > 0 ? row->operations : 1);
+}
+
+work_kind_t work_kind_of(ir_op_t op) {
+    rule_t rule = rows[op].rule;
+    if (rule == product) return WORK_PRODUCT;
+    if (rule == conv_forward || rule == conv_input || rule == conv_weight) return WORK_CONV;
+    return rule == attention || rule == attention_grad ? WORK_ATTENTION : WORK_EACH;
 }
 
 static const struct {

@@ -7,27 +7,18 @@
  * text: op, variant, attributes, shapes. */
 #include "exec/calibrate.h"
 
-#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
-#include "base/hash.h"
 #include "base/machine.h"
 #include "base/memory.h"
 #include "base/number.h"
 #include "base/options.h"
 #include "base/vec.h"
-#include "compile/work.h"
-#include "device/cpu/team.h"
-#include "exec/calibrate_points.h"
-#include "ir/convert.h"
-#include "ir/text.h"
+#include "exec/calibrate_bench.h"
+#include "ir/nest.h"
 #include "kernels/table.h"
-
-enum { MOST_OPERANDS = 16, MOST_RUNS = 400, CLASSES = 48 };
-static const double SECONDS_A_POINT = 0.012;
 
 typedef struct writer {
     ST_VEC(char) text;
@@ -53,180 +44,13 @@ static const char *number(double value, char *buffer) {
     return st_double_text(value, 5, buffer);
 }
 
-static double now(int threads) {
-    struct timespec t;
-    clock_gettime(threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-/* ---- a node with memory ---- */
-
-typedef struct bench {
-    ir_graph_t *graph;
-    const ir_node_info_t *node;
-    kern_problem_t problem;
-    ir_type_t types[2 * MOST_OPERANDS];
-    void *memory[2 * MOST_OPERANDS];
-    work_t work;
-} bench_t;
-
-static void close_bench(bench_t *b) {
-    for (int i = 0; i < 2 * MOST_OPERANDS; i++) st_free(b->memory[i]);
-    ir_graph_destroy(b->graph);
-    *b = (bench_t){0};
-}
-
-/* "f:R,256": letter, dims; R stands for `rows`. Letters: f the float type, s f32, d f64, i i32, l i64,
- * b bool. */
-static void read_type(const char **at, ir_dtype_t dtype, int64_t rows, ir_type_t *out) {
-    static const struct {
-        char letter;
-        ir_dtype_t dtype;
-    } letters[] = {{'s', IR_F32}, {'d', IR_F64}, {'i', IR_I32}, {'l', IR_I64}, {'b', IR_BOOL}};
-    *out = (ir_type_t){.dtype = dtype};
-    for (size_t i = 0; i < sizeof letters / sizeof letters[0]; i++)
-        if (**at == letters[i].letter) out->dtype = letters[i].dtype;
-    (*at)++;
-    if (**at == ':') (*at)++;
-    while (**at && **at != ' ') {
-        int64_t n = 0;
-        if (**at == 'R') {
-            n = rows;
-            (*at)++;
-        }
-        while (isdigit((unsigned char)**at)) n = n * 10 + *(*at)++ - '0';
-        out->dims[out->rank++] = n;
-        if (**at == ',') (*at)++;
-    }
-    while (**at == ' ') (*at)++;
-}
-
-/* The attributes with each R replaced. */
-static void write_attrs(const char *attrs, int64_t rows, char *out, size_t capacity) {
-    size_t used = 0;
-    for (; *attrs && used + 24 < capacity; attrs++) {
-        if (*attrs == 'R')
-            used += (size_t)snprintf(out + used, capacity - used, "%lld", (long long)rows);
-        else
-            out[used++] = *attrs;
-    }
-    out[used] = '\0';
-}
-
-static void fill(const ir_type_t *type, uint64_t seed, void *data) {
-    int64_t n = ir_type_elements(type), pattern = n < 4096 ? n : 4096;
-    size_t each = ir_dtype_bytes(type->dtype);
-    for (int64_t i = 0; i < pattern; i++) {
-        uint32_t words[4];
-        st_philox(seed, (uint64_t)i, 0, words);
-        if (ir_dtype_is_float(type->dtype))
-            ir_element_store(type->dtype, data, (size_t)i, 0.25 + (double)st_uniform24(words[0]));
-        else
-            ir_element_store_i64(type->dtype, data, (size_t)i,
-                                 type->dtype == IR_BOOL ? words[0] & 1
-                                 : type->rank           ? words[0] % CLASSES
-                                                        : 1);
-    }
-    for (int64_t i = pattern; i < n; i += pattern)
-        memcpy((char *)data + (size_t)i * each, data,
-               (size_t)(n - i < pattern ? n - i : pattern) * each);
-}
-
-/* Makes the node and its operands' types. */
-static st_status_t make_node(bench_t *b, const calibrate_point_t *p, ir_dtype_t dtype,
-                             int64_t rows) {
-    char attrs[256];
-    ir_value_t inputs[MOST_OPERANDS], first;
-    uint32_t n_in = 0;
-    *b = (bench_t){0};
-    TRY(ir_graph_create("calibrate", &b->graph));
-    for (const char *at = p->shapes; *at; n_in++) {
-        ir_type_t type;
-        char dims[160] = "", text[256], name[16];
-        ASSERT(n_in < MOST_OPERANDS);
-        read_type(&at, dtype, rows, &type);
-        for (int32_t d = 0; d < type.rank; d++)
-            snprintf(dims + strlen(dims), sizeof dims - strlen(dims), "%s%lld", d ? "," : "",
-                     (long long)type.dims[d]);
-        snprintf(text, sizeof text, "dtype=%s, shape=[%s], batch_axis=-1",
-                 ir_dtype_text(type.dtype), dims);
-        snprintf(name, sizeof name, "in%u", n_in);
-        TRY(ir_text_add(b->graph, "input", name, 0, NULL, text, &inputs[n_in]));
-    }
-    write_attrs(p->attrs, rows, attrs, sizeof attrs);
-    TRY(ir_text_add(b->graph, p->op, "", n_in, inputs, attrs, &first));
-    b->node = ir_value_producer(b->graph, first);
-    ASSERT(b->node->n_outputs <= MOST_OPERANDS);
-    for (uint32_t j = 0; j < n_in; j++) b->types[j] = *ir_value_type(b->graph, inputs[j]);
-    for (uint32_t k = 0; k < b->node->n_outputs; k++)
-        b->types[n_in + k] = *ir_value_type(b->graph, b->node->first_output + k);
-    b->problem = (kern_problem_t){
-        b->node->op, n_in, b->node->n_outputs, b->types, b->types + n_in, b->node->attrs, ""};
-    ir_op_ctx_t ctx = {b->node->op, n_in, b->node->n_outputs, b->types, b->node->attrs, ""};
-    work_of(&ctx, b->types + n_in, &b->work);
-    return ST_OK;
-}
-
-static double all_bytes(const bench_t *b) {
-    double bytes = 0;
-    for (uint32_t i = 0; i < b->problem.n_in + b->problem.n_out; i++)
-        bytes += (double)ir_type_bytes(&b->types[i]);
-    return bytes;
-}
-
-static st_status_t allocate(bench_t *b) {
-    for (uint32_t i = 0; i < b->problem.n_in + b->problem.n_out; i++) {
-        size_t bytes = ir_type_bytes(&b->types[i]);
-        b->memory[i] = st_aligned_alloc(64, bytes + 64);
-        if (!b->memory[i]) return st_no_memory(bytes, "a measurement");
-        fill(&b->types[i], i, b->memory[i]);
-    }
-    return ST_OK;
-}
-
-/* Least seconds of a run. */
-static st_status_t measure(bench_t *b, int threads, double *out_seconds) {
-    const kern_impl_t *impl;
-    dev_team_t *team = NULL;
-    void *workspace = NULL, *prepared = NULL;
-    st_status_t status = ST_OK;
-    *out_seconds = INFINITY;
-    TRY(kern_choose("cpu", &b->problem, false, &impl));
-    TRY_GOTO(dev_team_create(threads, &team), done);
-    size_t bytes = impl->workspace ? impl->workspace(&b->problem, threads) : 0;
-    workspace = st_aligned_alloc(64, bytes + 64);
-    if (!workspace) TRY_GOTO(st_no_memory(bytes, "a measurement"), done);
-    if (impl->prepare) TRY_GOTO(impl->prepare(&b->problem, threads, &prepared), done);
-    kern_call_t call = {.problem = &b->problem,
-                        .in = (const void *const *)b->memory,
-                        .out = b->memory + b->problem.n_in,
-                        .workspace = workspace,
-                        .prepared = prepared,
-                        .team = team};
-    double begin = now(threads);
-    dev_team_enter(team);
-    for (int i = 0; i < MOST_RUNS && (i < 3 || now(threads) - begin < SECONDS_A_POINT); i++) {
-        double at = now(threads);
-        TRY_GOTO(impl->launch(&call), leave);
-        double took = now(threads) - at;
-        if (took < *out_seconds) *out_seconds = took;
-    }
-leave:
-    dev_team_leave(team);
-done:
-    if (prepared && impl->release) impl->release(prepared);
-    st_free(workspace);
-    dev_team_destroy(team);
-    return status;
-}
-
 static st_status_t measure_point(const calibrate_point_t *p, ir_dtype_t dtype, int64_t rows,
                                  int threads, bench_t *out_bench, double *out_seconds) {
-    st_status_t status = make_node(out_bench, p, dtype, rows);
-    if (status == ST_OK) status = allocate(out_bench);
-    if (status == ST_OK) status = measure(out_bench, threads, out_seconds);
+    st_status_t status = bench_open(out_bench, p, dtype, rows);
+    if (status == ST_OK) status = bench_allocate(out_bench);
+    if (status == ST_OK) status = bench_measure(out_bench, threads, out_seconds);
     if (status != ST_OK) {
-        close_bench(out_bench);
+        bench_close(out_bench);
         return st_error_context(status, "measuring %s(%s)", p->op, p->shapes);
     }
     return ST_OK;
@@ -240,9 +64,9 @@ static st_status_t rows_for(const calibrate_point_t *p, ir_dtype_t dtype, double
     bench_t b;
     double at[2];
     for (int i = 0; i < 2; i++) {
-        st_status_t status = make_node(&b, p, dtype, 64 << i);
-        at[i] = status == ST_OK ? all_bytes(&b) : 0;
-        close_bench(&b);
+        st_status_t status = bench_open(&b, p, dtype, 64 << i);
+        at[i] = status == ST_OK ? bench_bytes(&b) : 0;
+        bench_close(&b);
         TRY(status);
     }
     double each = (at[1] - at[0]) / 64, fixed = at[0] - 64 * each;
@@ -264,7 +88,7 @@ static st_status_t put_pass(writer_t *w, const calibrate_point_t *p, ir_dtype_t 
         double bytes = b.work.bytes_read + b.work.bytes_written, units = b.work.units;
         bool varies = b.work.variant[0] != '\0';
         const char *variant = b.work.variant;
-        close_bench(&b);
+        bench_close(&b);
         if (ns * units < 1) ns = 1 / units; /* below the clock's grain */
         TRY(put(w, "rate %s%s%s %s bytes=%.0fB ns=%s\n", p->op, varies ? "." : "", variant,
                 ir_dtype_text(dtype), bytes, number(ns, text)));
@@ -294,30 +118,125 @@ static st_status_t put_product(writer_t *w, const calibrate_point_t *p, ir_dtype
     const char *variant = b.work.variant;
     st_status_t status = put(w, "rate %s%s%s %s%s gflops=%s\n", p->op, variant[0] ? "." : "",
                              variant, ir_dtype_text(dtype), dims, number(gflops, text));
-    close_bench(&b);
+    bench_close(&b);
     return status;
 }
 
-static st_status_t put_products(writer_t *w, ir_dtype_t dtype, double *out_best) {
-    char shapes[96];
-    *out_best = 0;
-    for (size_t i = 0; i < calibrate_n_matmuls; i++) {
-        const calibrate_matmul_t *m = &calibrate_matmuls[i];
-        for (int v = 0; v < 3; v++) { /* as stored: plain, b transposed, a transposed */
-            static const char *const attrs[] = {"", "transpose_b=true", "transpose_a=true"};
-            const char *batch = m->b > 1 ? "," : "";
-            char lead[16] = "";
-            if (m->b > 1) snprintf(lead, sizeof lead, "%d", m->b);
-            snprintf(shapes, sizeof shapes, "f:%s%s%d,%d f:%s%s%d,%d", lead, batch,
-                     v == 2 ? m->k : m->m, v == 2 ? m->m : m->k, lead, batch, v == 1 ? m->n : m->k,
-                     v == 1 ? m->k : m->n);
-            const calibrate_point_t p = {"matmul", attrs[v], shapes};
-            TRY(put_product(w, &p, dtype, out_best));
-        }
+/* The three ways matrices are stored: plain, b transposed, a transposed. */
+static st_status_t put_matmul(writer_t *w, const calibrate_matmul_t *m, ir_dtype_t dtype,
+                              double *best_gflops) {
+    static const char *const attrs[] = {"", "transpose_b=true", "transpose_a=true"};
+    char shapes[96], lead[16] = "";
+    if (m->b > 1) snprintf(lead, sizeof lead, "%d,", m->b);
+    for (int v = 0; v < 3; v++) {
+        snprintf(shapes, sizeof shapes, "f:%s%d,%d f:%s%d,%d", lead, v == 2 ? m->k : m->m,
+                 v == 2 ? m->m : m->k, lead, v == 1 ? m->n : m->k, v == 1 ? m->k : m->n);
+        const calibrate_point_t p = {"matmul", attrs[v], shapes};
+        TRY(put_product(w, &p, dtype, best_gflops));
     }
+    return ST_OK;
+}
+
+/* Products of all proportions, from one row to thousands, two octaves apart. Rows of powers of two that
+ * are long fall into the same cache sets, which most models' do not: there the grid keeps off them. */
+static st_status_t put_products(writer_t *w, ir_dtype_t dtype, double *out_best) {
+    static const int rows[] = {1, 16, 64, 240, 960, 4000}, sides[] = {16, 64, 240, 960};
+    double most = dtype == IR_F32 ? 0x1p30 : 0x1p27; /* multiply-adds */
+    *out_best = 0;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        for (int j = 0; j < 16; j++) {
+            calibrate_matmul_t m = {1, rows[i], sides[j / 4], sides[j % 4]};
+            if ((double)m.m * m.n * m.k <= most) TRY(put_matmul(w, &m, dtype, out_best));
+        }
+    for (size_t i = 0; i < calibrate_n_matmuls; i++)
+        TRY(put_matmul(w, &calibrate_matmuls[i], dtype, out_best));
     double unused = 0;
     for (size_t i = 0; i < calibrate_n_products; i++)
         TRY(put_product(w, &calibrate_products[i], dtype, &unused));
+    return ST_OK;
+}
+
+/* ---- nests ---- */
+
+/* Least seconds of the point as a body; *out_units are the point's own, 0: it is no nest. */
+static st_status_t time_body(const calibrate_point_t *p, ir_dtype_t dtype, int64_t rows,
+                             int repeats, bool behind, double *out_seconds, bool *out_legal) {
+    bench_t b;
+    nest_t *nest = NULL;
+    const char *reason;
+    *out_legal = false;
+    st_status_t status = bench_open_body(&b, p, dtype, rows, repeats, behind);
+    if (status == ST_OK) status = nest_build(ir_node_attr(b.node, "body")->graph, &nest, &reason);
+    if (status == ST_OK && nest) {
+        *out_legal = true;
+        status = bench_allocate(&b);
+        if (status == ST_OK) status = bench_measure(&b, 1, out_seconds);
+    }
+    nest_destroy(nest);
+    bench_close(&b);
+    return status;
+}
+
+/* Nanoseconds an element that `more` of the point add to a body of `few`; INFINITY: that is no nest. */
+static st_status_t tile_ns(const calibrate_point_t *p, ir_dtype_t dtype, double units, int few,
+                           int more, bool behind, double *out_ns) {
+    enum { ROWS = 256 };
+    double with, without;
+    bool legal, also;
+    *out_ns = INFINITY;
+    TRY(time_body(p, dtype, ROWS, few + more, behind, &with, &legal));
+    if (!legal) return ST_OK;
+    TRY(time_body(p, dtype, ROWS, few, behind, &without, &also));
+    if (also) *out_ns = fmax((with - without) * 1e9 / (units * more), 1e-3);
+    return ST_OK;
+}
+
+/* An op inside a nest, on tiles in the nearest cache: behind a relu rather than not at all, and an
+ * elementwise one nine times rather than once; the less of the two. */
+static st_status_t put_tile(writer_t *w, const calibrate_point_t *p, ir_dtype_t dtype) {
+    char text[ST_NUMBER_BYTES];
+    bench_t b;
+    double single = INFINITY, chained = INFINITY;
+    TRY(bench_open(&b, p, dtype, 256));
+    bool starts = ir_dtype_is_float(b.types[0].dtype) && b.types[0].rank > 0;
+    bool chain = starts && ir_op_def(b.node->op)->flags & IR_ELEMENTWISE &&
+                 ir_type_equal(&b.types[0], &b.types[b.problem.n_in]);
+    double units = b.work.units;
+    bool moves = b.work.flop == 0;
+    bench_close(&b);
+    if (moves || !starts) return ST_OK; /* in a nest it is only strides */
+    TRY(tile_ns(p, dtype, units, 0, 1, true, &single));
+    if (chain) TRY(tile_ns(p, dtype, units, 1, 8, false, &chained));
+    if (chained < single || !isfinite(single)) single = chained;
+    if (!isfinite(single)) return ST_OK;
+    return put(w, "tile %s %s %s\n", p->op, ir_dtype_text(dtype), number(single, text));
+}
+
+/* What a nest takes beside its ops: to begin, and for each element that it loads or stores. */
+static st_status_t put_edges(writer_t *w, ir_dtype_t dtype) {
+    static const calibrate_point_t small = {"relu", "", "f:4,4"}, wide = {"relu", "", "f:R,256"};
+    enum { ROWS = 256 };
+    char text[ST_NUMBER_BYTES];
+    double begin, once, often;
+    bool legal;
+    TRY(time_body(&small, dtype, 0, 1, false, &begin, &legal));
+    TRY(time_body(&wide, dtype, ROWS, 1, false, &once, &legal));
+    TRY(time_body(&wide, dtype, ROWS, 9, false, &often, &legal));
+    double edges = once - begin - (often - once) / 8;
+    if (dtype == IR_F32) TRY(put(w, "nest_us %s\n", number(begin * 1e6, text)));
+    return put(w, "edge %s %s\n", ir_dtype_text(dtype),
+               number(fmax(edges * 1e9 / (2.0 * ROWS * 256), 1e-3), text));
+}
+
+static st_status_t put_nests(writer_t *w, ir_dtype_t dtype) {
+    TRY(put_edges(w, dtype));
+    for (size_t i = 0; i < calibrate_n_passes; i++) {
+        /* the first row of an op stands for all */
+        bool again = false;
+        for (size_t k = 0; k < i; k++)
+            again |= strcmp(calibrate_passes[k].op, calibrate_passes[i].op) == 0;
+        if (!again) TRY(put_tile(w, &calibrate_passes[i], dtype));
+    }
     return ST_OK;
 }
 
@@ -337,8 +256,8 @@ static st_status_t put_bandwidths(writer_t *w, double *out_far) {
         TRY(rows_for(&add_point, IR_F32, sizes[i], &rows));
         TRY(measure_point(&add_point, IR_F32, rows, 1, &b, &seconds));
         double took = seconds - w->launch_us * 1e-6;
-        *out_far = all_bytes(&b) / (took > seconds / 2 ? took : seconds / 2) * 1e-9;
-        close_bench(&b);
+        *out_far = bench_bytes(&b) / (took > seconds / 2 ? took : seconds / 2) * 1e-9;
+        bench_close(&b);
         TRY(put(w, "bandwidth %.0fKiB %s\n", sizes[i] / 1024, number(*out_far, text)));
     }
     return ST_OK;
@@ -357,7 +276,7 @@ static st_status_t put_threads(writer_t *w, int64_t n_processors) {
             double seconds;
             int threads = round % 2 ? (int)n_processors : 1;
             TRY(measure_point(&points[i], IR_F32, 2048, threads, &b, &seconds));
-            close_bench(&b);
+            bench_close(&b);
             if (seconds < least[round % 2]) least[round % 2] = seconds;
         }
         gain[i] = fmin(fmax(least[0] / least[1], 1), (double)n_processors);
@@ -374,7 +293,7 @@ static st_status_t put_machine(writer_t *w, const char *name) {
     double far = 0, seconds;
     bench_t b;
     TRY(measure_point(&tiny_point, IR_F32, 0, 1, &b, &seconds));
-    close_bench(&b);
+    bench_close(&b);
     w->launch_us = seconds * 1e6;
     st_cache_bytes(caches);
     TRY(put(w, "# Measured by 'stator bench --calibrate' with kernels of level %s%s%s.\n",
@@ -401,10 +320,11 @@ static st_status_t put_all(writer_t *w, const char *name) {
         static const calibrate_point_t arithmetic = {"silu", "", "f:64,256"};
         TRY(measure_point(&arithmetic, dtypes[d], 0, 1, &b, &seconds));
         double gflops = b.work.flop / seconds * 1e-9;
-        close_bench(&b);
+        bench_close(&b);
         TRY(put(w, "passes %s %s\n", ir_dtype_text(dtypes[d]), number(gflops, text)));
         for (size_t i = 0; i < calibrate_n_passes; i++)
             TRY(put_pass(w, &calibrate_passes[i], dtypes[d]));
+        TRY(put_nests(w, dtypes[d]));
         TRY(put_products(w, dtypes[d], &best));
         TRY(put(w, "products %s %s\n", ir_dtype_text(dtypes[d]), number(best, text)));
     }

@@ -85,7 +85,40 @@ static void json_passes(const stator_report_t *report) {
     printf("]");
 }
 
-static void print_json(const stator_plan_t *plan, const stator_report_t *report) {
+static void json_fusion(const stator_report_t *report) {
+    stator_report_fused_t row;
+    stator_report_boundary_t apart;
+    json_key("fused", false);
+    printf("[");
+    for (size_t i = 0; stator_report_fused_at(report, i, &row); i++) {
+        printf("%s{", i ? "," : "");
+        json_text("name", row.name, true);
+        json_text("ops", row.ops, false);
+        json_bytes("nodes", row.n_nodes);
+        json_bytes("launches_apart", row.launches_apart);
+        json_number("us", row.us);
+        json_number("us_apart", row.us_apart);
+        json_bytes("bytes_saved", row.bytes_saved);
+        printf("}");
+    }
+    printf("]");
+    json_key("boundaries", false);
+    printf("[");
+    for (size_t i = 0; stator_report_boundary_at(report, i, &apart); i++) {
+        printf("%s{", i ? "," : "");
+        json_text("from", apart.from, true);
+        json_text("to", apart.to, false);
+        json_text("why", apart.why, false);
+        json_text("reason", apart.reason, false);
+        json_bytes("bytes", apart.bytes);
+        json_number("us_apart", apart.us_apart);
+        json_number("us_together", apart.us_together);
+        printf("}");
+    }
+    printf("]");
+}
+
+static void print_json(const stator_plan_t *plan, const stator_report_t *report, bool explain) {
     stator_report_totals_t t = stator_report_totals(report);
     stator_plan_info_t info = stator_plan_info(plan);
     printf("{\"target\":");
@@ -107,6 +140,7 @@ static void print_json(const stator_plan_t *plan, const stator_report_t *report)
     json_number("bytes_moved", t.bytes_moved);
     json_number("bytes_layout_copied", t.bytes_layout_copied);
     json_number("bytes_recomputed", t.bytes_recomputed);
+    json_number("flop_recomputed", t.flop_recomputed);
     json_number("predicted_step_us", t.step_us);
     json_number("forward_us", t.forward_us);
     json_number("backward_us", t.backward_us);
@@ -119,6 +153,7 @@ static void print_json(const stator_plan_t *plan, const stator_report_t *report)
     json_tensors(report);
     json_kernels(report);
     json_passes(report);
+    if (explain) json_fusion(report);
     printf("}\n");
 }
 
@@ -179,6 +214,24 @@ static void print_kernels(const stator_report_t *report, const stator_report_tot
                rest.bytes / rest.us * 1e-3, rest.name);
 }
 
+/* What was fused, and where not more. */
+static void print_fusion(const stator_report_t *report) {
+    stator_report_fused_t row;
+    stator_report_boundary_t apart;
+    char bytes[32];
+    size_t n = 0;
+    printf("\nfused into one kernel: us, us apart, launches apart, memory traffic saved\n");
+    for (; stator_report_fused_at(report, n, &row); n++)
+        printf("  %9.1f %9.1f %4u %12s  %s: %s\n", row.us, row.us_apart, row.launches_apart,
+               tool_bytes(row.bytes_saved, bytes), row.name, row.ops);
+    if (!n) printf("  nothing\n");
+    printf("\nnot fused\n");
+    for (n = 0; stator_report_boundary_at(report, n, &apart); n++)
+        printf("  %12s  %s -> %s: %s\n", tool_bytes(apart.bytes, bytes), apart.from, apart.to,
+               apart.reason);
+    if (!n) printf("  nothing\n");
+}
+
 static void print_tables(const stator_plan_t *plan, const stator_report_t *report) {
     stator_report_totals_t t = stator_report_totals(report);
     stator_plan_info_t info = stator_plan_info(plan);
@@ -213,9 +266,10 @@ stator_status_t tool_plan(tool_t *tool) {
     if (tool_text(tool, "output")[0])
         TOOL_TRY_GOTO(stator_plan_save(plan, tool_text(tool, "output")), done);
     if (tool_flag(tool, "json"))
-        print_json(plan, report);
+        print_json(plan, report, tool_flag(tool, "explain"));
     else
         print_tables(plan, report);
+    if (tool_flag(tool, "explain") && !tool_flag(tool, "json")) print_fusion(report);
 done:
     stator_report_destroy(report);
     stator_plan_destroy(plan);

@@ -38,3 +38,9 @@ if grep -q moments out; then fail "an evaluation has moments"; fi
 answer 2 "$stator" plan text.txt
 answer 2 "$stator" plan nowhere.stator
 says err nowhere.stator
+answer 0 "$stator" plan g.stator --fusion on --explain
+says out "fused into one kernel" "not fused"
+awk '/^fused into one kernel/ { on = 1; next } /^not fused/ { on = 0 } on && $1 + 0 > 0 { n++; if ($1 >= $2) bad++ }
+    END { exit n == 0 || bad > 0 }' out || fail "what is fused saves no time: $(cat out)"
+answer 0 "$stator" plan g.stator --fusion on --explain --json
+says out '"fused":[{"name":' '"boundaries":[{"from":' '"why":'
