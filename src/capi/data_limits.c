@@ -2,11 +2,13 @@
  * labels its loss takes. So data that does not fit is refused when it is opened, by the file's
  * name, and not in the middle of a run.
  *
- * A value follows an input if it comes from it through ops that keep the numbers. */
+ * A value follows an input if it comes from it through ops that keep the numbers; in a loop's body, if
+ * the operand that the body sees does. */
 #include <string.h>
 
 #include "base/memory.h"
 #include "capi/capi.h"
+#include "ir/body.h"
 
 static bool keeps_numbers(ir_op_t op) {
     static const ir_op_t ops[] = {IR_OP_RESHAPE, IR_OP_TRANSPOSE, IR_OP_CAST, IR_OP_SLICE,
@@ -22,27 +24,54 @@ static bool follows(const ir_graph_t *graph, ir_value_t value, const char *input
     return node->op == IR_OP_INPUT && strcmp(node->name, input) == 0;
 }
 
-int64_t capi_vocabulary(const ir_graph_t *graph, const char *input) {
-    int64_t least = INT64_MAX;
+/* Calls `visit` with each body that sees the input, and the body's own name of it. */
+static void visit_bodies(const ir_graph_t *graph, const ir_node_info_t *node, const char *input,
+                         void (*visit)(const ir_graph_t *body, const char *input, void *least),
+                         void *least) {
+    const ir_op_def_t *def = ir_op_def(node->op);
+    for (uint32_t a = 0; def->attrs && def->attrs[a].key; a++) {
+        if (def->attrs[a].kind != IR_ATTR_GRAPH) continue;
+        const ir_graph_t *body = node->attrs[a].graph;
+        uint32_t j = node->n_inputs - ir_body_n_inputs(body);
+        for (ir_node_t i = ir_body_next_input(body, 0); i < body->nodes.n;
+             i = ir_body_next_input(body, i + 1), j++)
+            if (follows(graph, node->inputs[j], input)) visit(body, ir_node(body, i)->name, least);
+    }
+}
+
+static void find_vocabulary(const ir_graph_t *graph, const char *input, void *context) {
+    int64_t *least = context;
     for (uint32_t i = 0; i < graph->nodes.n; i++) {
         const ir_node_info_t *node = ir_node(graph, i);
+        visit_bodies(graph, node, input, find_vocabulary, least);
         if (node->op != IR_OP_GATHER || !follows(graph, node->inputs[1], input)) continue;
         const ir_type_t *table = ir_value_type(graph, node->inputs[0]);
         int64_t extent = table->dims[ir_attr_int(node, "axis")];
-        if (extent < least) least = extent;
+        if (extent < *least) *least = extent;
     }
+}
+
+int64_t capi_vocabulary(const ir_graph_t *graph, const char *input) {
+    int64_t least = INT64_MAX;
+    find_vocabulary(graph, input, &least);
     return least;
 }
 
-capi_classes_t capi_classes(const ir_graph_t *graph, const char *input) {
-    capi_classes_t least = {.n = INT64_MAX};
+static void find_classes(const ir_graph_t *graph, const char *input, void *context) {
+    capi_classes_t *least = context;
     for (uint32_t i = 0; i < graph->nodes.n; i++) {
         const ir_node_info_t *node = ir_node(graph, i);
+        visit_bodies(graph, node, input, find_classes, least);
         bool is_loss = node->op == IR_OP_CROSS_ENTROPY || node->op == IR_OP_CROSS_ENTROPY_ROWS;
         if (!is_loss || !follows(graph, node->inputs[1], input)) continue;
         const ir_type_t *logits = ir_value_type(graph, node->inputs[0]);
         int64_t n = logits->dims[logits->rank - 1];
-        if (n < least.n) least = (capi_classes_t){n, ir_attr_int(node, "ignore_index")};
+        if (n < least->n) *least = (capi_classes_t){n, ir_attr_int(node, "ignore_index")};
     }
+}
+
+capi_classes_t capi_classes(const ir_graph_t *graph, const char *input) {
+    capi_classes_t least = {.n = INT64_MAX};
+    find_classes(graph, input, &least);
     return least;
 }
