@@ -40,6 +40,9 @@ typedef struct stator_report_totals {
     double bytes_recomputed; /* size of the values that the backward pass computes again instead of
                               * finding them kept; for the rank that needs most memory */
     double flop_recomputed;  /* operations that this takes */
+    uint64_t n_recomputed, n_recomputed_products; /* ops computed again; of these, products and the
+                                                   * like */
+    double us_recomputed; /* how much longer the step takes for it, predicted; < 0: it saves time */
     /* time, in microseconds, one kernel after the other */
     double step_us, forward_us, backward_us, optimizer_us;
     double link_us;              /* the part of it in collectives */

@@ -29,6 +29,8 @@ typedef struct compile_options {
     compile_recompute_t recompute;
     uint64_t memory_limit; /* of all regions of a rank; more is recomputed until they fit.
                              * 0: the memory of the target's machine, where it is known */
+    uint32_t only_items; /* plan for the first items of the batch alone, on one rank: says how much
+                             * memory they would take, and cannot be run; 0: all */
     bool no_advice; /* a plan that does not fit says no more than that: no search for what would */
     bool no_fusion; /* each node by itself */
     const plan_t *state_of; /* lay the state out as in this plan: sessions then share it */

@@ -103,9 +103,41 @@ static bool programs_equal(const ir_graph_t *a, const ir_graph_t *b) {
     return true;
 }
 
+int64_t compile_batch_items(const ir_graph_t *graph) {
+    int64_t items = 0;
+    for (ir_node_t n = 0; n < graph->nodes.n; n++) {
+        const ir_node_info_t *node = ir_node(graph, n);
+        int64_t axis = node->op == IR_OP_INPUT ? ir_attr_int(node, "batch_axis") : -1;
+        if (axis >= 0) items = ir_value_type(graph, node->first_output)->dims[axis];
+    }
+    return items;
+}
+
+static void drop_global(compile_context_t *c) {
+    shard_lowering_destroy(c->lowering);
+    c->lowering = NULL;
+    ir_graph_destroy(c->graph);
+    c->graph = NULL;
+}
+
+/* The program of a part of the batch. */
+static st_status_t lower_part(compile_context_t *c) {
+    plan_t *plan = c->plan;
+    TRY(shard_decide(c->graph, (uint32_t)compile_batch_items(c->graph), &c->lowering));
+    plan->programs = st_arena_array(&plan->arena, 1, sizeof *plan->programs);
+    plan->program_of = st_arena_array(&plan->arena, 1, sizeof *plan->program_of);
+    if (!plan->programs || !plan->program_of)
+        return st_no_memory(sizeof *plan->programs, "the programs");
+    TRY(shard_emit_first(c->lowering, c->options.only_items, &plan->programs[0].graph));
+    plan->n_programs = 1;
+    drop_global(c);
+    return ST_OK;
+}
+
 /* Ranks whose graphs are equal share a program. */
 st_status_t compile_pass_lower(compile_context_t *c) {
     plan_t *plan = c->plan;
+    if (c->options.only_items) return lower_part(c);
     TRY(shard_decide(c->graph, plan->n_ranks, &c->lowering));
     TRY(make_ports(c));
     plan->programs = st_arena_array(&plan->arena, plan->n_ranks, sizeof *plan->programs);
@@ -123,10 +155,7 @@ st_status_t compile_pass_lower(compile_context_t *c) {
             ir_graph_destroy(made);
         plan->program_of[rank] = p;
     }
-    shard_lowering_destroy(c->lowering);
-    c->lowering = NULL;
-    ir_graph_destroy(c->graph);
-    c->graph = NULL;
+    drop_global(c);
     return ST_OK;
 }
 

@@ -7,6 +7,8 @@
 
 /* The program whose values together are largest: what is decided once for all is decided on it. */
 uint32_t compile_largest_program(const plan_t *plan);
+/* Items of the batch that the graph's inputs carry; 0: they carry none. */
+int64_t compile_batch_items(const ir_graph_t *graph);
 /* Whether loop nests will take in what they can. */
 bool compile_fuses(const compile_context_t *context);
 

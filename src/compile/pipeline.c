@@ -178,7 +178,8 @@ st_status_t compile_plan(const ir_graph_t *graph, const compile_options_t *optio
     compile_begin();
     TRY_GOTO(compile_run_passes(&c, pipeline, first), done);
     TRY_GOTO(compile_run_fitting(&c, pipeline + first, last - first), done);
-    TRY_GOTO(compile_run_passes(&c, pipeline + last, n_passes - last), done);
+    if (!c.options.only_items)
+        TRY_GOTO(compile_run_passes(&c, pipeline + last, n_passes - last), done);
     *out_plan = c.plan;
     c.plan = NULL;
 done:

@@ -64,7 +64,8 @@ typedef struct plan_program {
 typedef struct plan_recompute {
     uint32_t n_nodes, n_products; /* products, convolutions and the like are counted twice */
     uint64_t freed_bytes;         /* of values that are no more kept for it */
-    double flop, extra_us;        /* predicted; extra_us < 0: it saves time */
+    double flop, bytes_moved;     /* of these nodes, each a kernel of its own */
+    double extra_us;              /* predicted; less than 0: it saves time */
 } plan_recompute_t;
 
 /* An input or output as the caller sees it. */

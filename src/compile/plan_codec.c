@@ -146,6 +146,7 @@ static st_status_t plan_to_wire(const plan_t *plan, st_arena_t *arena, plan_wire
     wire->recompute->products = plan->recompute.n_products;
     wire->recompute->freed_bytes = plan->recompute.freed_bytes;
     wire->recompute->flop = plan->recompute.flop;
+    wire->recompute->bytes_moved = plan->recompute.bytes_moved;
     wire->recompute->extra_us = plan->recompute.extra_us;
     return ST_OK;
 }
@@ -294,9 +295,9 @@ static st_status_t plan_from_wire(const plan_wire_t *wire, plan_t *plan) {
     plan->shares_state = wire->shares_state;
     if (wire->recompute) {
         TRY(ir_wire_check_known(&wire->recompute->base));
-        plan->recompute = (plan_recompute_t){wire->recompute->nodes, wire->recompute->products,
-                                             wire->recompute->freed_bytes, wire->recompute->flop,
-                                             wire->recompute->extra_us};
+        plan->recompute = (plan_recompute_t){
+            wire->recompute->nodes, wire->recompute->products,    wire->recompute->freed_bytes,
+            wire->recompute->flop,  wire->recompute->bytes_moved, wire->recompute->extra_us};
     }
     TRY(text_from_wire(plan, wire->device, &plan->device));
     plan->options = st_arena_array(&plan->arena, wire->n_options, sizeof *plan->options);

@@ -1,6 +1,7 @@
 /* The pass "recompute" (recompute.h). */
 #include "compile/recompute.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -86,8 +87,8 @@ st_status_t compile_pass_recompute(compile_context_t *c) {
     }
     recompute_summary_t made;
     TRY(recompute_summarize(fit->path, fit->place, fit->before[model], &c->target, &made));
-    plan->recompute = (plan_recompute_t){made.n_nodes, made.n_products, made.freed_bytes, made.flop,
-                                         made.extra_us};
+    plan->recompute = (plan_recompute_t){made.n_nodes, made.n_products,  made.freed_bytes,
+                                         made.flop,    made.bytes_moved, made.extra_us};
     return ST_OK;
 }
 
@@ -110,45 +111,79 @@ static uint32_t next_place(const compile_fit_t *fit, uint32_t low, uint64_t miss
     return at;
 }
 
-/* Compiles for more ranks: the fewest whose plan fits, up to 16 times as many; 0: none. */
+/* Bytes that another plan of the same graph takes, if it fits; 0: it does not. */
+static st_status_t bytes_elsewhere(const compile_context_t *c, uint64_t limit, uint32_t n_ranks,
+                                   uint32_t n_items, uint64_t *out_bytes) {
+    compile_options_t options = c->options;
+    plan_t *plan;
+    *out_bytes = 0;
+    options.n_ranks = n_ranks;
+    options.only_items = n_items;
+    options.memory_limit = limit;
+    options.no_advice = true;
+    options.dump = NULL;
+    st_status_t status = compile_plan(c->plan->source, &options, &plan);
+    if (status == ST_DOES_NOT_FIT) return ST_OK;
+    if (status != ST_OK) return status;
+    *out_bytes = compile_rank_bytes(plan);
+    plan_destroy(plan);
+    return ST_OK;
+}
+
+/* The fewest ranks on which the graph fits, up to 16 times as many; 0: none. */
 static st_status_t ranks_that_fit(const compile_context_t *c, uint64_t limit, uint32_t *out_ranks,
                                   uint64_t *out_bytes) {
     const uint32_t now = c->options.n_ranks;
     uint32_t low = now, high = 0;
-    *out_ranks = 0;
     for (uint32_t ranks = 2 * now; ranks <= 16 * now && ranks <= 1024 && high != low + 1;) {
-        compile_options_t options = c->options;
-        plan_t *plan;
-        options.n_ranks = ranks;
-        options.memory_limit = limit;
-        options.no_advice = true;
-        options.dump = NULL;
-        st_status_t status = compile_plan(c->plan->source, &options, &plan);
-        if (status == ST_OK) {
-            high = *out_ranks = ranks;
-            *out_bytes = compile_rank_bytes(plan);
-            plan_destroy(plan);
-        } else if (status == ST_DOES_NOT_FIT) {
+        uint64_t bytes;
+        TRY(bytes_elsewhere(c, limit, ranks, 0, &bytes));
+        if (bytes)
+            high = ranks, *out_bytes = bytes;
+        else
             low = ranks;
-        } else {
-            return status;
-        }
         ranks = high ? low + (high - low) / 2 : 2 * ranks;
     }
+    *out_ranks = high;
+    return ST_OK;
+}
+
+/* The largest batch that fits on the one rank; 0: none, or there is more than one rank. */
+static st_status_t items_that_fit(const compile_context_t *c, uint64_t limit, uint32_t *out_items,
+                                  uint64_t *out_bytes) {
+    int64_t items = compile_batch_items(c->plan->source);
+    uint32_t low = 0, high = items > 0 && items <= UINT32_MAX ? (uint32_t)items : 1;
+    while (c->options.n_ranks == 1 && high > low + 1) {
+        uint32_t middle = low + (high - low) / 2;
+        uint64_t bytes;
+        st_status_t status = bytes_elsewhere(c, limit, 1, middle, &bytes);
+        if (status == ST_UNSUPPORTED) break; /* the batch cannot be split */
+        if (status != ST_OK) return status;
+        if (bytes)
+            low = middle, *out_bytes = bytes;
+        else
+            high = middle;
+    }
+    *out_items = low;
     return ST_OK;
 }
 
 static st_status_t does_not_fit(const compile_context_t *c, uint64_t least, uint64_t limit) {
-    uint32_t ranks = 0;
-    uint64_t each = 0;
-    if (!c->options.no_advice) TRY(ranks_that_fit(c, limit, &ranks, &each));
+    uint32_t ranks = 0, items = 0;
+    uint64_t rank_bytes = 0, item_bytes = 0;
+    char advice[2][96] = {"", ""};
+    if (!c->options.no_advice) {
+        TRY(items_that_fit(c, limit, &items, &item_bytes));
+        TRY(ranks_that_fit(c, limit, &ranks, &rank_bytes));
+    }
+    if (items)
+        snprintf(advice[0], sizeof advice[0], "; a batch of %u (now %lld) needs %.2f GiB", items,
+                 (long long)compile_batch_items(c->plan->source), gib(item_bytes));
     if (ranks)
-        return FAIL(ST_DOES_NOT_FIT,
-                    "a rank needs %.2f GiB, the limit is %.2f GiB; %u ranks (now %u) need %.2f GiB "
-                    "each",
-                    gib(least), gib(limit), ranks, c->options.n_ranks, gib(each));
-    return FAIL(ST_DOES_NOT_FIT, "a rank needs %.2f GiB, the limit is %.2f GiB", gib(least),
-                gib(limit));
+        snprintf(advice[1], sizeof advice[1], "; %u ranks (now %u) need %.2f GiB each", ranks,
+                 c->options.n_ranks, gib(rank_bytes));
+    return FAIL(ST_DOES_NOT_FIT, "a rank needs %.2f GiB, the memory limit is %.2f GiB%s%s",
+                gib(least), gib(limit), advice[0], advice[1]);
 }
 
 typedef struct fitting {
@@ -207,5 +242,13 @@ st_status_t compile_run_fitting(compile_context_t *c, const compile_pass_t *pass
         low = at;
     }
     TRY(search(&f, low, &found));
-    return found ? ST_OK : does_not_fit(c, f.least, f.limit);
+    if (found) return ST_OK;
+    /* memory need not fall all along the path: what is made again takes room too */
+    for (uint32_t at = 0, next; !c->options.no_advice; at = next) {
+        next = recompute_next_corner(c->fit.path, at);
+        if (next == at) break;
+        TRY(try_place(&f, next, &bytes));
+        if (bytes <= f.limit) return ST_OK;
+    }
+    return does_not_fit(c, f.least, f.limit);
 }

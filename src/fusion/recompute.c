@@ -548,6 +548,7 @@ st_status_t recompute_summarize(const recompute_t *r, uint32_t place, const ir_g
         s->n_nodes++;
         s->n_products += !r->model.nodes[n].soft;
         s->flop += cost.flop;
+        s->bytes_moved += cost.bytes_read + cost.bytes_written;
     }
 done:
     st_free(again);

@@ -53,7 +53,7 @@ typedef struct recompute_point {
 typedef struct recompute_summary {
     uint32_t n_nodes, n_products; /* computed again; of these, what no loop nest takes in */
     uint64_t freed_bytes;         /* of values that are kept no more */
-    double flop;                  /* of the nodes computed again */
+    double flop, bytes_moved;     /* of the nodes computed again, each a kernel of its own */
     double extra_us;              /* as of the point */
 } recompute_summary_t;
 

@@ -15,28 +15,38 @@ typedef struct local_value {
 typedef struct emitter {
     const shard_lowering_t *lowering;
     const ir_graph_t *from;
-    uint32_t rank;
+    uint32_t rank,
+        n_parts; /* the parts of `n_parts` ranks, from `rank` on: one, but for estimates */
     ir_graph_t *to;
     st_arena_t arena; /* scratch */
     local_value_t *values;
 } emitter_t;
 
+/* Where a rank's part of a dim lies. */
+static void range_of(const emitter_t *e, int64_t size, int64_t granules, int64_t *begin,
+                     int64_t *extent) {
+    int64_t last_begin, last_extent;
+    const uint32_t last = e->rank + e->n_parts - 1, n_ranks = e->lowering->n_ranks;
+    ir_split_range(size, granules, e->rank, n_ranks, begin, extent);
+    ir_split_range(size, granules, last, n_ranks, &last_begin, &last_extent);
+    *extent = last_begin + last_extent - *begin;
+}
+
 /* Part of a global type that a rank holds. */
-static ir_type_t local_type(const ir_type_t *global, ir_placement_t placement, uint32_t rank,
-                            uint32_t n_ranks) {
+static ir_type_t local_type(const emitter_t *e, const ir_type_t *global, ir_placement_t placement) {
     ir_type_t local = *global;
     int64_t begin;
     if (placement.kind == IR_SPLIT)
-        ir_split_range(global->dims[placement.dim], placement.granules, rank, n_ranks, &begin,
-                       &local.dims[placement.dim]);
+        range_of(e, global->dims[placement.dim], placement.granules, &begin,
+                 &local.dims[placement.dim]);
     return local;
 }
 
 static ir_part_t part_of(const emitter_t *e, ir_value_t v, ir_placement_t placement) {
     ir_part_t part = {.placement = placement};
     if (placement.kind == IR_SPLIT)
-        ir_split_range(ir_value_type(e->from, v)->dims[placement.dim], placement.granules, e->rank,
-                       e->lowering->n_ranks, &part.begin, &part.extent);
+        range_of(e, ir_value_type(e->from, v)->dims[placement.dim], placement.granules, &part.begin,
+                 &part.extent);
     return part;
 }
 
@@ -93,8 +103,7 @@ static st_status_t add_local(emitter_t *e, ir_node_t n, const ir_value_t *inputs
     TRY(status);
     for (uint32_t k = 0; k < node->n_outputs; k++) {
         const ir_type_t *made = ir_value_type(e->to, *out_first + k);
-        ir_type_t wanted = local_type(ir_value_type(e->from, node->first_output + k), out[k],
-                                      e->rank, e->lowering->n_ranks);
+        ir_type_t wanted = local_type(e, ir_value_type(e->from, node->first_output + k), out[k]);
         char have_text[IR_TYPE_TEXT_BYTES], want_text[IR_TYPE_TEXT_BYTES];
         if (!ir_type_equal(&wanted, made))
             return FAIL(ST_INTERNAL, "output %u is %s on rank %u, its placement says %s", k,
@@ -234,9 +243,10 @@ static st_status_t emitter_init(emitter_t *e) {
     return ST_OK;
 }
 
-st_status_t shard_emit(const shard_lowering_t *lowering, uint32_t rank, ir_graph_t **out_graph) {
+static st_status_t emit_parts(const shard_lowering_t *lowering, uint32_t rank, uint32_t n_parts,
+                              ir_graph_t **out_graph) {
     *out_graph = NULL;
-    emitter_t e = {.lowering = lowering, .from = lowering->graph, .rank = rank};
+    emitter_t e = {.lowering = lowering, .from = lowering->graph, .rank = rank, .n_parts = n_parts};
     st_status_t status = ST_OK;
     TRY_GOTO(ir_graph_create_like(e.from, &e.to), done);
     TRY_GOTO(emitter_init(&e), done);
@@ -261,5 +271,34 @@ st_status_t shard_emit(const shard_lowering_t *lowering, uint32_t rank, ir_graph
 done:
     st_arena_clear(&e.arena);
     ir_graph_destroy(e.to);
+    return status;
+}
+
+st_status_t shard_emit(const shard_lowering_t *lowering, uint32_t rank, ir_graph_t **out_graph) {
+    return emit_parts(lowering, rank, 1, out_graph);
+}
+
+/* ---- a smaller batch ---- */
+
+static st_status_t without_collectives(void *context, ir_graph_t *to, const ir_graph_t *from,
+                                       ir_node_t node, ir_value_t *map) {
+    (void)context;
+    const ir_node_info_t *info = ir_node(from, node);
+    if (!(ir_op_def(info->op)->flags & IR_COLLECTIVE))
+        return ir_graph_clone_node(to, from, node, NULL, map);
+    if (info->op != IR_OP_ALL_REDUCE_START && info->op != IR_OP_ALL_REDUCE_WAIT)
+        return FAIL(ST_UNSUPPORTED, "%s needs all of the batch", ir_node_label(from, node));
+    for (uint32_t k = 0; k < info->n_outputs; k++)
+        map[info->first_output + k] = map[info->inputs[k]];
+    return ST_OK;
+}
+
+st_status_t shard_emit_first(const shard_lowering_t *lowering, uint32_t n_parts,
+                             ir_graph_t **out_graph) {
+    ir_graph_t *parts;
+    *out_graph = NULL;
+    TRY(emit_parts(lowering, 0, n_parts, &parts));
+    st_status_t status = ir_graph_rewrite(parts, NULL, without_collectives, NULL, out_graph);
+    ir_graph_destroy(parts);
     return status;
 }

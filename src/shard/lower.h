@@ -32,4 +32,10 @@ ir_placement_t shard_output_placement(const shard_lowering_t *lowering, size_t o
 st_status_t shard_emit(const shard_lowering_t *lowering, uint32_t rank,
                        ir_graph_t **out_graph) ST_WARN_UNUSED;
 
+/* A graph that says how much memory a smaller batch would take on one rank: that of the first
+ * `n_parts` of the ranks together, without the collectives, sums being of one term. ST_UNSUPPORTED
+ * where a rank gathers what others have. */
+st_status_t shard_emit_first(const shard_lowering_t *lowering, uint32_t n_parts,
+                             ir_graph_t **out_graph) ST_WARN_UNUSED;
+
 #endif

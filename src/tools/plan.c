@@ -139,8 +139,11 @@ static void print_json(const stator_plan_t *plan, const stator_report_t *report,
     json_number("model_flop", t.model_flop);
     json_number("bytes_moved", t.bytes_moved);
     json_number("bytes_layout_copied", t.bytes_layout_copied);
+    json_bytes("recomputed", t.n_recomputed);
+    json_bytes("recomputed_products", t.n_recomputed_products);
     json_number("bytes_recomputed", t.bytes_recomputed);
     json_number("flop_recomputed", t.flop_recomputed);
+    json_number("us_recomputed", t.us_recomputed);
     json_number("predicted_step_us", t.step_us);
     json_number("forward_us", t.forward_us);
     json_number("backward_us", t.backward_us);
@@ -232,6 +235,17 @@ static void print_fusion(const stator_report_t *report) {
     if (!n) printf("  nothing\n");
 }
 
+static void print_recomputed(const stator_report_totals_t *t) {
+    char bytes[32];
+    if (!t->n_recomputed) return;
+    printf("%llu ops run again for the backward pass", (unsigned long long)t->n_recomputed);
+    if (t->n_recomputed_products)
+        printf(", %llu of them products or the like", (unsigned long long)t->n_recomputed_products);
+    printf(": %s less to keep, %.3f GFLOP, %+.3f ms\n",
+           tool_bytes((uint64_t)t->bytes_recomputed, bytes), t->flop_recomputed * 1e-9,
+           t->us_recomputed * 1e-3);
+}
+
 static void print_tables(const stator_plan_t *plan, const stator_report_t *report) {
     stator_report_totals_t t = stator_report_totals(report);
     stator_plan_info_t info = stator_plan_info(plan);
@@ -243,12 +257,12 @@ static void print_tables(const stator_plan_t *plan, const stator_report_t *repor
     if (t.link_us > 0) printf(", of it collectives %.3f", t.link_us * 1e-3);
     printf(
         "\n%llu kernels, %llu collectives; %.3f GFLOP, of the model's own products %.3f; %.3f GB "
-        "moved, of it copies for layout %.3f, recomputed %.3f\n",
+        "moved, of it copies for layout %.3f\n",
         (unsigned long long)t.n_kernels, (unsigned long long)t.n_collectives, t.flop * 1e-9,
-        t.model_flop * 1e-9, t.bytes_moved * 1e-9, t.bytes_layout_copied * 1e-9,
-        t.bytes_recomputed * 1e-9);
+        t.model_flop * 1e-9, t.bytes_moved * 1e-9, t.bytes_layout_copied * 1e-9);
     printf("utilization %.1f %% counting the model's products, %.1f %% counting all that runs\n",
            100 * t.model_utilization, 100 * t.hardware_utilization);
+    print_recomputed(&t);
     print_memory(report, &t);
     print_tensors(report);
     print_kernels(report, &t);

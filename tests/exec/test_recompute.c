@@ -13,10 +13,13 @@
 
 #include "base/memory.h"
 #include "compile/recompute.h"
+#include "compile/target.h"
 #include "exec/models.h"
 #include "ir/build.h"
+#include "ir/text.h"
+#include "ir/verify.h"
 
-enum { N_STEPS = 3 };
+enum { N_STEPS = 2 };
 
 static void same_bits(const ir_graph_t *graph, compile_options_t options, uint32_t least_nodes) {
     double *expected;
@@ -49,11 +52,12 @@ static void same_bits_on_ranks(ir_graph_t *forward, const char *optimizer, int64
                                uint32_t least_nodes) {
     ir_graph_t *graph = model_train_with(forward, optimizer, 1.0, accumulate, 0);
     for (uint32_t ranks = 1; ranks <= 3; ranks++)
-        for (int wide = 0; wide < 2; wide++)
-            same_bits(graph,
-                      (compile_options_t){
-                          .n_ranks = ranks, .n_threads = 1, .dtype = wide ? IR_F64 : IR_DTYPE_NONE},
-                      least_nodes);
+        same_bits(graph,
+                  (compile_options_t){.n_ranks = ranks,
+                                      .n_threads = 1,
+                                      .dtype = ranks == 2 ? IR_F64 : IR_DTYPE_NONE,
+                                      .no_fusion = ranks == 3},
+                  least_nodes);
     ir_graph_destroy(graph);
     ir_graph_destroy(forward);
 }
@@ -104,7 +108,147 @@ static ir_graph_t *model_deep(int64_t batch, int n) {
 
 static void deep_networks_train_to_the_same_bits(void **state) {
     (void)state;
-    same_bits_on_ranks(model_deep(5, 4), "adamw", 1, 12);
+    same_bits_on_ranks(model_deep(5, 3), "adamw", 1, 9);
+}
+
+/* ---- random networks ---- */
+
+static uint64_t random_state;
+
+static uint32_t random_below(uint32_t n) {
+    random_state = random_state * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(random_state >> 33) % n;
+}
+
+enum { POOL = 40, WIDTH = 16 };
+
+/* One random op over the values so far, bounded so that nothing overflows. */
+static ir_value_t random_op(ir_build_t *b, const ir_value_t *pool, uint32_t n, int id,
+                            int64_t batch, ir_value_t seed, ir_value_t step) {
+    static const ir_op_t unary[] = {IR_OP_TANH, IR_OP_SIGMOID, IR_OP_SILU, IR_OP_GELU,
+                                    IR_OP_RELU, IR_OP_SIN,     IR_OP_ABS};
+    const uint32_t near = n < 6 ? n : 6; /* long ways, and now and then a far reader */
+    ir_value_t x = pool[random_below(5) ? n - 1 - random_below(near) : random_below(n)];
+    ir_value_t y = pool[n - 1 - random_below(near)];
+    char name[32];
+    snprintf(name, sizeof name, "p%d", id);
+    switch (random_below(9)) {
+        case 0:
+            return ir_b_binary(b, IR_OP_ADD, x, y);
+        case 1:
+            return ir_b_binary(b, IR_OP_MUL, ir_b_unary(b, IR_OP_TANH, x), y);
+        case 2:
+        case 3: {
+            ir_type_t type = ir_type_make(IR_F32, 2, (int64_t[]){WIDTH, WIDTH});
+            return ir_b_matmul(b, x, ir_b_parameter(b, name, type), false, random_below(2));
+        }
+        case 4: {
+            ir_type_t type = ir_type_make(IR_F32, 1, (int64_t[]){WIDTH});
+            return ir_b_node(b, IR_OP_RMS_NORM, 2, (ir_value_t[]){x, ir_b_parameter(b, name, type)},
+                             0, NULL);
+        }
+        case 5:
+            return ir_b_node(b, IR_OP_DROPOUT, 3, (ir_value_t[]){x, seed, step}, 2,
+                             (ir_arg_t[]){IR_ARG_FLOAT("p", 0.25), IR_ARG_INT("id", id)});
+        case 6:
+            return ir_b_node(b, IR_OP_SOFTMAX, 1, &x, 1, (ir_arg_t[]){IR_ARG_INT("axis", 1)});
+        case 7: {
+            ir_value_t other = ir_b_reshape(b, x, 3, (int64_t[]){batch, 4, WIDTH / 4});
+            other = ir_b_unary(b, IR_OP_TANH, ir_b_swap(b, other, 1, 2));
+            return ir_b_reshape(b, other, 2, (int64_t[]){batch, WIDTH});
+        }
+        default:
+            return ir_b_unary(b, unary[random_below(sizeof unary / sizeof unary[0])], x);
+    }
+}
+
+static ir_graph_t *model_random_net(unsigned seed, int64_t batch) {
+    ir_graph_t *graph = NULL;
+    char name[32];
+    ir_value_t pool[POOL];
+    random_state = seed;
+    snprintf(name, sizeof name, "random %u", seed);
+    assert_int_equal(ir_graph_create(name, &graph), ST_OK);
+    ir_build_t b = {.graph = graph};
+    ir_value_t step = ir_b_buffer(&b, "optim.step", ir_type_scalar(IR_I64));
+    ir_value_t noise = ir_b_constant(&b, ir_type_scalar(IR_I64), &(int64_t){9}, sizeof(int64_t));
+    pool[0] = ir_b_input(&b, "x", ir_type_make(IR_F32, 2, (int64_t[]){batch, WIDTH}), 0);
+    pool[1] = ir_b_matmul(
+        &b, pool[0], ir_b_parameter(&b, "w", ir_type_make(IR_F32, 2, (int64_t[]){WIDTH, WIDTH})),
+        false, false);
+    for (int i = 2; i < POOL; i++)
+        pool[i] = random_op(&b, pool, (uint32_t)i, i, batch, noise, step);
+    ir_value_t sum = pool[POOL - 1];
+    for (int i = 2; i <= 4; i++) sum = ir_b_binary(&b, IR_OP_ADD, sum, pool[POOL - i]);
+    ir_b_output(
+        &b, "loss",
+        ir_b_reduce(&b, IR_OP_REDUCE_MEAN, ir_b_unary(&b, IR_OP_SQUARE, sum), 0, NULL, false));
+    assert_int_equal(b.status, ST_OK);
+    return graph;
+}
+
+static void random_networks_train_to_the_same_bits(void **state) {
+    (void)state;
+    for (unsigned seed = 1; seed <= 6; seed++) {
+        ir_graph_t *forward = model_random_net(seed, 5);
+        ir_graph_t *graph = model_train(forward, "adamw", 1.0);
+        compile_options_t options = {.n_ranks = 1 + seed % 3,
+                                     .n_threads = 1,
+                                     .dtype = seed % 2 ? IR_F64 : IR_DTYPE_NONE,
+                                     .no_fusion = seed % 2};
+        same_bits(graph, options, 0);
+        ir_graph_destroy(graph);
+        ir_graph_destroy(forward);
+    }
+}
+
+/* Every place of a path is a graph that verifies; memory falls from one to the next and time rises;
+ * and the graphs of equal paths are equal. */
+static void paths_go_down_in_memory_and_up_in_time(void **state) {
+    (void)state;
+    uint32_t n_all = 0, n_fused = 0;
+    for (unsigned seed = 1; seed <= 20; seed++) {
+        ir_graph_t *forward = model_random_net(seed, 256);
+        ir_graph_t *graph = model_train(forward, "sgd", 0), *first, *second;
+        target_t *described;
+        ir_target_t target = {.name = "h200"};
+        recompute_t *path, *again;
+        assert_int_equal(target_open("h200", &described), ST_OK);
+        target_fill(described, &target);
+        assert_int_equal(recompute_open(graph, &target, seed % 2, &path), ST_OK);
+        assert_int_equal(recompute_open(graph, &target, seed % 2, &again), ST_OK);
+        const uint32_t n = recompute_n_points(path);
+        assert_int_equal(recompute_n_points(again), n);
+        n_all += n - 1;
+        n_fused += recompute_last_fused(path);
+        const uint32_t free_place = recompute_within(path, 0);
+        recompute_point_t last = recompute_point(path, free_place > 0);
+        for (uint32_t place = 0; place < n; place++) {
+            recompute_point_t point = recompute_point(path, place);
+            char *text, *other;
+            if (place > 1 || (place == 1 && !free_place)) {
+                assert_true(point.extra_us >= last.extra_us);
+                assert_true(point.kept_bytes <= last.kept_bytes);
+            }
+            last = point;
+            assert_int_equal(recompute_apply(path, place, graph, &first), ST_OK);
+            assert_int_equal(ir_graph_verify(first), ST_OK);
+            assert_int_equal(recompute_apply(again, place, graph, &second), ST_OK);
+            assert_int_equal(ir_graph_print(first, &text), ST_OK);
+            assert_int_equal(ir_graph_print(second, &other), ST_OK);
+            assert_string_equal(text, other);
+            st_free(text);
+            st_free(other);
+            ir_graph_destroy(first);
+            ir_graph_destroy(second);
+        }
+        recompute_destroy(path);
+        recompute_destroy(again);
+        target_destroy(described);
+        ir_graph_destroy(graph);
+        ir_graph_destroy(forward);
+    }
+    assert_true(n_fused > 20 && n_all > n_fused + 20);
 }
 
 /* ---- limits of memory ---- */
@@ -120,8 +264,8 @@ static uint64_t bytes_with(const ir_graph_t *graph, compile_options_t options, d
 
 static void limits_are_kept_and_lower_ones_take_no_less_time(void **state) {
     (void)state;
-    enum { N_LIMITS = 16 };
-    ir_graph_t *forward = model_deep(512, 12), *graph = model_train(forward, "sgd", 0);
+    enum { N_LIMITS = 6 };
+    ir_graph_t *forward = model_deep(256, 5), *graph = model_train(forward, "sgd", 0);
     compile_options_t options = {.n_ranks = 1, .n_threads = 1, .no_fusion = true};
     uint64_t most = bytes_with(graph, options, NULL);
     options.recompute = COMPILE_RECOMPUTE_FULL;
@@ -138,28 +282,50 @@ static void limits_are_kept_and_lower_ones_take_no_less_time(void **state) {
         before = us;
     }
 
-    /* far less: more ranks hold less of the batch each */
-    plan_t *plan;
-    options.memory_limit = least / 2;
-    assert_int_equal(compile_plan(graph, &options, &plan), ST_DOES_NOT_FIT);
-    assert_null(plan);
-    unsigned ranks;
-    const char *advice = strstr(st_last_error(), "GiB; ");
-    assert_non_null(advice);
-    assert_int_equal(sscanf(advice, "GiB; %u ranks (now 1)", &ranks), 1);
-    options.n_ranks = ranks;
-    assert_true(bytes_with(graph, options, NULL) <= options.memory_limit);
-    options.n_ranks = ranks - 1;
-    options.no_advice = true;
-    assert_int_equal(compile_plan(graph, &options, &plan), ST_DOES_NOT_FIT);
-    assert_null(strstr(st_last_error(), "ranks"));
-    options.n_ranks = 1;
-    options.no_advice = false;
-    options.memory_limit = 1000; /* out of reach */
-    assert_int_equal(compile_plan(graph, &options, &plan), ST_DOES_NOT_FIT);
-    assert_null(strstr(st_last_error(), "ranks"));
     ir_graph_destroy(graph);
     ir_graph_destroy(forward);
+}
+
+static st_status_t compile_within(int64_t batch, uint32_t n_ranks, uint64_t limit, bool advice,
+                                  uint64_t *out_bytes) {
+    ir_graph_t *forward = model_deep(batch, 2), *graph = model_train(forward, "sgd", 0);
+    compile_options_t options = {.n_ranks = n_ranks,
+                                 .n_threads = 1,
+                                 .no_fusion = true,
+                                 .memory_limit = limit,
+                                 .no_advice = !advice};
+    plan_t *plan;
+    st_status_t status = compile_plan(graph, &options, &plan);
+    if (status == ST_OK) *out_bytes = compile_rank_bytes(plan);
+    plan_destroy(plan);
+    ir_graph_destroy(graph);
+    ir_graph_destroy(forward);
+    return status;
+}
+
+/* What the error says would fit does, and one item more or one rank less does not. */
+static void advice_is_true_and_tight(void **state) {
+    (void)state;
+    uint64_t all, bytes;
+    assert_int_equal(compile_within(200, 1, 0, true, &all), ST_OK);
+    const uint64_t limit = all / 3;
+    long long items = 0, now = 0;
+    unsigned ranks = 0, ranks_now = 0;
+    assert_int_equal(compile_within(200, 1, limit, true, &bytes), ST_DOES_NOT_FIT);
+    const char *batch = strstr(st_last_error(), "; a batch of");
+    const char *more = strstr(st_last_error(), "each") ? strstr(batch, "GiB; ") : NULL;
+    assert_non_null(batch);
+    assert_non_null(more);
+    assert_int_equal(sscanf(batch, "; a batch of %lld (now %lld) needs", &items, &now), 2);
+    assert_int_equal(sscanf(more, "GiB; %u ranks (now %u) need", &ranks, &ranks_now), 2);
+    assert_true(now == 200 && ranks_now == 1 && items < 200 && ranks > 1);
+    assert_int_equal(compile_within(items, 1, limit, false, &bytes), ST_OK);
+    assert_true(bytes <= limit);
+    assert_int_equal(compile_within(items + 1, 1, limit, false, &bytes), ST_DOES_NOT_FIT);
+    assert_int_equal(compile_within(200, ranks, limit, false, &bytes), ST_OK);
+    assert_true(bytes <= limit);
+    if (ranks > 2)
+        assert_int_equal(compile_within(200, ranks - 1, limit, false, &bytes), ST_DOES_NOT_FIT);
 }
 
 /* A plan that fits as it is stays what it is. */
@@ -188,7 +354,10 @@ int main(void) {
         cmocka_unit_test(convolutions_train_to_the_same_bits),
         cmocka_unit_test(micro_batches_train_to_the_same_bits),
         cmocka_unit_test(deep_networks_train_to_the_same_bits),
+        cmocka_unit_test(random_networks_train_to_the_same_bits),
+        cmocka_unit_test(paths_go_down_in_memory_and_up_in_time),
         cmocka_unit_test(limits_are_kept_and_lower_ones_take_no_less_time),
+        cmocka_unit_test(advice_is_true_and_tight),
         cmocka_unit_test(limits_that_are_met_change_nothing),
     };
     setenv("STATOR_POISON", "1", 1);

@@ -105,6 +105,36 @@ static void phases_stay(void **state) {
         "}\n");
 }
 
+/* The program that a smaller batch would have: the shapes of the first parts, no collectives. */
+static void first_parts_are_a_smaller_batch(void **state) {
+    (void)state;
+    shard_lowering_t *lowering;
+    ir_graph_t *graph = parse(gradient), *made, *wanted;
+    char *text, *wanted_text;
+    assert_int_equal(shard_decide(graph, 5, &lowering), ST_OK);
+    assert_int_equal(shard_emit_first(lowering, 3, &made), ST_OK);
+    wanted = parse(
+        "graph \"g\" {\n"
+        "  %0 x = input {dtype=f32, shape=[3,3]}\n"
+        "  %1 dy = input {dtype=f32, shape=[3,2]}\n"
+        "  %2 w = parameter {dtype=f32, shape=[2,3]}\n"
+        "  %3 dw = matmul(%1, %0) {transpose_a=true}\n"
+        "  %4 other = exp(%0)\n"
+        "  %5 new = sub(%2, %3)\n"
+        "  update(%2, %5)\n"
+        "  output \"other\" = %4\n"
+        "}\n");
+    assert_int_equal(ir_graph_print(made, &text), ST_OK);
+    assert_int_equal(ir_graph_print(wanted, &wanted_text), ST_OK);
+    assert_string_equal(text, wanted_text);
+    st_free(text);
+    st_free(wanted_text);
+    ir_graph_destroy(made);
+    ir_graph_destroy(wanted);
+    ir_graph_destroy(graph);
+    shard_lowering_destroy(lowering);
+}
+
 static void the_last_rank_may_have_more_and_the_first_nothing(void **state) {
     (void)state;
     const char *text =
@@ -304,6 +334,7 @@ int main(void) {
         cmocka_unit_test(one_rank_stays_as_it_is),
         cmocka_unit_test(gradients_are_summed_between_producer_and_reader),
         cmocka_unit_test(phases_stay),
+        cmocka_unit_test(first_parts_are_a_smaller_batch),
         cmocka_unit_test(the_last_rank_may_have_more_and_the_first_nothing),
         cmocka_unit_test(constants_of_the_batch_are_cut_not_copied),
         cmocka_unit_test(what_cannot_be_split_is_gathered),
