@@ -645,6 +645,31 @@ static void finish(builder_t *b) {
     }
 }
 
+/* Where each value is taken at the latest: by the statement after it that alone reads it, if it is a
+ * product or difference. */
+static void place_takers(builder_t *b) {
+    nest_t *nest = b->nest;
+    uint32_t n = nest->n_stmts;
+    uint32_t *uses = st_calloc((size_t)n + 1, sizeof *uses);
+    nest->taken_at = st_arena_array(&nest->arena, (size_t)n + 1, sizeof *nest->taken_at);
+    if (!uses || !nest->taken_at) {
+        b->status = st_no_memory(n * sizeof *uses, "a nest");
+    } else {
+        for (uint32_t i = 0; i < nest->n_stores; i++) uses[nest->stores[i].value]++;
+        for (uint32_t i = n; i-- > 0;) { /* users have come before */
+            const nest_stmt_t *s = &nest->stmts[i];
+            bool moves = s->kind == NEST_OP && (s->op == IR_OP_MUL || s->op == IR_OP_SUB);
+            if (!moves || uses[i] != 1 || nest->taken_at[i] == 0) nest->taken_at[i] = i;
+            for (uint32_t k = 0; k < s->n_args; k++) {
+                uses[s->args[k]]++;
+                nest->taken_at[s->args[k]] = nest->taken_at[i];
+            }
+            if (s->access.index != NEST_NONE) uses[s->access.index] += 2;
+        }
+    }
+    st_free(uses);
+}
+
 static st_status_t build(builder_t *b) {
     size_t n_nodes = b->body->nodes.n, n_values = b->body->values.n;
     b->live = st_calloc(n_nodes + 1, sizeof *b->live);
@@ -659,6 +684,7 @@ static st_status_t build(builder_t *b) {
     statements(b);
     if (!stopped(b)) coalesce(b);
     if (!stopped(b)) finish(b);
+    if (!stopped(b)) place_takers(b);
     return b->status;
 }
 
@@ -696,11 +722,28 @@ void nest_destroy(nest_t *nest) {
 
 /* ---- questions ---- */
 
+static bool loads(const nest_t *nest, nest_value_t value, uint32_t operand) {
+    const nest_stmt_t *s = &nest->stmts[value];
+    return s->kind == NEST_LOAD && s->access.tensor == operand;
+}
+
+/* Does a statement after `value`, or the store of another result, read a load of `operand`? */
+static bool read_later(const nest_t *nest, uint32_t operand, nest_value_t value) {
+    for (uint32_t i = 0; i < nest->n_stmts; i++)
+        for (uint32_t k = 0; k < nest->stmts[i].n_args; k++)
+            if (loads(nest, nest->stmts[i].args[k], operand) && nest->taken_at[i] > value)
+                return true;
+    for (uint32_t i = 0; i < nest->n_stores; i++)
+        if (nest->stores[i].value != value && loads(nest, nest->stores[i].value, operand))
+            return true;
+    return false;
+}
+
 bool nest_may_reuse(const nest_t *nest, uint32_t result, uint32_t operand) {
     const nest_store_t *store = NULL;
     for (uint32_t i = 0; i < nest->n_stores; i++)
         if (nest->stores[i].access.tensor == result) store = &nest->stores[i];
-    if (!store) return false;
+    if (!store || read_later(nest, operand, store->value)) return false;
     for (uint32_t i = 0; i < nest->n_stmts; i++) {
         const nest_stmt_t *s = &nest->stmts[i];
         if (s->kind == NEST_REDUCE && store->domain != NEST_NONE && s->domain == store->domain)

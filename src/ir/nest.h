@@ -94,6 +94,8 @@ typedef struct nest {
     nest_domain_t *domains;
     nest_stmt_t *stmts; /* topological; every one is used */
     nest_store_t *stores;
+    uint32_t *taken_at; /* [n_stmts] the last statement that a value may be computed with: its own,
+                           or the one that alone reads it */
 } nest_t;
 
 /* The nest of a body, whose `input` nodes are the operands and whose outputs are the results.
@@ -110,8 +112,9 @@ st_status_t nest_build(const ir_graph_t *body, nest_t **out_nest,
 void nest_destroy(nest_t *nest); /* NULL is fine */
 
 /* May result `result` stand in the memory of operand `operand`? True where each element of the
- * operand is read only to compute the result's element at the same place, in one pass. Whoever
- * runs nests keeps to it: at each point all loads come before any store. */
+ * operand is read only at the place of the result's element, in one pass, and by no statement after
+ * the result's. Whoever runs nests takes statements in order; a product or difference that one
+ * statement reads may be taken together with that one. */
 bool nest_may_reuse(const nest_t *nest, uint32_t result, uint32_t operand);
 
 /* Text form for tests and plan reports; writes at most `capacity` bytes with the NUL and returns

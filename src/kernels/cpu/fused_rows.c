@@ -11,6 +11,13 @@
         int64_t n
 #define UNUSED_B (void)pb, (void)sb, (void)pc, (void)sc
 
+/* Independent iterations, vectors of which are unrolled: a row is a few dozen of them. */
+#if defined(__clang__)
+#define FUSED_LOOP
+#else
+#define FUSED_LOOP _Pragma("GCC ivdep") _Pragma("GCC unroll 4")
+#endif
+
 static inline uint16_t cpu_bf16_bits(float x) {
     uint32_t bits = m_bits(x), quiet = bits >> 16 | 0x40u;
     uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
@@ -159,6 +166,7 @@ static const op_row_t op_rows[] = {
     {NX_MUL_SUB, 0, REAL_ROW(mul_sub), NO_ROW},
     {NX_SUB_MUL, 0, REAL_ROW(sub_mul), NO_ROW},
     {NX_MUL_MUL, 0, REAL_ROW(mul_mul), NO_ROW},
+    {NX_DIFF_MUL, 0, REAL_ROW(diff_mul), NO_ROW},
     {IR_OP_DIV, 0, REAL_ROW(div), SAME_ROW(div)},
     {IR_OP_POW, 0, REAL_ROW(pow), SAME_ROW(pow)},
     {IR_OP_MOD, 0, REAL_ROW(mod), SAME_ROW(mod)},

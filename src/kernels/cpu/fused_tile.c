@@ -14,7 +14,7 @@ typedef struct here {
     char *p;
     int64_t rs, cs; /* elements */
     int64_t size;
-    int64_t at; /* NX_PLACE */
+    int64_t at; /* NX_PLACE: the number */
 } here_t;
 
 _Static_assert(sizeof(here_t) == CPU_FUSED_VIEW_BYTES, "scratch is laid out for it");
@@ -96,7 +96,7 @@ static void set_tile(const frame_t *f) {
             uint32_t axis = pass->loops[k].axis;
             at += f->start[axis] * view->stride[axis];
         }
-        h->at = at;
+        if (view->space == NX_PLACE) h->at = at;
         h->rs = pass->row < 0 ? 0 : view->stride[pass->row];
         h->cs = pass->col < 0 ? 0 : view->stride[pass->col];
         if (view->space != NX_PLACE) h->p = base_of(f, view) + at * h->size;

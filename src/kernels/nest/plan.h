@@ -23,13 +23,14 @@
 /* Codes of instructions; below NX_FIRST they are ops of ir_op_t, elementwise. */
 typedef enum nx_code {
     NX_FIRST = 1024,
-    NX_MUL_ADD, /* a b + c */
-    NX_MUL_SUB, /* a b - c */
-    NX_SUB_MUL, /* c - a b, sources a, b, c */
-    NX_MUL_MUL, /* a b c */
-    NX_LOAD,    /* dtype and strides of src[0] → register */
-    NX_STORE,   /* register → dtype and strides of dst */
-    NX_GATHER,  /* src[0]: memory, src[1]: index */
+    NX_MUL_ADD,  /* a b + c */
+    NX_MUL_SUB,  /* a b - c */
+    NX_SUB_MUL,  /* c - a b, sources a, b, c */
+    NX_MUL_MUL,  /* a b c */
+    NX_DIFF_MUL, /* (a - b) c */
+    NX_LOAD,     /* dtype and strides of src[0] → register */
+    NX_STORE,    /* register → dtype and strides of dst */
+    NX_GATHER,   /* src[0]: memory, src[1]: index */
     NX_IOTA,
     NX_RANDOM, /* src[0]: place of the element; its statement has the arguments */
     NX_FILL,   /* dst = identity of the reduction */

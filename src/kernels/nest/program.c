@@ -1,10 +1,10 @@
 /* Instructions of a pass.
  *
  * Stage by stage: the statements that the stage's roots need and that no register holds, in the
- * nest's order, then stores. A product that only one sum, difference or product reads becomes part
- * of it, a product that only a sum over axes reads too. An op writes a result in place where the
- * tensor has its type and is contiguous, unless something that is read later may share its memory;
- * other results wait in registers until all loads of the stage are done. Then registers get their
+ * nest's order, then stores. A product or difference that only one sum, difference or product reads
+ * becomes part of it, a product that only a sum over axes reads too. An op writes a result in place
+ * where the tensor has its type and is contiguous; other results wait in registers until the end of
+ * the stage. nest_may_reuse allows no operand that is read after either. Then registers get their
  * places: one that is read for the last time gives its place to the result. */
 #include <string.h>
 
@@ -93,12 +93,11 @@ static void show(writer_t *w, uint32_t stmt, uint32_t view, bool stays) {
     if (!stays && w->p->status == ST_OK) w->p->status = ST_VEC_PUSH(&w->shown, stmt);
 }
 
-/* Is `stmt` a product that nothing but `user` reads, over the same points, not computed yet? */
-static bool only_product(const writer_t *w, uint32_t stmt, uint32_t mask) {
+/* Is `stmt` an `op` that one statement reads, over the points of `mask`, not computed yet? */
+static bool only_once(const writer_t *w, uint32_t stmt, ir_op_t op, uint32_t mask) {
     const nest_stmt_t *s = nx_stmt(w->p, stmt);
-    return s->kind == NEST_OP && s->op == IR_OP_MUL && nx_type_of(s) == NX_REAL &&
-           w->p->uses[stmt] == 1 && mode_of(w, s->mask) == mode_of(w, mask) && !shown(w, stmt) &&
-           !nx_uniform(w->p, stmt);
+    return s->kind == NEST_OP && s->op == op && nx_type_of(s) == NX_REAL && w->p->uses[stmt] == 1 &&
+           mode_of(w, s->mask) == mode_of(w, mask) && !shown(w, stmt) && !nx_uniform(w->p, stmt);
 }
 
 /* What the instruction of a statement is: its code and what it reads. */
@@ -116,7 +115,11 @@ static pattern_t op_pattern(const writer_t *w, uint32_t index) {
         return plain;
     for (uint32_t k = 2; k-- > 0;) { /* the second argument first: c - a b */
         uint32_t inner = s->args[k], other = s->args[1 - k];
-        if (!only_product(w, inner, s->mask)) continue;
+        if (product && only_once(w, inner, IR_OP_SUB, s->mask)) {
+            const nest_stmt_t *m = nx_stmt(w->p, inner);
+            return (pattern_t){NX_DIFF_MUL, 3, {m->args[0], m->args[1], other}};
+        }
+        if (!only_once(w, inner, IR_OP_MUL, s->mask)) continue;
         uint16_t code = sum ? NX_MUL_ADD : product ? NX_MUL_MUL : k == 1 ? NX_SUB_MUL : NX_MUL_SUB;
         const nest_stmt_t *m = nx_stmt(w->p, inner);
         return (pattern_t){code, 3, {m->args[0], m->args[1], other}};
@@ -129,11 +132,11 @@ static pattern_t reduce_pattern(const writer_t *w, uint32_t index) {
     uint32_t points = s->mask | s->over, x = s->args[0];
     uint16_t code = nx_reduction(s->op);
     pattern_t p = {code, 1, {x}};
-    if (code != NX_SUM || nx_type_of(s) != NX_REAL || !only_product(w, x, points)) return p;
+    if (code != NX_SUM || nx_type_of(s) != NX_REAL || !only_once(w, x, IR_OP_MUL, points)) return p;
     const nest_stmt_t *m = nx_stmt(w->p, x);
     p = (pattern_t){code, 2, {m->args[0], m->args[1]}};
     for (uint32_t k = 0; k < 2; k++)
-        if (only_product(w, m->args[k], points) && m->args[0] != m->args[1]) {
+        if (only_once(w, m->args[k], IR_OP_MUL, points) && m->args[0] != m->args[1]) {
             const nest_stmt_t *inner = nx_stmt(w->p, m->args[k]);
             return (pattern_t){code, 3, {inner->args[0], inner->args[1], m->args[1 - k]}};
         }
@@ -485,32 +488,6 @@ static void write_ends(writer_t *w, nx_stage_t *stage) {
     stage->end = (uint32_t)w->insts.n;
 }
 
-/* ---- in place or not ---- */
-
-static bool same_place(const nx_view_t *a, const nx_view_t *b) {
-    return ir_dtype_bytes(a->dtype) == ir_dtype_bytes(b->dtype) && a->offset == b->offset &&
-           memcmp(a->stride, b->stride, sizeof a->stride) == 0;
-}
-
-/* An op that writes a result directly must not come before a load at the same place of an operand,
- * whose memory it may be. Such results go to a register and are stored with the others. */
-static void defer_early_results(writer_t *w, nx_stage_t *stage) {
-    size_t end = w->insts.n;
-    for (size_t i = stage->body; i < end && w->p->status == ST_OK; i++) {
-        uint32_t dst = w->insts.data[i].dst;
-        if (w->insts.data[i].code == NX_STORE || w->views.data[dst].space != NX_RESULT) continue;
-        bool early = false;
-        for (size_t k = i + 1; k < end && !early; k++)
-            for (uint32_t j = 0; j < w->insts.data[k].n_src && !early; j++) {
-                const nx_view_t *from = &w->views.data[w->insts.data[k].src[j]];
-                early = from->space == NX_OPERAND && same_place(from, &w->views.data[dst]);
-            }
-        if (!early) continue;
-        nx_view_t view = {.space = NX_REGISTER, .type = NX_REAL, .mode = w->insts.data[i].mode};
-        w->views.data[dst] = view; /* what reads it stays as it is; write_store stores it */
-    }
-}
-
 /* ---- registers ---- */
 
 static size_t register_bytes(const writer_t *w, const nx_view_t *view) {
@@ -603,7 +580,6 @@ static void write_stage(writer_t *w, nx_stage_t *stage) {
         if (root->pass == w->number && root->stage == w->stage && !root->store)
             write_reduction(w, root->index);
     }
-    if (p->status == ST_OK) defer_early_results(w, stage);
     for (size_t i = 0; i < p->roots.n && p->status == ST_OK; i++) {
         const nx_root_t *root = &p->roots.data[i];
         if (root->pass == w->number && root->stage == w->stage && root->store)
