@@ -37,6 +37,7 @@ static st_status_t read_options(const stator_options_t *options, const stator_pl
                     timeout, LONGEST_TIMEOUT_S);
     const char *dtype = st_options_string(table, "dtype"), *dump = st_options_string(table, "dump");
     const char *device = st_options_string(table, "device");
+    const char *cache = st_options_string(table, "plan-cache");
     *out = (compile_options_t){
         .target = st_options_string(table, "target"),
         .device = device[0] ? device : NULL,
@@ -51,6 +52,7 @@ static st_status_t read_options(const stator_options_t *options, const stator_pl
         .memory_limit = st_options_size(table, "memory-limit"),
         .timeout_ms = (uint64_t)ceil(timeout * 1000),
         .state_of = state_of ? state_of->plan : NULL,
+        .plan_cache = cache[0] ? cache : NULL,
         .dump = dump[0] ? dump : NULL,
     };
     return ST_OK;

@@ -35,6 +35,8 @@ typedef struct compile_options {
     bool no_fusion; /* each node by itself */
     const plan_t *state_of; /* lay the state out as in this plan: sessions then share it */
     uint64_t timeout_ms;    /* bound of every wait for peers; 0: 60 s */
+    const char *plan_cache; /* folder of plans to look in first (cache.h); NULL: none. Plans with
+                             * `state_of` are not kept */
     const char *dump; /* pass name, "all", or NULL: print the graph after that pass to stderr */
 } compile_options_t;
 

@@ -7,6 +7,7 @@
 
 #include "base/hash.h"
 #include "base/options.h"
+#include "compile/cache.h"
 #include "compile/host.h"
 #include "compile/memory.h"
 #include "compile/passes.h"
@@ -170,16 +171,21 @@ st_status_t compile_plan(const ir_graph_t *graph, const compile_options_t *optio
     /* the passes that may run again and again until the plan fits */
     const size_t first = pass_index("recompute"), last = pass_index("prove");
     TRY(fill_defaults(options, &c.options));
+    /* a plan for another one's state layout depends on that one, too */
+    const char *cache = c.options.state_of || c.options.only_items ? NULL : c.options.plan_cache;
     c.plan = st_calloc(1, sizeof *c.plan);
     if (!c.plan) return st_no_memory(sizeof *c.plan, "a plan");
     TRY_GOTO(take_target(&c, &target), done);
     TRY_GOTO(record_options(&c, target), done);
     TRY_GOTO(take_source(&c, graph), done);
     compile_begin();
+    if (cache) TRY_GOTO(plan_cache_read(cache, plan_key(c.plan), out_plan), done);
+    if (*out_plan) goto done;
     TRY_GOTO(compile_run_passes(&c, pipeline, first), done);
     TRY_GOTO(compile_run_fitting(&c, pipeline + first, last - first), done);
     if (!c.options.only_items)
         TRY_GOTO(compile_run_passes(&c, pipeline + last, n_passes - last), done);
+    if (cache) TRY_GOTO(plan_cache_write(cache, c.plan), done);
     *out_plan = c.plan;
     c.plan = NULL;
 done:

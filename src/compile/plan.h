@@ -106,6 +106,9 @@ const char *plan_option(const plan_t *plan, const char *key);
 /* Name of the target that the plan is for; plans of before there were any are for "cpu". */
 const char *plan_target(const plan_t *plan);
 
+/* Hash of all that decides a plan (cache.h); from the header alone. */
+uint64_t plan_key(const plan_t *plan);
+
 /* Bytes of a file (".plan"): versioned, checksummed. */
 st_status_t plan_encode(const plan_t *plan, uint8_t **out_data, size_t *out_bytes) ST_WARN_UNUSED;
 st_status_t plan_decode(const void *data, size_t bytes, plan_t **out_plan) ST_WARN_UNUSED;

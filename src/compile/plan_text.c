@@ -89,7 +89,8 @@ static double gap_percent(const plan_program_t *program) {
 st_status_t plan_print(const plan_t *plan, char **out_text) {
     *out_text = NULL;
     writer_t w = {0};
-    put(&w, "plan version %d, graph \"%s\" %016llx\n", PLAN_VERSION, plan->source->name,
+    put(&w, "plan version %d, key %016llx, graph \"%s\" %016llx\n", PLAN_VERSION,
+        (unsigned long long)plan_key(plan), plan->source->name,
         (unsigned long long)plan->graph_hash);
     put(&w, "device %s, %u ranks, %u threads a rank\n", plan->device, plan->n_ranks,
         plan->n_threads);

@@ -1,0 +1,64 @@
+/* Plans on disk by their keys (cache.h). */
+#include "compile/cache.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/memory.h"
+
+enum { MAX_PATH = 4096 };
+
+static uint64_t add_text(uint64_t hash, const char *text) {
+    return st_hash64(text ? text : "", text ? strlen(text) + 1 : 1, hash);
+}
+
+uint64_t plan_key(const plan_t *plan) {
+    const uint64_t numbers[] = {PLAN_VERSION,    plan->graph_hash, plan->n_ranks,
+                                plan->n_threads, plan->timeout_ms, plan->n_options};
+    uint64_t key = add_text(st_hash64(numbers, sizeof numbers, 0), STATOR_VERSION_TEXT);
+    key = add_text(key, plan->device);
+    for (uint32_t i = 0; i < plan->n_options; i++)
+        key = add_text(add_text(key, plan->options[i].key), plan->options[i].value);
+    return key;
+}
+
+static st_status_t path_of(const char *folder, uint64_t key, char path[MAX_PATH]) {
+    int n = snprintf(path, MAX_PATH, "%s/%016" PRIx64 ".plan", folder, key);
+    return n > 0 && n < MAX_PATH
+               ? ST_OK
+               : FAIL(ST_INVALID, "the folder's name '%.64s…' is too long", folder);
+}
+
+st_status_t plan_cache_read(const char *folder, uint64_t key, plan_t **out_plan) {
+    *out_plan = NULL;
+    char path[MAX_PATH];
+    st_file_t file;
+    TRY(path_of(folder, key, path));
+    if (st_file_open(path, &file) != ST_OK) {
+        st_clear_error();
+        return ST_OK;
+    }
+    st_status_t status = plan_decode(file.data, file.bytes, out_plan);
+    st_file_close(&file);
+    if (status == ST_NO_MEMORY) return status;
+    if (status == ST_OK && plan_key(*out_plan) == key) return ST_OK;
+    plan_destroy(*out_plan);
+    *out_plan = NULL;
+    st_clear_error();
+    return ST_OK;
+}
+
+st_status_t plan_cache_write(const char *folder, const plan_t *plan) {
+    char path[MAX_PATH];
+    uint8_t *data = NULL;
+    size_t bytes = 0;
+    TRY(path_of(folder, plan_key(plan), path));
+    TRY(st_make_folder(folder));
+    TRY(plan_encode(plan, &data, &bytes));
+    st_status_t status = st_file_write(path, data, bytes);
+    st_free(data);
+    return status;
+}

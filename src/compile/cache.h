@@ -1,0 +1,18 @@
+/* Plans on disk by what they were made from.
+ *
+ * A plan's key is a hash of all that decides it: the source graph's bytes (with the sizes its symbols
+ * were bound to), the options, ranks and threads, target, kernels and libraries, and the versions of
+ * format and program. A cache is a folder of plans named by their keys. What is read from it is decoded
+ * and proved like any plan, and must have the key; a file that is damaged, or of another program, counts
+ * as absent and is written anew. Writing is atomic: processes may share a folder. */
+#ifndef STATOR_COMPILE_CACHE_H
+#define STATOR_COMPILE_CACHE_H
+
+#include "compile/plan.h"
+
+/* *out_plan is NULL where the folder has no such plan. */
+st_status_t plan_cache_read(const char *folder, uint64_t key, plan_t **out_plan) ST_WARN_UNUSED;
+/* Makes the folder if it is missing. */
+st_status_t plan_cache_write(const char *folder, const plan_t *plan) ST_WARN_UNUSED;
+
+#endif
