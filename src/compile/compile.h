@@ -33,6 +33,8 @@ typedef struct compile_options {
                              * memory they would take, and cannot be run; 0: all */
     bool no_advice; /* a plan that does not fit says no more than that: no search for what would */
     bool no_fusion; /* each node by itself */
+    bool primitives;        /* composites as their definitions, each node by itself: what fusion is
+                             * measured against */
     const plan_t *state_of; /* lay the state out as in this plan: sessions then share it */
     uint64_t timeout_ms;    /* bound of every wait for peers; 0: 60 s */
     const char *plan_cache; /* folder of plans to look in first (cache.h); NULL: none. Plans with

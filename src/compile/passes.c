@@ -176,6 +176,17 @@ uint32_t compile_largest_program(const plan_t *plan) {
     return largest;
 }
 
+st_status_t compile_pass_primitives(compile_context_t *c) {
+    for (uint32_t p = 0; p < c->plan->n_programs; p++) {
+        ir_graph_t *made, *simple;
+        TRY(ir_expand_definitions(c->plan->programs[p].graph, &made));
+        compile_replace(&c->plan->programs[p].graph, made);
+        TRY(fuse_simplify(made, &c->target, &simple));
+        compile_replace(&c->plan->programs[p].graph, simple);
+    }
+    return ST_OK;
+}
+
 st_status_t compile_pass_fuse(compile_context_t *c) {
     plan_t *plan = c->plan;
     fuse_decision_t *decision;
@@ -222,7 +233,7 @@ st_status_t compile_pass_buckets(compile_context_t *c) {
 }
 
 bool compile_fuses(const compile_context_t *context) {
-    return !context->options.no_fusion;
+    return !context->options.no_fusion && !context->options.primitives;
 }
 
 /* The order is found on the largest program and applied to all: it must be one order. */

@@ -26,8 +26,11 @@ static bool wants_mixed(const compile_options_t *options) {
 static bool wants_evaluation(const compile_options_t *options) {
     return options->evaluation;
 }
+static bool wants_primitives(const compile_options_t *options) {
+    return options->primitives;
+}
 static bool wants_fusion(const compile_options_t *options) {
-    return !options->no_fusion;
+    return !options->no_fusion && !options->primitives;
 }
 static bool several_ranks(const compile_options_t *options) {
     return options->n_ranks > 1;
@@ -45,6 +48,7 @@ static const compile_pass_t pipeline[] = {
     /* one program a rank: who computes which part */
     {"lower",    compile_pass_lower,     NULL},             /* split the batch, insert collectives */
     {"recompute", compile_pass_recompute, NULL},            /* what backward makes again, not keeps */
+    {"primitives", compile_pass_primitives, wants_primitives}, /* composites into definitions */
     {"fuse",     compile_pass_fuse,      wants_fusion},     /* nodes into loop nests */
     {"buckets",  compile_pass_buckets,   several_ranks},    /* merge gradients' all-reduces */
     {"order",    compile_pass_order,     NULL},             /* least memory; starts early, waits late */
@@ -129,7 +133,7 @@ static st_status_t record_options(compile_context_t *c, const target_t *target) 
         {"dtype", o->dtype == IR_DTYPE_NONE ? "auto" : ir_dtype_text(o->dtype)},
         {"mode", o->evaluation ? "eval" : "train"},
         {"reference-kernels", o->reference_kernels ? "true" : "false"},
-        {"fusion", o->no_fusion ? "off" : "on"},
+        {"fusion", o->primitives ? "primitives" : o->no_fusion ? "off" : "on"},
         {"bucket-size", o->bucket_bytes ? bucket : "auto"},
         {"recompute", recompute[o->recompute]},
         {"memory-limit", o->memory_limit ? limit : "auto"},

@@ -10,7 +10,7 @@
 enum {
     FUSE_MAX_NODES = 64,   /* of a group that the queue makes */
     FUSE_MAX_TENSORS = 64, /* operands and results together */
-    FUSE_MEMORY_PRICE = 4, /* bytes more alive that a byte less moved may cost */
+    FUSE_MEMORY_PRICE = 1, /* bytes more alive that a byte less moved may cost */
 };
 
 struct fuse_decision {

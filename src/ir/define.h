@@ -22,7 +22,7 @@
     X(channel_centered_squares) \
     X(batch_norm_apply)         \
     X(batch_norm_grad_sums)     \
-    X(batch_norm_grad_apply) X(sum_squares) X(sgd) X(adamw)
+    X(batch_norm_grad_apply) X(sum_squares) X(sgd) X(adamw) X(attention) X(attention_grad) X(rope)
 
 #define IR_DECLARE_DEFINITION(name)                                                                \
     st_status_t ir_define_##name(ir_graph_t *graph, const ir_op_ctx_t *, const ir_value_t *inputs, \

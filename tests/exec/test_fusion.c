@@ -12,6 +12,7 @@
 #include "base/memory.h"
 #include "exec/models.h"
 #include "fusion/fuse.h"
+#include "ir/text.h"
 
 static uint32_t n_kernels(const plan_t *plan) {
     uint32_t n = 0;
@@ -101,6 +102,84 @@ static void training_steps_compute_the_same(void **state) {
     }
 }
 
+/* ---- definitions ---- */
+
+static void compare_primitives(const ir_graph_t *graph, uint32_t n_ranks, const char *what) {
+    double *kernels, *primitives;
+    compile_options_t options = {.n_ranks = n_ranks, .dtype = IR_F64, .no_fusion = true};
+    plan_t *plan = compile_ok(graph, &options);
+    size_t n = run_plan(plan, 2, &kernels);
+    uint32_t n_composite = n_kernels(plan);
+    plan_destroy(plan);
+    options.primitives = true;
+    plan = compile_ok(graph, &options);
+    assert_int_equal(run_plan(plan, 2, &primitives), n);
+    assert_true(n_kernels(plan) > n_composite);
+    assert_close(n, kernels, primitives, 1e-9, what);
+    plan_destroy(plan);
+    st_free(kernels);
+    st_free(primitives);
+}
+
+static void training_steps_are_the_same_in_primitives(void **state) {
+    (void)state;
+    ir_graph_t *forward[] = {model_mlp(12), model_conv(8)};
+    for (int m = 0; m < 2; m++) {
+        ir_graph_t *step = model_train(forward[m], m ? "sgd" : "adamw", 0.5);
+        for (uint32_t n_ranks = 1; n_ranks <= 3; n_ranks++)
+            compare_primitives(step, n_ranks, m ? "conv in primitives" : "mlp in primitives");
+        ir_graph_destroy(step);
+        ir_graph_destroy(forward[m]);
+    }
+}
+
+/* Grouped heads, all kinds of masks, and rows that see no key. */
+static void attention_and_rope_are_the_same_in_primitives(void **state) {
+    (void)state;
+    static const struct {
+        const char *mask, *operand, *attrs;
+    } cases[] = {
+        {"", "", "causal=true"},
+        {"", "", "window=2, scale=0.3"},
+        {"", "", "causal=true, window=3"},
+        {"%6 mask = input {dtype=f32, shape=[3,1,5,6]}\n", ", %6", "causal=true"},
+        /* keys 1 and 4 are hidden, and row 2 sees none */
+        {"%6 mask = constant {dtype=bool, shape=[5,6], "
+         "data=[true,false,true,true,false,true,true,false,true,true,false,true,false,false,false,"
+         "false,false,false,true,false,true,true,false,true,true,false,true,true,false,true]}\n",
+         ", %6", "scale=2"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char text[2048];
+        snprintf(text, sizeof text,
+                 "graph \"attention\" {\n"
+                 "  %%0 q = input {dtype=f32, shape=[3,4,5,8]}\n"
+                 "  %%1 k = input {dtype=f32, shape=[3,2,6,8]}\n"
+                 "  %%2 v = input {dtype=f32, shape=[3,2,6,4]}\n"
+                 "  %%3 dy = input {dtype=f32, shape=[3,4,5,4]}\n"
+                 "  %%4 cos = input {dtype=f32, shape=[5,4], batch_axis=-1}\n"
+                 "  %%5 sin = input {dtype=f32, shape=[5,4], batch_axis=-1}\n"
+                 "  %s%s"
+                 "  %%7 = rope(%%0, %%4, %%5) {interleaved=%s}\n"
+                 "  %%8, %%9 = attention(%%7, %%1, %%2%s) {%s}\n"
+                 "  %%10, %%11, %%12 = attention_grad(%%3, %%7, %%1, %%2, %%8, %%9%s) {%s}\n"
+                 "  %%13 = rope(%%10, %%4, %%5) {interleaved=%s, inverse=true}\n"
+                 "  output \"o\" = %%8\n"
+                 "  output \"dq\" = %%13\n"
+                 "  output \"dk\" = %%11\n"
+                 "  output \"dv\" = %%12\n"
+                 "}\n",
+                 cases[i].mask[0] ? "" : "%6 none = constant {dtype=f32, shape=[], data=0}\n",
+                 cases[i].mask, i % 2 ? "true" : "false", cases[i].operand, cases[i].attrs,
+                 cases[i].operand, cases[i].attrs, i % 2 ? "true" : "false");
+        ir_graph_t *graph = NULL;
+        if (ir_graph_parse(text, strlen(text), &graph) != ST_OK) fail_msg("%s", st_last_error());
+        for (uint32_t n_ranks = 1; n_ranks <= 2; n_ranks++)
+            compare_primitives(graph, n_ranks, cases[i].attrs);
+        ir_graph_destroy(graph);
+    }
+}
+
 /* Parameters and moments are written where they stand. */
 static void optimizer_updates_stay_in_place(void **state) {
     (void)state;
@@ -128,6 +207,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_graphs_compute_the_same),
         cmocka_unit_test(training_steps_compute_the_same),
+        cmocka_unit_test(training_steps_are_the_same_in_primitives),
+        cmocka_unit_test(attention_and_rope_are_the_same_in_primitives),
         cmocka_unit_test(optimizer_updates_stay_in_place),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -10,6 +10,7 @@
 #include <math.h>
 
 #include "ir/build.h"
+#include "ir/define.h"
 #include "ir/op.h"
 #include "ir/rules_nn.h"
 
@@ -97,4 +98,5 @@ const ir_op_def_t ir_op_attention = {
     .shape = shape,
     .gradient = gradient,
     .strategies = strategies,
+    .define = ir_define_attention,
 };

@@ -1,4 +1,5 @@
 /* attention_grad: gradients of attention in q, k and v, from its output and row statistics. */
+#include "ir/define.h"
 #include "ir/op.h"
 #include "ir/rules_nn.h"
 
@@ -39,4 +40,5 @@ const ir_op_def_t ir_op_attention_grad = {
     .shape = shape,
     .no_gradient = "backward op",
     .strategies = strategies,
+    .define = ir_define_attention_grad,
 };

@@ -6,6 +6,7 @@
  * Pairs are (i, i + D/2), or (2i, 2i + 1) if interleaved; pair i of row m has the angle of
  * cos[m, i]. A rotation's adjoint is its inverse, so the gradient is rope again. */
 #include "ir/build.h"
+#include "ir/define.h"
 #include "ir/op.h"
 #include "ir/rules_nn.h"
 
@@ -63,4 +64,5 @@ const ir_op_def_t ir_op_rope = {
     .shape = shape,
     .gradient = gradient,
     .strategies = strategies,
+    .define = ir_define_rope,
 };
