@@ -31,9 +31,9 @@ typedef struct compile_options {
                              * 0: the memory of the target's machine, where it is known */
     uint32_t only_items; /* plan for the first items of the batch alone, on one rank: says how much
                              * memory they would take, and cannot be run; 0: all */
-    bool no_advice; /* a plan that does not fit says no more than that: no search for what would */
-    bool no_fusion; /* each node by itself */
-    bool primitives;        /* composites as their definitions, each node by itself: what fusion is
+    bool no_advice;  /* a plan that does not fit says no more than that: no search for what would */
+    bool no_fusion;  /* each node by itself */
+    bool primitives; /* composites as their definitions, each node by itself: what fusion is
                              * measured against */
     const plan_t *state_of; /* lay the state out as in this plan: sessions then share it */
     uint64_t timeout_ms;    /* bound of every wait for peers; 0: 60 s */

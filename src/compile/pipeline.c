@@ -133,7 +133,9 @@ static st_status_t record_options(compile_context_t *c, const target_t *target) 
         {"dtype", o->dtype == IR_DTYPE_NONE ? "auto" : ir_dtype_text(o->dtype)},
         {"mode", o->evaluation ? "eval" : "train"},
         {"reference-kernels", o->reference_kernels ? "true" : "false"},
-        {"fusion", o->primitives ? "primitives" : o->no_fusion ? "off" : "on"},
+        {"fusion", o->primitives  ? "primitives"
+                   : o->no_fusion ? "off"
+                                  : "on"},
         {"bucket-size", o->bucket_bytes ? bucket : "auto"},
         {"recompute", recompute[o->recompute]},
         {"memory-limit", o->memory_limit ? limit : "auto"},

@@ -159,7 +159,9 @@ static const char *label(explaining_t *e, ir_node_t n) {
 static st_status_t explain_alone(explaining_t *e, ir_node_t n, const char **out_reason) {
     fuse_decision_t *d = e->d;
     const char *op = ir_op_def(ir_node(d->copies.graph, n)->op)->name;
-    *out_reason = "it has an effect or waits for other ranks";
+    bool product = ir_op_def(ir_node(d->copies.graph, n)->op)->flags & IR_CONTRACTION;
+    *out_reason = product ? "products have kernels of their own, without epilogues on this target"
+                          : "it has an effect or waits for other ranks";
     if (fuse_is_candidate(d->copies.graph, n)) {
         const judgement_t *judgement;
         group_t g = d->groups.of[n];

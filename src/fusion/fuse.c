@@ -38,7 +38,7 @@ void fuse_decision_destroy(fuse_decision_t *d) {
 
 bool fuse_is_candidate(const ir_graph_t *graph, ir_node_t n) {
     const ir_node_info_t *node = ir_node(graph, n);
-    const uint32_t never = IR_SIDE_EFFECT | IR_COLLECTIVE | IR_STATE;
+    const uint32_t never = IR_SIDE_EFFECT | IR_COLLECTIVE | IR_STATE | IR_CONTRACTION;
     if ((ir_op_def(node->op)->flags & never) || node->op == IR_OP_INPUT || !node->n_outputs)
         return false;
     return node->op != IR_OP_CONSTANT || copies_is_splat(graph, node);

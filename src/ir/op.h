@@ -102,7 +102,8 @@ typedef enum ir_op_flags {
     IR_LINEAR = 1 << 7,   /* linear in all its float inputs together (partial sums pass through) */
     IR_BACKWARD = 1 << 8, /* stems from a gradient rule; has no gradient rule itself */
     IR_START = 1 << 9,    /* a collective's first half; one without it is the wait */
-    IR_REGION = 1 << 10,  /* control flow: the session runs its bodies */
+    IR_CONTRACTION = 1 << 11, /* products of matrices or images: never part of a loop nest */
+    IR_REGION = 1 << 10,      /* control flow: the session runs its bodies */
 } ir_op_flags_t;
 
 enum { IR_VARIADIC = -1 };

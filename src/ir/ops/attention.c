@@ -94,6 +94,7 @@ const ir_op_def_t ir_op_attention = {
     .min_inputs = 3,
     .max_inputs = 4,
     .n_outputs = 2,
+    .flags = IR_CONTRACTION,
     .attrs = attrs,
     .shape = shape,
     .gradient = gradient,

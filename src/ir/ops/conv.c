@@ -74,6 +74,7 @@ const ir_op_def_t ir_op_conv = {
     .min_inputs = 2,
     .max_inputs = 3,
     .n_outputs = 1,
+    .flags = IR_CONTRACTION,
     .attrs = attrs,
     .shape = shape,
     .gradient = gradient,

@@ -114,6 +114,7 @@ const ir_op_def_t ir_op_matmul = {
     .min_inputs = 2,
     .max_inputs = 2,
     .n_outputs = 1,
+    .flags = IR_CONTRACTION,
     .attrs = attrs,
     .shape = shape,
     .gradient = gradient,
