@@ -6,10 +6,17 @@
 #include "base/memory.h"
 #include "exec/internal.h"
 
-static const char *what_runs(const exec_step_t *step) {
+/* Of a fused node, what it is made of (its name without the number): "fused add+rms_norm". */
+static const char *fused_ops(exec_rank_t *rank, const exec_step_t *step) {
+    const char *ops = strchr(ir_node(rank->program->graph, step->node)->name, ':');
+    const char *what = ops ? st_arena_printf(&rank->arena, "fused %s", ops + 1) : NULL;
+    return what ? what : step->impl->name;
+}
+
+static const char *what_runs(exec_rank_t *rank, const exec_step_t *step) {
     switch (step->kind) {
         case PLAN_STEP_KERNEL:
-            return step->impl->name;
+            return step->impl->op == IR_OP_FUSED ? fused_ops(rank, step) : step->impl->name;
         case PLAN_STEP_COPY:
             return "copy";
         case PLAN_STEP_START:
@@ -37,9 +44,9 @@ st_status_t exec_profile_prepare(exec_rank_t *rank) {
     rank->profile = st_arena_alloc(&rank->arena, bytes);
     rank->sorted = st_arena_alloc(&rank->arena, bytes);
     if (!rank->profile || !rank->sorted) return st_no_memory(bytes, "a session's profile");
-    for (uint32_t i = 0; i < rank->n_steps; i++) row_of(rank, what_runs(&rank->steps[i]));
+    for (uint32_t i = 0; i < rank->n_steps; i++) row_of(rank, what_runs(rank, &rank->steps[i]));
     for (uint32_t i = 0; i < rank->n_steps; i++)
-        rank->steps[i].profile = row_of(rank, what_runs(&rank->steps[i]));
+        rank->steps[i].profile = row_of(rank, what_runs(rank, &rank->steps[i]));
     return ST_OK;
 }
 
