@@ -75,12 +75,13 @@ static bool operands_are_apart(const tape_t *t, ir_node_t n) {
         for (uint32_t j = 0; j < node->n_inputs; j++) {
             const plan_place_t *in = &t->program->places[node->inputs[j]];
             const ir_type_t *in_type = ir_value_type(t->graph, node->inputs[j]);
+            if (!lie_on_each_other(out, in)) continue;
             bool in_step = (def->flags & IR_ELEMENTWISE) || (k < 4 && def->reuse[k] == j + 1);
             if (node->op == IR_OP_FUSED) in_step = nest_allows(node, k, j);
             if (def->flags & IR_COLLECTIVE) in_step = node->op == IR_OP_ALL_REDUCE_START && j == k;
             bool same = in->offset == out->offset && in->bytes == out->bytes &&
                         ir_type_elements(type) == ir_type_elements(in_type);
-            if (lie_on_each_other(out, in) && !(in_step && same)) return false;
+            if (!in_step || !same) return false;
         }
     }
     for (uint32_t j = 0; j < node->n_inputs; j++)
