@@ -330,58 +330,78 @@ static void test_elementwise(void **state) {
           11, 4, "zero rows");
 }
 
+enum { MAX_IN_PLACE = 5 }; /* operands and results of a body that runs in place */
+
 /* Runs with result `result` in the memory of operand `operand`. */
 static void run_in_place(const body_t *body, const results_t *apart, uint32_t result,
                          uint32_t operand) {
-    void *in[5], *out[3];
+    void *in[MAX_IN_PLACE], *out[MAX_IN_PLACE];
     kern_problem_t problem = body->problem;
     problem.attrs = &body->attr;
     problem.in = body->in;
     problem.out = body->out;
-    for (uint32_t j = 0; j < 5; j++) {
+    for (uint32_t j = 0; j < problem.n_in; j++) {
         in[j] = malloc(ir_type_bytes(&body->in[j]));
         memcpy(in[j], body->data[j], ir_type_bytes(&body->in[j]));
     }
-    for (uint32_t k = 0; k < 3; k++)
+    for (uint32_t k = 0; k < problem.n_out; k++)
         out[k] = k == result ? in[operand] : malloc(ir_type_bytes(&body->out[k]));
     assert_int_equal(
         kern_run_impl(kern_find("cpu.fused.nest"), &problem, 2, (const void *const *)in, out),
         ST_OK);
-    for (uint32_t k = 0; k < 3; k++) {
+    for (uint32_t k = 0; k < problem.n_out; k++) {
         assert_memory_equal(out[k], apart->out[k], ir_type_bytes(&body->out[k]));
         if (k != result) free(out[k]);
     }
-    for (uint32_t j = 0; j < 5; j++) free(in[j]);
+    for (uint32_t j = 0; j < problem.n_in; j++) free(in[j]);
 }
 
-/* A result may stand in an operand's memory where nest_may_reuse says so. */
-static void test_in_place(void **state) {
-    static const char text[] = BODY(
-        "%0 p = input {dtype=f32, shape=[60,50], batch_axis=-1}\n"
-        "%1 g = input {dtype=f32, shape=[60,50], batch_axis=-1}\n"
-        "%2 m = input {dtype=f32, shape=[60,50], batch_axis=-1}\n"
-        "%3 lr = input {dtype=f64, shape=[], batch_axis=-1}\n"
-        "%4 scale = input {dtype=f32, shape=[], batch_axis=-1}\n"
-        "%5, %6 = sgd(%0, %1, %3, %4, %2) {momentum=0.9}\n"
-        "%7 = exp(%0)\n"
-        "output \"m\" = %6\noutput \"p\" = %5\noutput \"e\" = %7\n");
-    (void)state;
+/* A result may stand in an operand's memory where nest_may_reuse says so: expected[k * n_in + j]. */
+static void check_in_place(const char *text, uint32_t n_in, uint32_t n_out, const bool *expected) {
     body_t body = body_parse(text, 5, 3);
     nest_t *nest = NULL;
     const char *reason;
+    assert_int_equal(body.problem.n_in, n_in);
+    assert_int_equal(body.problem.n_out, n_out);
     assert_int_equal(nest_build(body.graph, &nest, &reason), ST_OK);
     assert_non_null(nest);
-    static const bool expected[3][5] = {
-        {false, true, true}, {false, true, true}, {true, true, true}};
     results_t apart = body_run(&body, "cpu.fused.nest", 1);
-    for (uint32_t k = 0; k < 3; k++)
-        for (uint32_t j = 0; j < 5; j++) {
-            assert_int_equal(nest_may_reuse(nest, k, j), expected[k][j]);
-            if (expected[k][j]) run_in_place(&body, &apart, k, j);
+    for (uint32_t k = 0; k < n_out; k++)
+        for (uint32_t j = 0; j < n_in; j++) {
+            if (nest_may_reuse(nest, k, j) != expected[k * n_in + j])
+                fail_msg("result %u in operand %u", k, j);
+            if (expected[k * n_in + j]) run_in_place(&body, &apart, k, j);
         }
     nest_destroy(nest);
     results_free(&body, &apart);
     body_free(&body);
+}
+
+static void test_in_place(void **state) {
+    (void)state;
+    check_in_place(BODY("%0 p = input {dtype=f32, shape=[60,50], batch_axis=-1}\n"
+                        "%1 g = input {dtype=f32, shape=[60,50], batch_axis=-1}\n"
+                        "%2 m = input {dtype=f32, shape=[60,50], batch_axis=-1}\n"
+                        "%3 lr = input {dtype=f64, shape=[], batch_axis=-1}\n"
+                        "%4 scale = input {dtype=f32, shape=[], batch_axis=-1}\n"
+                        "%5, %6 = sgd(%0, %1, %3, %4, %2) {momentum=0.9}\n"
+                        "%7 = exp(%0)\n"
+                        "output \"m\" = %6\noutput \"p\" = %5\noutput \"e\" = %7\n"),
+                   5, 3,
+                   (const bool[]){false, true, true, 0, 0,  /* m */
+                                  false, true, true, 0, 0,  /* p */
+                                  true, true, true, 0, 0}); /* e */
+}
+
+/* An operand that is a result too is stored from its memory at any time, however early it is read:
+ * no other result may stand there. */
+static void test_in_place_beside_an_operand(void **state) {
+    (void)state;
+    check_in_place(BODY("%0 x = input {dtype=f32, shape=[60,50], batch_axis=-1}\n"
+                        "%1 y = input {dtype=f32, shape=[60,50], batch_axis=-1}\n"
+                        "%2 = add(%0, %1)\n"
+                        "output \"sum\" = %2\noutput \"x\" = %0\n"),
+                   2, 2, (const bool[]){false, true, false, false});
 }
 
 /* An index out of range is an error that names it. */
@@ -409,10 +429,15 @@ static void test_bad_index(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_row_norms),     cmocka_unit_test(test_softmaxes),
-        cmocka_unit_test(test_cross_entropy), cmocka_unit_test(test_batch_norm),
-        cmocka_unit_test(test_sums),          cmocka_unit_test(test_updates),
-        cmocka_unit_test(test_elementwise),   cmocka_unit_test(test_in_place),
+        cmocka_unit_test(test_row_norms),
+        cmocka_unit_test(test_softmaxes),
+        cmocka_unit_test(test_cross_entropy),
+        cmocka_unit_test(test_batch_norm),
+        cmocka_unit_test(test_sums),
+        cmocka_unit_test(test_updates),
+        cmocka_unit_test(test_elementwise),
+        cmocka_unit_test(test_in_place),
+        cmocka_unit_test(test_in_place_beside_an_operand),
         cmocka_unit_test(test_bad_index),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
