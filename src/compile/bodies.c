@@ -6,12 +6,12 @@
 #include "fusion/fuse.h"
 #include "schedule/order.h"
 
-static st_status_t order_nodes(plan_program_t *program) {
+static st_status_t order_nodes(const ir_target_t *target, plan_program_t *program) {
     size_t n = program->graph->nodes.n;
     ir_node_t *order = st_calloc(n, sizeof *order);
     ir_graph_t *made;
     if (!order) return st_no_memory(n * sizeof *order, "the order");
-    st_status_t status = sched_order(program->graph, order, NULL);
+    st_status_t status = sched_order(program->graph, target, order, NULL);
     if (status == ST_OK) status = sched_apply(program->graph, order, &made);
     if (status == ST_OK) compile_replace(&program->graph, made);
     st_free(order);
@@ -38,7 +38,7 @@ st_status_t compile_plan_bodies(compile_context_t *context, const ir_node_info_t
         plan_program_t *program = &step->bodies[step->n_bodies++];
         TRY(plan_body_graph(info.bodies[i], info.carried, &program->graph));
         if (compile_fuses(context)) TRY(fuse_nodes(context, program));
-        TRY(order_nodes(program));
+        TRY(order_nodes(&context->target, program));
         TRY(compile_choose_program(context, program));
         TRY(compile_place_program(context, program, true));
         if (program->region_bytes[PLAN_WORK] > step->workspace.bytes)

@@ -244,7 +244,7 @@ st_status_t compile_pass_order(compile_context_t *c) {
     ir_node_t *order = st_calloc(n, sizeof *order);
     st_status_t status = ST_OK;
     if (!order) return st_no_memory(n * sizeof *order, "the order");
-    TRY_GOTO(sched_order(plan->programs[largest].graph, order, NULL), done);
+    TRY_GOTO(sched_order(plan->programs[largest].graph, &c->target, order, NULL), done);
     for (uint32_t p = 0; p < plan->n_programs; p++) {
         ir_graph_t *made;
         if (plan->programs[p].graph->nodes.n != n)

@@ -2,7 +2,7 @@
 #ifndef STATOR_SCHEDULE_LIST_H
 #define STATOR_SCHEDULE_LIST_H
 
-#include "schedule/dag.h"
+#include "schedule/live.h"
 
 /* What makes a node the best: its class, then its rank, or without ranks the memory. */
 typedef struct sched_rule {

@@ -1,6 +1,7 @@
 /* Order of execution (order.h). */
 #include "schedule/order.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,7 +16,7 @@ typedef struct orders {
     sched_live_t *live;
     ir_node_t *best, *candidate; /* [nodes] */
     uint32_t *rank;              /* [nodes] */
-    int64_t peak;                /* of the best */
+    sched_cost_t cost;           /* of the best */
     const char *found_by;
 } orders_t;
 
@@ -143,10 +144,10 @@ static void swap_orders(orders_t *o) {
 
 static st_status_t try_rule(orders_t *o, const char *name, const uint32_t *rank, bool frees) {
     TRY(sched_list(o->dag, o->live, &(sched_rule_t){NULL, rank, frees}, o->candidate));
-    int64_t peak = sched_live_peak(o->live, o->candidate);
-    if (peak >= o->peak) return ST_OK;
+    sched_cost_t cost = sched_live_cost(o->live, o->candidate);
+    if (!sched_cost_is_less(cost, o->cost)) return ST_OK;
     swap_orders(o);
-    o->peak = peak;
+    o->cost = cost;
     o->found_by = name;
     return ST_OK;
 }
@@ -192,29 +193,6 @@ static st_status_t try_late(orders_t *o) {
 
 /* ---- small improvements ---- */
 
-/* Peak first, then the bytes alive over all nodes: a move that only lowers the latter opens the way
- * for others. */
-typedef struct cost {
-    int64_t peak;
-    double area;
-} cost_t;
-
-static cost_t cost_of(sched_live_t *live, const ir_node_t *order) {
-    int64_t now = sched_live_begin(live);
-    cost_t cost = {now, 0};
-    for (uint32_t i = 0; i < live->dag->n; i++) {
-        now += sched_live_born(live, order[i]);
-        if (now > cost.peak) cost.peak = now;
-        cost.area += (double)now;
-        now += sched_live_run(live, order[i], NULL, NULL);
-    }
-    return cost;
-}
-
-static bool is_better(cost_t a, cost_t b) {
-    return a.peak != b.peak ? a.peak < b.peak : a.area < b.area;
-}
-
 /* Positions between which the node at `at` may move: o->rank is the position of each node. */
 static void find_range(const orders_t *o, uint32_t at, uint32_t *out_low, uint32_t *out_high) {
     const sched_dag_t *dag = o->dag;
@@ -237,7 +215,7 @@ static void move_node(const ir_node_t *from, uint32_t n, uint32_t at, uint32_t t
 }
 
 /* Tries the node at `at` everywhere; whether that was better somewhere. */
-static bool improve_node(orders_t *o, uint32_t at, cost_t *best, int64_t *work) {
+static bool improve_node(orders_t *o, uint32_t at, int64_t *work) {
     uint32_t n = o->dag->n, low, high;
     for (uint32_t i = 0; i < n; i++) o->rank[o->best[i]] = i;
     find_range(o, at, &low, &high);
@@ -245,41 +223,30 @@ static bool improve_node(orders_t *o, uint32_t at, cost_t *best, int64_t *work) 
         if (to == at) continue;
         *work -= n;
         move_node(o->best, n, at, to, o->candidate);
-        cost_t cost = cost_of(o->live, o->candidate);
-        if (!is_better(cost, *best)) continue;
+        sched_cost_t cost = sched_live_cost(o->live, o->candidate);
+        if (!sched_cost_is_less(cost, o->cost)) continue;
         swap_orders(o);
-        *best = cost;
+        o->cost = cost;
         return true;
     }
     return false;
 }
 
 /* Moves single nodes as long as that helps and the work lasts: what small graphs need, and all that
- * can be afforded. Moves that have not lowered the peak in the end are taken back. */
-static st_status_t improve(orders_t *o) {
-    uint32_t n = o->dag->n;
+ * can be afforded. */
+static void improve(orders_t *o) {
     int64_t work = IMPROVE_WORK;
-    cost_t best = cost_of(o->live, o->best);
-    ir_node_t *before = st_malloc(n * sizeof *before);
-    if (!before) return st_no_memory(n * sizeof *before, "the order");
-    memcpy(before, o->best, n * sizeof *before);
+    const sched_cost_t before = o->cost;
     for (bool again = true; again && work > 0;) {
         again = false;
-        for (uint32_t at = 0; at < n; at++) again |= improve_node(o, at, &best, &work);
+        for (uint32_t at = 0; at < o->dag->n; at++) again |= improve_node(o, at, &work);
     }
-    if (best.peak < o->peak) {
-        o->peak = best.peak;
-        o->found_by = "moved nodes";
-    } else {
-        memcpy(o->best, before, n * sizeof *before);
-    }
-    st_free(before);
-    return ST_OK;
+    if (sched_cost_is_less(o->cost, before)) o->found_by = "moved nodes";
 }
 
 static st_status_t find_least(orders_t *o) {
     const sched_dag_t *dag = o->dag;
-    o->peak = INT64_MAX;
+    o->cost = (sched_cost_t){INT64_MAX, INFINITY};
     for (ir_node_t n = 0; n < dag->n; n++) o->rank[n] = n;
     TRY(try_rule(o, "given", o->rank, false));
     TRY(try_rule(o, "most freed", NULL, true));
@@ -288,7 +255,8 @@ static st_status_t find_least(orders_t *o) {
     TRY(rank_by_depth(dag, o->rank));
     TRY(try_rule(o, "breadth first", o->rank, false));
     TRY(try_late(o));
-    return (uint64_t)dag->n * dag->n <= IMPROVE_WORK ? improve(o) : ST_OK;
+    if ((uint64_t)dag->n * dag->n <= IMPROVE_WORK) improve(o);
+    return ST_OK;
 }
 
 /* ---- overlap ---- */
@@ -327,7 +295,7 @@ static st_status_t overlap(orders_t *o, sched_order_info_t *info) {
     const sched_dag_t *dag = o->dag;
     bool *feeds = st_calloc(dag->n, sizeof *feeds);
     ir_node_t *least = st_malloc(dag->n * sizeof *least);
-    int64_t limit = o->peak + o->peak / 100 * SCHED_OVERLAP_PERCENT;
+    int64_t limit = o->cost.peak + o->cost.peak / 100 * SCHED_OVERLAP_PERCENT;
     st_status_t status = ST_OK;
     if (!feeds || !least) TRY_GOTO(st_no_memory(dag->n * sizeof *least, "the order"), done);
     memcpy(least, o->best, dag->n * sizeof *least);
@@ -337,7 +305,7 @@ static st_status_t overlap(orders_t *o, sched_order_info_t *info) {
             rank_overlapped(o, least, fed ? feeds : NULL, window);
             TRY_GOTO(sched_list(dag, o->live, &(sched_rule_t){NULL, o->rank, false}, o->candidate),
                      done);
-            int64_t peak = sched_live_peak(o->live, o->candidate);
+            int64_t peak = sched_live_cost(o->live, o->candidate).peak;
             if (peak > limit) continue;
             swap_orders(o);
             info->bytes = peak;
@@ -358,21 +326,21 @@ static bool has_collectives(const sched_dag_t *dag) {
     return false;
 }
 
-st_status_t sched_order(const ir_graph_t *graph, ir_node_t *out_order,
+st_status_t sched_order(const ir_graph_t *graph, const ir_target_t *target, ir_node_t *out_order,
                         sched_order_info_t *out_info) {
     sched_dag_t dag;
     sched_live_t live = {0};
     orders_t o = {.dag = &dag, .live = &live};
     st_status_t status = ST_OK;
     TRY(sched_dag_build(graph, &dag));
-    TRY_GOTO(sched_live_build(&dag, &live), done);
+    TRY_GOTO(sched_live_build(&dag, target, &live), done);
     o.best = st_calloc(dag.n, sizeof *o.best);
     o.candidate = st_calloc(dag.n, sizeof *o.candidate);
     o.rank = st_calloc(dag.n, sizeof *o.rank);
     if (!o.best || !o.candidate || !o.rank)
         TRY_GOTO(st_no_memory(dag.n * sizeof *o.rank, "the order"), done);
     if (dag.n) TRY_GOTO(find_least(&o), done);
-    sched_order_info_t info = {o.peak, o.peak, o.found_by, 0};
+    sched_order_info_t info = {o.cost.peak, o.cost.peak, o.found_by, 0};
     if (has_collectives(&dag)) TRY_GOTO(overlap(&o, &info), done);
     memcpy(out_order, o.best, dag.n * sizeof *out_order);
     if (out_info) *out_info = info;

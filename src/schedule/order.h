@@ -6,11 +6,12 @@
  *
  * Algorithm: two steps.
  *
- *   memory    the best, by the most bytes alive at one time, of several orders: the given one; list
- *             orders that take the ready node that frees most, or that makes least; breadth first;
- *             depth first from the ends, plainly or with the operand that needs most memory first.
- *             In the best one, nodes that free nothing then move down to their first reader, if that
- *             is better still, and in small graphs single nodes move as long as that helps.
+ *   memory    the best, by the most bytes alive at one time and then by the bytes alive over all nodes
+ *             (live.h), of several orders: the given one; list orders that take the ready node that
+ *             frees most, or that makes least; breadth first; depth first from the ends, plainly or
+ *             with the operand that needs most memory first. In the best one, nodes that free nothing
+ *             then move down to their first reader, if that is better still, and in small graphs
+ *             single nodes move as long as that helps.
  *   overlap   with collectives: a start runs as soon as its operands are there, what feeds only
  *             starts is made as soon as it can be, and a wait comes a window of nodes later than in
  *             the order for memory. The widest window is taken whose memory is within SCHED_OVERLAP_PERCENT
@@ -24,12 +25,11 @@
 #ifndef STATOR_SCHEDULE_ORDER_H
 #define STATOR_SCHEDULE_ORDER_H
 
-#include "ir/graph.h"
+#include "ir/target.h"
 
 enum { SCHED_OVERLAP_PERCENT = 5 };
 
-/* What an order needs, by the same count as the search for it: values live from their node to their
- * last reader, without sharing in place. */
+/* What an order needs, by the same count as the search for it (live.h). */
 typedef struct sched_order_info {
     int64_t least_bytes; /* of the order for memory */
     int64_t bytes;       /* of the order given */
@@ -37,8 +37,9 @@ typedef struct sched_order_info {
     uint32_t window; /* nodes that waits moved down; 0: the order for memory alone */
 } sched_order_info_t;
 
-/* out_order[position] = node; the caller gives room for every node. `out_info` may be NULL. */
-st_status_t sched_order(const ir_graph_t *graph, ir_node_t *out_order,
+/* `target` tells the workspaces; NULL: there are none. out_order[position] = node; the caller gives
+ * room for every node. `out_info` may be NULL. */
+st_status_t sched_order(const ir_graph_t *graph, const ir_target_t *target, ir_node_t *out_order,
                         sched_order_info_t *out_info) ST_WARN_UNUSED;
 /* The graph with its nodes in that order. */
 st_status_t sched_apply(const ir_graph_t *graph, const ir_node_t *order,

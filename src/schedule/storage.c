@@ -3,15 +3,14 @@
 
 #include <string.h>
 
-#include "ir/nest.h"
+#include "schedule/overwrite.h"
 
 typedef struct analysis {
     const ir_graph_t *graph;
     sched_memory_t *memory;
     int64_t *last_use; /* [values]: position of the last reader, -1: none */
     ir_value_t *takes; /* [values]: state that the value is written over, IR_NONE */
-    ir_node_t nest_of; /* the fused node that was asked about last … */
-    nest_t *nest;      /* … and its nest; NULL: it has none */
+    sched_overwrite_t overwrite;
 } analysis_t;
 
 void sched_memory_free(sched_memory_t *memory) {
@@ -40,92 +39,13 @@ static void find_last_uses(analysis_t *a) {
         a->last_use[graph->outputs.data[o].value] = (int64_t)graph->nodes.n;
 }
 
-/* ---- writing over an input ---- */
-
-static bool same_elements(const ir_type_t *a, const ir_type_t *b) {
-    return ir_type_elements(a) == ir_type_elements(b) &&
-           ir_dtype_bytes(a->dtype) == ir_dtype_bytes(b->dtype);
-}
-
-/* The nest of a fused node; NULL for any other. Neighbours in the walk ask for the same. */
-static st_status_t look_at_nest(analysis_t *a, ir_node_t n) {
-    const ir_node_info_t *node = ir_node(a->graph, n);
-    const char *reason;
-    if (a->nest_of == n) return ST_OK;
-    nest_destroy(a->nest);
-    a->nest = NULL;
-    a->nest_of = n;
-    if (node->op != IR_OP_FUSED) return ST_OK;
-    return nest_build(ir_node_attr(node, "body")->graph, &a->nest, &reason);
-}
-
-/* Whether the op lets output k be written over input j element by element: by its row, or for a
- * fused node by its nest, which look_at_nest has found. */
-static bool may_overwrite(const analysis_t *a, const ir_node_info_t *node, uint32_t k, uint32_t j) {
-    const ir_op_def_t *def = ir_op_def(node->op);
-    if (!same_elements(ir_value_type(a->graph, node->first_output + k),
-                       ir_value_type(a->graph, node->inputs[j])))
-        return false;
-    if (a->nest) return nest_may_reuse(a->nest, k, j);
-    return (def->flags & IR_ELEMENTWISE) || (k < sizeof def->reuse && def->reuse[k] == j + 1);
-}
-
-/* ---- updates ---- */
-
-/* Value `v` may be written over state `s`: its node makes it, and no one reads s at or after that
- * node but the node itself, element by element. */
-static bool can_take(const analysis_t *a, ir_value_t s, ir_value_t v, const ir_value_t *root) {
-    const ir_graph_t *graph = a->graph;
-    const ir_value_info_t *value = &graph->values.data[v];
-    const ir_node_info_t *node = ir_node(graph, value->producer);
-    uint32_t flags = ir_op_def(node->op)->flags;
-    if ((flags & (IR_SOURCE | IR_VIEW | IR_COLLECTIVE)) || a->takes[v] != IR_NONE) return false;
-    for (uint32_t j = 0; j < node->n_inputs; j++)
-        if (root[node->inputs[j]] == s && !may_overwrite(a, node, value->index, j)) return false;
-    return true;
-}
-
-/* Position of the last reader of each state through any view, updates of the state itself left out.
- */
-static void state_readers(const analysis_t *a, const ir_value_t *root, int64_t *last) {
-    const ir_graph_t *graph = a->graph;
-    for (size_t v = 0; v < graph->values.n; v++) last[v] = -1;
-    for (ir_node_t n = 0; n < graph->nodes.n; n++) {
-        const ir_node_info_t *node = ir_node(graph, n);
-        for (uint32_t j = node->op == IR_OP_UPDATE; j < node->n_inputs; j++)
-            last[root[node->inputs[j]]] = n;
+/* The updates whose new value stands in the state's memory have nothing to do. */
+static void mark_updates(analysis_t *a) {
+    for (ir_node_t n = 0; n < a->graph->nodes.n; n++) {
+        const ir_node_info_t *node = ir_node(a->graph, n);
+        if (node->op == IR_OP_UPDATE)
+            a->memory->update_in_place[n] = a->takes[node->inputs[1]] == node->inputs[0];
     }
-    for (size_t o = 0; o < graph->outputs.n; o++)
-        last[root[graph->outputs.data[o].value]] = (int64_t)graph->nodes.n;
-}
-
-static st_status_t find_updates(analysis_t *a) {
-    const ir_graph_t *graph = a->graph;
-    ir_value_t *root = st_calloc(graph->values.n, sizeof *root);
-    int64_t *last_reader = st_calloc(graph->values.n, sizeof *last_reader);
-    st_status_t status = ST_OK;
-    if (!root || !last_reader)
-        TRY_GOTO(st_no_memory(graph->values.n * sizeof *root, "the updates"), done);
-    for (ir_value_t v = 0; v < graph->values.n; v++) {
-        const ir_node_info_t *node = ir_value_producer(graph, v);
-        root[v] = ir_op_def(node->op)->flags & IR_VIEW ? root[node->inputs[0]] : v;
-    }
-    state_readers(a, root, last_reader);
-    for (ir_node_t n = 0; n < graph->nodes.n; n++) {
-        const ir_node_info_t *node = ir_node(graph, n);
-        if (node->op != IR_OP_UPDATE) continue;
-        ir_value_t s = node->inputs[0], v = node->inputs[1];
-        int64_t made = graph->values.data[v].producer;
-        if (last_reader[s] > made) continue;
-        TRY_GOTO(look_at_nest(a, (ir_node_t)made), done);
-        if (!can_take(a, s, v, root)) continue;
-        a->takes[v] = s;
-        a->memory->update_in_place[n] = true;
-    }
-done:
-    st_free(root);
-    st_free(last_reader);
-    return status;
 }
 
 /* ---- the walk ---- */
@@ -157,7 +77,7 @@ static void place_output(analysis_t *a, ir_node_t n, uint32_t k) {
         return;
     }
     for (uint32_t j = 0; j < node->n_inputs; j++) {
-        if (!dies_at(a, node->inputs[j], n) || !may_overwrite(a, node, k, j)) continue;
+        if (!dies_at(a, node->inputs[j], n) || !sched_may_overwrite(&a->overwrite, k, j)) continue;
         uint32_t storage = a->memory->storage_of[node->inputs[j]];
         bool taken = false; /* by another output of this node */
         for (uint32_t i = 0; i < k; i++)
@@ -222,7 +142,8 @@ static void place_node(analysis_t *a, ir_node_t n) {
 
 st_status_t sched_storages(const ir_graph_t *graph, sched_memory_t *out_memory) {
     *out_memory = (sched_memory_t){0};
-    analysis_t a = {.graph = graph, .memory = out_memory, .nest_of = IR_NONE};
+    analysis_t a = {.graph = graph, .memory = out_memory};
+    a.overwrite = sched_overwrite_open(graph);
     size_t n = graph->values.n;
     st_status_t status = ST_OK;
     out_memory->storages = st_calloc(n, sizeof *out_memory->storages);
@@ -233,16 +154,16 @@ st_status_t sched_storages(const ir_graph_t *graph, sched_memory_t *out_memory) 
     if (!out_memory->storages || !out_memory->storage_of || !out_memory->update_in_place ||
         !a.last_use || !a.takes)
         TRY_GOTO(st_no_memory(n * sizeof *out_memory->storages, "the storages"), done);
-    for (size_t v = 0; v < n; v++) a.takes[v] = IR_NONE;
     find_last_uses(&a);
-    TRY_GOTO(find_updates(&a), done);
+    TRY_GOTO(sched_find_taken(&a.overwrite, a.takes), done);
+    mark_updates(&a);
     for (ir_node_t i = 0; i < graph->nodes.n; i++) place_source(&a, i);
     for (ir_node_t i = 0; i < graph->nodes.n; i++) {
-        TRY_GOTO(look_at_nest(&a, i), done);
+        TRY_GOTO(sched_overwrite_look(&a.overwrite, i), done);
         place_node(&a, i);
     }
 done:
-    nest_destroy(a.nest);
+    sched_overwrite_close(&a.overwrite);
     st_free(a.last_use);
     st_free(a.takes);
     if (status != ST_OK) sched_memory_free(out_memory);
