@@ -147,7 +147,7 @@ DEFINE(cross_entropy_rows) {
     return b.status;
 }
 
-/* Labels are compared as floats, exactly up to 2^24 classes; the forward op has checked them. */
+/* Labels are compared as floats, exactly up to 2^24 classes; who runs nests checks them. */
 DEFINE(cross_entropy_grad) {
     ir_build_t b = {.graph = graph};
     const int64_t rows = ctx->in[1].dims[0], classes = ctx->in[1].dims[1], first = 0;

@@ -694,7 +694,9 @@ st_status_t nest_build(const ir_graph_t *body, nest_t **out_nest, const char **o
     ir_graph_t *expanded = NULL;
     TRY(ir_expand_definitions(body, &expanded));
     builder_t b = {.body = expanded, .nest = st_calloc(1, sizeof(nest_t))};
-    st_status_t status = b.nest ? build(&b) : st_no_memory(sizeof(nest_t), "a nest");
+    st_status_t status =
+        b.nest ? nest_find_labels(b.nest, body, &b.reason) : st_no_memory(sizeof(nest_t), "a nest");
+    if (status == ST_OK && !b.reason) status = build(&b);
     nest_axes_free(&b.axes);
     st_free(b.live);
     st_free(b.value);

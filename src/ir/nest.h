@@ -87,6 +87,15 @@ typedef struct nest_store {
     nest_access_t access;
 } nest_store_t;
 
+/* `rows` labels in an operand: whoever runs the nest checks beforehand that each is a class or the
+ * ignored number, for the statements take it for granted. */
+typedef struct nest_labels {
+    uint32_t operand;
+    ir_dtype_t dtype;
+    int64_t rows, classes, ignore;
+    ir_node_t node; /* of the body, for messages */
+} nest_labels_t;
+
 typedef struct nest {
     st_arena_t arena;
     uint32_t n_operands, n_results; /* the body's inputs and outputs, in order */
@@ -94,6 +103,8 @@ typedef struct nest {
     nest_domain_t *domains;
     nest_stmt_t *stmts; /* topological; every one is used */
     nest_store_t *stores;
+    uint32_t n_labels;
+    nest_labels_t *labels;
     uint32_t *taken_at; /* [n_stmts] the last statement that a value may be computed with: its own,
                            or the one that alone reads it */
 } nest_t;
@@ -110,6 +121,10 @@ typedef struct nest {
 st_status_t nest_build(const ir_graph_t *body, nest_t **out_nest,
                        const char **out_reason) ST_WARN_UNUSED;
 void nest_destroy(nest_t *nest); /* NULL is fine */
+
+/* Part of nest_build: the labels that the body, unexpanded, reads. */
+st_status_t nest_find_labels(nest_t *nest, const ir_graph_t *body,
+                             const char **out_reason) ST_WARN_UNUSED;
 
 /* May result `result` stand in the memory of operand `operand`? True where each element of the
  * operand is read only at the place of the result's element, in one pass, and by no statement after

@@ -152,6 +152,9 @@ typedef struct ir_op_def {
     /* reuse[k] = j + 1: output k may be written over input j (same bytes, elementwise); 0: no.
      * IR_ELEMENTWISE ops may also write over any input of the output's size. */
     uint8_t reuse[4];
+    /* j + 1: input j has a label for each row of input j - 1, logits [rows, classes]: a class, or
+     * the attribute `ignore_index`; anything else is an error of the step. 0: no input is so. */
+    uint8_t labels;
 } ir_op_def_t;
 
 /* Row of an op; NULL for an unknown id. */

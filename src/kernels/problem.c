@@ -201,9 +201,14 @@ st_status_t kern_check_indices(const kern_problem_t *problem, uint32_t input, co
 st_status_t kern_check_labels(const kern_problem_t *problem, uint32_t input, const void *data,
                               int64_t n_classes) {
     const ir_type_t *type = &problem->in[input];
-    int64_t n = ir_type_elements(type), ignore = kern_int(problem, "ignore_index");
+    return kern_check_label_range(type->dtype, data, ir_type_elements(type), n_classes,
+                                  kern_int(problem, "ignore_index"));
+}
+
+st_status_t kern_check_label_range(ir_dtype_t dtype, const void *data, int64_t n, int64_t n_classes,
+                                   int64_t ignore) {
     for (int64_t i = 0; i < n; i++) {
-        int64_t label = kern_index_at(type->dtype, data, i);
+        int64_t label = kern_index_at(dtype, data, i);
         if (label != ignore && (label < 0 || label >= n_classes))
             return kern_bad_label(label, i, n_classes, ignore);
     }

@@ -80,6 +80,8 @@ st_status_t kern_check_indices(const kern_problem_t *problem, uint32_t input, co
 /* All labels (input 1 of the cross-entropy ops, input 2 of its gradient) classes or ignored? */
 st_status_t kern_check_labels(const kern_problem_t *problem, uint32_t input, const void *data,
                               int64_t n_classes);
+st_status_t kern_check_label_range(ir_dtype_t dtype, const void *data, int64_t n, int64_t n_classes,
+                                   int64_t ignore);
 
 /* Random 32-bit word of global element `element`: key seed, counter (element / 4, id and step). */
 uint32_t kern_random_word(int64_t seed, int64_t id, int64_t step, int64_t element);

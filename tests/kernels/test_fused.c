@@ -404,6 +404,71 @@ static void test_in_place_beside_an_operand(void **state) {
                    2, 2, (const bool[]){false, true, false, false});
 }
 
+/* Runs a body of one result. */
+static st_status_t run_status(const body_t *body, const char *impl) {
+    kern_problem_t problem = body->problem;
+    problem.attrs = &body->attr;
+    problem.in = body->in;
+    problem.out = body->out;
+    void *out = malloc(ir_type_bytes(&body->out[0]));
+    st_status_t status =
+        kern_run_impl(kern_find(impl), &problem, 2, (const void *const *)body->data, &out);
+    free(out);
+    return status;
+}
+
+/* A label that is no class is an error that names it and its row, whatever runs the body. */
+static void test_bad_labels(void **state) {
+    static const char *const texts[] = {
+        BODY("%0 x = input {dtype=f32, shape=[60,3], batch_axis=-1}\n"
+             "%1 l = input {dtype=i64, shape=[60], batch_axis=-1}\n"
+             "%2, %3, %4 = cross_entropy_rows(%0, %1) {ignore_index=-1}\n"
+             "output \"loss\" = %2\n"),
+        BODY("%0 x = input {dtype=f32, shape=[60,3], batch_axis=-1}\n"
+             "%1 l = input {dtype=i64, shape=[6,10], batch_axis=-1}\n"
+             "%2 d = input {dtype=f32, shape=[60], batch_axis=-1}\n"
+             "%3 e = input {dtype=f32, shape=[60], batch_axis=-1}\n"
+             "%4 = reshape(%1) {shape=[60]}\n"
+             "%5 = exp(%2)\n"
+             "%6 = cross_entropy_grad(%5, %0, %4, %3) {ignore_index=-1}\n"
+             "output \"dx\" = %6\n")};
+    static const char *const impls[] = {"cpu.fused.nest", "cpu.fused.reference"};
+    (void)state;
+    for (int i = 0; i < 8; i++) {
+        const char *impl = impls[i & 1], *text = texts[i >> 1 & 1];
+        const int64_t label = i >> 2 ? 3 : -4;
+        char words[32];
+        body_t body = body_parse(text, 3, 4);
+        ((int64_t *)body.data[1])[3] = -1; /* ignored */
+        assert_int_equal(run_status(&body, impl), ST_OK);
+        ((int64_t *)body.data[1])[7] = label;
+        assert_int_equal(run_status(&body, impl), ST_INVALID);
+        snprintf(words, sizeof words, "label %d of row 7", (int)label);
+        if (!strstr(st_last_error(), words) || !strstr(st_last_error(), "3 classes") ||
+            !strstr(st_last_error(), "cross_entropy"))
+            fail_msg("%s: %s", impl, st_last_error());
+        body_free(&body);
+    }
+}
+
+/* Labels that the body makes could not be checked before it runs. */
+static void test_labels_of_the_body(void **state) {
+    static const char text[] = BODY(
+        "%0 x = input {dtype=f32, shape=[60,3], batch_axis=-1}\n"
+        "%1 l = input {dtype=i64, shape=[60], batch_axis=-1}\n"
+        "%2 = abs(%1)\n"
+        "%3, %4, %5 = cross_entropy_rows(%0, %2)\n"
+        "output \"loss\" = %3\n");
+    (void)state;
+    body_t body = body_parse(text, 3, 4);
+    nest_t *nest;
+    const char *reason;
+    assert_int_equal(nest_build(body.graph, &nest, &reason), ST_OK);
+    assert_null(nest);
+    assert_string_equal(reason, "labels are computed inside the nest");
+    body_free(&body);
+}
+
 /* An index out of range is an error that names it. */
 static void test_bad_index(void **state) {
     static const char text[] = BODY(
@@ -413,17 +478,9 @@ static void test_bad_index(void **state) {
     (void)state;
     body_t body = body_parse(text, 11, 4);
     ((int32_t *)body.data[1])[700] = -12;
-    kern_problem_t problem = body.problem;
-    problem.attrs = &body.attr;
-    problem.in = body.in;
-    problem.out = body.out;
-    void *out = malloc(ir_type_bytes(&body.out[0]));
-    assert_int_equal(kern_run_impl(kern_find("cpu.fused.nest"), &problem, 2,
-                                   (const void *const *)body.data, &out),
-                     ST_INVALID);
+    assert_int_equal(run_status(&body, "cpu.fused.nest"), ST_INVALID);
     assert_non_null(strstr(st_last_error(), "-12"));
     assert_non_null(strstr(st_last_error(), "11"));
-    free(out);
     body_free(&body);
 }
 
@@ -439,6 +496,8 @@ int main(void) {
         cmocka_unit_test(test_in_place),
         cmocka_unit_test(test_in_place_beside_an_operand),
         cmocka_unit_test(test_bad_index),
+        cmocka_unit_test(test_bad_labels),
+        cmocka_unit_test(test_labels_of_the_body),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

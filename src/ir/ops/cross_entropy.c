@@ -59,4 +59,5 @@ const ir_op_def_t ir_op_cross_entropy = {
     .no_gradient = "expands before differentiation",
     .strategies = ir_strategies_none,
     .expand = expand,
+    .labels = 2,
 };

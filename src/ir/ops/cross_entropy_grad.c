@@ -42,4 +42,5 @@ const ir_op_def_t ir_op_cross_entropy_grad = {
     .no_gradient = "backward op",
     .strategies = strategies,
     .define = ir_define_cross_entropy_grad,
+    .labels = 3,
 };

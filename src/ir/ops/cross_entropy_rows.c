@@ -63,4 +63,5 @@ const ir_op_def_t ir_op_cross_entropy_rows = {
     .gradient = gradient,
     .strategies = strategies,
     .define = ir_define_cross_entropy_rows,
+    .labels = 2,
 };

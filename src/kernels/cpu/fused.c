@@ -340,6 +340,20 @@ static st_status_t first_error(const fused_job_t *job) {
     return bad_access(job, first->stmt, first->index, first->position);
 }
 
+/* One look at each label, before the statements take it for a class. */
+static st_status_t check_labels(const kern_call_t *call, const nest_t *nest) {
+    for (uint32_t i = 0; i < nest->n_labels; i++) {
+        const nest_labels_t *l = &nest->labels[i];
+        st_status_t status =
+            kern_check_label_range(l->dtype, call->in[l->operand], l->rows, l->classes, l->ignore);
+        if (status != ST_OK)
+            return st_error_context(
+                status, "%s of the body",
+                ir_node_label(kern_attr(call->problem, "body")->graph, l->node));
+    }
+    return ST_OK;
+}
+
 static st_status_t launch(const kern_call_t *call) {
     const prepared_t *prepared = call->prepared;
     const layout_t *l = &prepared->layout;
@@ -353,6 +367,7 @@ static st_status_t launch(const kern_call_t *call) {
                        .temporary = l->temporary,
                        .views = l->views,
                        .errors = (fused_error_t *)(memory + l->errors)};
+    TRY(check_labels(call, prepared->plan->nest));
     for (int t = 0; t < dev_team_size(call->team); t++) job.errors[t].chunk = INT64_MAX;
     for (uint32_t i = 0; i < prepared->plan->n_phases; i++) {
         job.phase = &prepared->plan->phases[i];
