@@ -6,84 +6,20 @@
 
 #include "ir/op.h"
 
-typedef struct edge {
-    ir_node_t from, to;
-} edge_t;
-typedef ST_VEC(edge_t) edges_t;
-
 /* ---- edges beside the data's ---- */
 
-static st_status_t state_edges(const ir_graph_t *graph, edges_t *edges) {
-    size_t n_values = graph->values.n;
-    ir_value_t *root = st_calloc(n_values, sizeof *root); /* through views */
-    ir_node_t *update = st_calloc(n_values, sizeof *update);
+static st_status_t order_edges(groups_t *groups) {
+    const ir_graph_t *graph = groups->graph;
+    ir_edges_t edges = {0};
     st_status_t status = ST_OK;
-    if (!root || !update)
-        TRY_GOTO(st_no_memory(n_values * sizeof *root, "the states' readers"), done);
-    for (ir_value_t v = 0; v < n_values; v++) {
-        const ir_node_info_t *node = ir_value_producer(graph, v);
-        root[v] = ir_op_def(node->op)->flags & IR_VIEW ? root[node->inputs[0]] : v;
-        update[v] = IR_NONE;
-    }
-    for (ir_node_t n = 0; n < graph->nodes.n; n++)
-        if (ir_node(graph, n)->op == IR_OP_UPDATE) update[ir_node(graph, n)->inputs[0]] = n;
-    for (ir_node_t n = 0; n < graph->nodes.n; n++) {
-        const ir_node_info_t *node = ir_node(graph, n);
-        for (uint32_t j = node->op == IR_OP_UPDATE; j < node->n_inputs; j++) {
-            ir_node_t u = update[root[node->inputs[j]]];
-            if (u == IR_NONE || u == n) continue;
-            TRY_GOTO(ST_VEC_PUSH(edges, ((edge_t){n, u})), done);
-            ir_node_t maker = graph->values.data[ir_node(graph, u)->inputs[1]].producer;
-            if (n < maker) TRY_GOTO(ST_VEC_PUSH(edges, ((edge_t){n, maker})), done);
-        }
-    }
+    ir_value_t *root = st_calloc(graph->values.n, sizeof *root);
+    if (!root) return st_no_memory(graph->values.n * sizeof *root, "the groups");
+    ir_order_roots(graph, root);
+    TRY_GOTO(ir_order_edges(graph, root, false, &edges), done);
+    TRY_GOTO(ir_order_index(&edges, graph->nodes.n, true, &groups->after), done);
+    TRY_GOTO(ir_order_index(&edges, graph->nodes.n, false, &groups->before), done);
 done:
     st_free(root);
-    st_free(update);
-    return status;
-}
-
-static st_status_t effect_edges(const ir_graph_t *graph, edges_t *edges) {
-    ir_node_t last_collective = IR_NONE, last_effect = IR_NONE;
-    for (ir_node_t n = 0; n < graph->nodes.n; n++) {
-        const ir_node_info_t *node = ir_node(graph, n);
-        uint32_t flags = ir_op_def(node->op)->flags;
-        if (flags & IR_COLLECTIVE) {
-            if (last_collective != IR_NONE) TRY(ST_VEC_PUSH(edges, ((edge_t){last_collective, n})));
-            last_collective = n;
-        }
-        if ((flags & IR_SIDE_EFFECT) && node->op != IR_OP_UPDATE) {
-            if (last_effect != IR_NONE) TRY(ST_VEC_PUSH(edges, ((edge_t){last_effect, n})));
-            last_effect = n;
-        }
-    }
-    return ST_OK;
-}
-
-static st_status_t edges_index(const edges_t *edges, size_t n_nodes, bool forward,
-                               groups_edges_t *out) {
-    out->first = st_calloc(n_nodes + 2, sizeof *out->first);
-    out->to = st_calloc(edges->n, sizeof *out->to);
-    if (!out->first || !out->to)
-        return st_no_memory((n_nodes + edges->n) * sizeof *out->to, "the order edges");
-    for (size_t e = 0; e < edges->n; e++)
-        out->first[(forward ? edges->data[e].from : edges->data[e].to) + 2]++;
-    for (size_t i = 0; i < n_nodes; i++) out->first[i + 2] += out->first[i + 1];
-    for (size_t e = 0; e < edges->n; e++) {
-        ir_node_t from = forward ? edges->data[e].from : edges->data[e].to;
-        out->to[out->first[from + 1]++] = forward ? edges->data[e].to : edges->data[e].from;
-    }
-    return ST_OK;
-}
-
-static st_status_t order_edges(groups_t *groups) {
-    edges_t edges = {0};
-    st_status_t status = ST_OK;
-    TRY_GOTO(state_edges(groups->graph, &edges), done);
-    TRY_GOTO(effect_edges(groups->graph, &edges), done);
-    TRY_GOTO(edges_index(&edges, groups->graph->nodes.n, true, &groups->after), done);
-    TRY_GOTO(edges_index(&edges, groups->graph->nodes.n, false, &groups->before), done);
-done:
     ST_VEC_FREE(&edges);
     return status;
 }
@@ -92,10 +28,8 @@ done:
 
 void groups_close(groups_t *groups) {
     ir_uses_free(&groups->uses);
-    st_free(groups->after.first);
-    st_free(groups->after.to);
-    st_free(groups->before.first);
-    st_free(groups->before.to);
+    ir_neighbours_free(&groups->after);
+    ir_neighbours_free(&groups->before);
     st_free(groups->of);
     st_free(groups->next);
     st_free(groups->first);
@@ -163,8 +97,8 @@ static st_status_t meet(search_t *s, group_t at, ir_node_t neighbour, groups_lis
     return ST_VEC_PUSH(list, g);
 }
 
-static st_status_t visit_edges(search_t *s, group_t at, const groups_edges_t *edges, ir_node_t node,
-                               groups_list_t *list) {
+static st_status_t visit_edges(search_t *s, group_t at, const ir_neighbours_t *edges,
+                               ir_node_t node, groups_list_t *list) {
     for (uint32_t e = edges->first[node]; e < edges->first[node + 1]; e++)
         TRY(meet(s, at, edges->to[e], list));
     return ST_OK;

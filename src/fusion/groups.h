@@ -11,13 +11,12 @@
  * are looked at and moved. The search is bounded by GROUPS_SEARCH_EDGES, so that a join takes
  * constant time at most; what lies farther apart is not joined, which is safe.
  *
- * Edges are the data's and those that an order of execution needs besides: readers of a state come
- * before its update, and before the node that makes the new value where they stood before it;
- * collectives and side effects keep their order. */
+ * Edges are the data's and those that every order keeps besides (ir/order.h). */
 #ifndef STATOR_FUSION_GROUPS_H
 #define STATOR_FUSION_GROUPS_H
 
 #include "ir/graph.h"
+#include "ir/order.h"
 
 enum { GROUPS_SEARCH_EDGES = 1024 };
 
@@ -29,25 +28,19 @@ typedef enum groups_verdict {
     GROUPS_FAR,      /* not known: the search came to its bound */
 } groups_verdict_t;
 
-/* Lists of neighbours in one allocation: those of i are to[first[i]] … to[first[i + 1] - 1]. */
-typedef struct groups_edges {
-    uint32_t *first;
-    ir_node_t *to;
-} groups_edges_t;
-
 typedef ST_VEC(group_t) groups_list_t;
 
 typedef struct groups {
     const ir_graph_t *graph;
     ir_uses_t uses;
-    groups_edges_t after, before; /* order edges beside the data's */
-    group_t *of;                  /* [nodes] */
-    ir_node_t *next;              /* [nodes]: next member of the same group, IR_NONE */
-    ir_node_t *first, *last;      /* [groups]: members; as many groups as nodes at first */
-    uint32_t *size;               /* [groups]: 0 for one that was joined to another */
-    uint32_t *position;           /* [groups]: topological */
-    uint32_t *seen, now;          /* [groups]: stamp of the search at hand */
-    groups_list_t ahead, behind;  /* found by the last search */
+    ir_neighbours_t after, before; /* order edges beside the data's */
+    group_t *of;                   /* [nodes] */
+    ir_node_t *next;               /* [nodes]: next member of the same group, IR_NONE */
+    ir_node_t *first, *last;       /* [groups]: members; as many groups as nodes at first */
+    uint32_t *size;                /* [groups]: 0 for one that was joined to another */
+    uint32_t *position;            /* [groups]: topological */
+    uint32_t *seen, now;           /* [groups]: stamp of the search at hand */
+    groups_list_t ahead, behind;   /* found by the last search */
     ST_VEC(uint32_t) positions;
 } groups_t;
 

@@ -1,24 +1,15 @@
-/* The dependencies of a rank's graph that every order keeps. Beside the data: every reader of a state
- * comes before its update, and before the node that makes the new value where it stood before it (the
- * value can then be written over the state); collectives keep their order among each other, and so do
- * side effects. */
+/* The dependencies of a rank's graph that every order keeps: the data's and those of ir/order.h. */
 #ifndef STATOR_SCHEDULE_DAG_H
 #define STATOR_SCHEDULE_DAG_H
 
 #include "ir/op.h"
-
-typedef struct sched_edge {
-    ir_node_t from, to;
-} sched_edge_t;
+#include "ir/order.h"
 
 typedef struct sched_dag {
     const ir_graph_t *graph;
     uint32_t n;
-    ST_VEC(sched_edge_t) edges;
-    uint32_t *first; /* [n + 1]: successors of node i are to[first[i] … first[i + 1]) */
-    ir_node_t *to;
-    uint32_t *first_before; /* the same for the nodes before node i, in `before` */
-    ir_node_t *before;
+    ir_edges_t edges;
+    ir_neighbours_t after, before;
     ir_value_t *root; /* [values]: through views */
 } sched_dag_t;
 

@@ -92,14 +92,14 @@ st_status_t sched_list(const sched_dag_t *dag, sched_live_t *live, const sched_r
     (void)sched_live_begin(live);
     rate_nodes(dag, live, rule, &ready);
     for (ir_node_t n = 0; n < dag->n; n++) {
-        ready.missing[n] = dag->first_before[n + 1] - dag->first_before[n];
+        ready.missing[n] = dag->before.first[n + 1] - dag->before.first[n];
         if (!ready.missing[n]) heap_push(&ready, n);
     }
     for (uint32_t i = 0; i < dag->n; i++) {
         ir_node_t n = out_order[i] = heap_pop(&ready);
         if (follows) sched_live_run(live, n, add_gain, &ready);
-        for (uint32_t e = dag->first[n]; e < dag->first[n + 1]; e++)
-            if (--ready.missing[dag->to[e]] == 0) heap_push(&ready, dag->to[e]);
+        for (uint32_t e = dag->after.first[n]; e < dag->after.first[n + 1]; e++)
+            if (--ready.missing[dag->after.to[e]] == 0) heap_push(&ready, dag->after.to[e]);
     }
 done:
     ready_free(&ready);

@@ -34,12 +34,12 @@ static st_status_t any_order(const sched_dag_t *dag, ir_node_t *out) {
     uint32_t n_out = 0, *missing = st_calloc(dag->n, sizeof *missing);
     if (!missing) return st_no_memory(dag->n * sizeof *missing, "the order");
     for (ir_node_t n = 0; n < dag->n; n++) {
-        missing[n] = dag->first_before[n + 1] - dag->first_before[n];
+        missing[n] = dag->before.first[n + 1] - dag->before.first[n];
         if (!missing[n]) out[n_out++] = n;
     }
     for (uint32_t i = 0; i < n_out; i++)
-        for (uint32_t e = dag->first[out[i]]; e < dag->first[out[i] + 1]; e++)
-            if (--missing[dag->to[e]] == 0) out[n_out++] = dag->to[e];
+        for (uint32_t e = dag->after.first[out[i]]; e < dag->after.first[out[i] + 1]; e++)
+            if (--missing[dag->after.to[e]] == 0) out[n_out++] = dag->after.to[e];
     ASSERT(n_out == dag->n);
     st_free(missing);
     return ST_OK;
@@ -53,8 +53,9 @@ static st_status_t rank_by_depth(const sched_dag_t *dag, uint32_t *rank) {
     TRY_GOTO(any_order(dag, order), done);
     memset(rank, 0, dag->n * sizeof *rank);
     for (uint32_t i = 0; i < dag->n; i++)
-        for (uint32_t e = dag->first[order[i]]; e < dag->first[order[i] + 1]; e++)
-            if (rank[dag->to[e]] < rank[order[i]] + 1) rank[dag->to[e]] = rank[order[i]] + 1;
+        for (uint32_t e = dag->after.first[order[i]]; e < dag->after.first[order[i] + 1]; e++)
+            if (rank[dag->after.to[e]] < rank[order[i]] + 1)
+                rank[dag->after.to[e]] = rank[order[i]] + 1;
 done:
     st_free(order);
     return status;
@@ -84,7 +85,7 @@ static st_status_t sort_operands(const sched_dag_t *dag, const sched_live_t *liv
     TRY_GOTO(any_order(dag, order), done);
     for (uint32_t i = 0; i < dag->n; i++) {
         ir_node_t n = order[i];
-        uint32_t first = dag->first_before[n], count = dag->first_before[n + 1] - first;
+        uint32_t first = dag->before.first[n], count = dag->before.first[n + 1] - first;
         int64_t kept = 0;
         for (uint32_t j = 0; j < count; j++) {
             ir_node_t operand = before[first + j];
@@ -116,11 +117,12 @@ static st_status_t rank_depth_first(const sched_dag_t *dag, const ir_node_t *bef
     if (!stack || !next) TRY_GOTO(st_no_memory(dag->n * sizeof *stack, "the order"), done);
     for (ir_node_t n = 0; n < dag->n; n++) rank[n] = UINT32_MAX;
     for (ir_node_t sink = 0; sink < dag->n; sink++) {
-        if (dag->first[sink] != dag->first[sink + 1] || rank[sink] != UINT32_MAX) continue;
+        if (dag->after.first[sink] != dag->after.first[sink + 1] || rank[sink] != UINT32_MAX)
+            continue;
         stack[depth++] = sink;
         while (depth) {
             ir_node_t n = stack[depth - 1];
-            uint32_t first = dag->first_before[n], end = dag->first_before[n + 1];
+            uint32_t first = dag->before.first[n], end = dag->before.first[n + 1];
             while (first + next[n] < end && rank[before[first + next[n]]] != UINT32_MAX) next[n]++;
             if (first + next[n] < end)
                 stack[depth++] = before[first + next[n]++];
@@ -157,7 +159,7 @@ static st_status_t try_depth_first(orders_t *o) {
     ir_node_t *before = st_malloc(dag->edges.n * sizeof *before);
     st_status_t status = ST_OK;
     if (!before) return st_no_memory(dag->edges.n * sizeof *before, "the order");
-    memcpy(before, dag->before, dag->edges.n * sizeof *before);
+    memcpy(before, dag->before.to, dag->edges.n * sizeof *before);
     TRY_GOTO(rank_depth_first(dag, before, o->rank), done);
     TRY_GOTO(try_rule(o, "depth first", o->rank, false), done);
     TRY_GOTO(sort_operands(dag, o->live, before), done);
@@ -183,8 +185,8 @@ static st_status_t try_late(orders_t *o) {
         uint32_t first = UINT32_MAX;
         o->rank[n] = i;
         if (frees[n] || is_collective(dag, n)) continue;
-        for (uint32_t e = dag->first[n]; e < dag->first[n + 1]; e++)
-            if (o->rank[dag->to[e]] < first) first = o->rank[dag->to[e]];
+        for (uint32_t e = dag->after.first[n]; e < dag->after.first[n + 1]; e++)
+            if (o->rank[dag->after.to[e]] < first) first = o->rank[dag->after.to[e]];
         if (first != UINT32_MAX && first > i) o->rank[n] = first;
     }
     st_free(frees);
@@ -199,10 +201,10 @@ static void find_range(const orders_t *o, uint32_t at, uint32_t *out_low, uint32
     ir_node_t n = o->best[at];
     *out_low = 0;
     *out_high = dag->n - 1;
-    for (uint32_t e = dag->first_before[n]; e < dag->first_before[n + 1]; e++)
-        if (o->rank[dag->before[e]] + 1 > *out_low) *out_low = o->rank[dag->before[e]] + 1;
-    for (uint32_t e = dag->first[n]; e < dag->first[n + 1]; e++)
-        if (o->rank[dag->to[e]] - 1 < *out_high) *out_high = o->rank[dag->to[e]] - 1;
+    for (uint32_t e = dag->before.first[n]; e < dag->before.first[n + 1]; e++)
+        if (o->rank[dag->before.to[e]] + 1 > *out_low) *out_low = o->rank[dag->before.to[e]] + 1;
+    for (uint32_t e = dag->after.first[n]; e < dag->after.first[n + 1]; e++)
+        if (o->rank[dag->after.to[e]] - 1 < *out_high) *out_high = o->rank[dag->after.to[e]] - 1;
 }
 
 static void move_node(const ir_node_t *from, uint32_t n, uint32_t at, uint32_t to, ir_node_t *out) {
@@ -265,9 +267,9 @@ static st_status_t find_least(orders_t *o) {
 static void find_feeders(const sched_dag_t *dag, const ir_node_t *order, bool *feeds) {
     for (uint32_t i = dag->n; i-- > 0;) {
         ir_node_t n = order[i];
-        feeds[n] = !is_collective(dag, n) && dag->first[n] != dag->first[n + 1];
-        for (uint32_t e = dag->first[n]; e < dag->first[n + 1]; e++)
-            feeds[n] &= is_start(dag, dag->to[e]) || feeds[dag->to[e]];
+        feeds[n] = !is_collective(dag, n) && dag->after.first[n] != dag->after.first[n + 1];
+        for (uint32_t e = dag->after.first[n]; e < dag->after.first[n + 1]; e++)
+            feeds[n] &= is_start(dag, dag->after.to[e]) || feeds[dag->after.to[e]];
     }
 }
 
@@ -284,8 +286,9 @@ static void rank_overlapped(const orders_t *o, const ir_node_t *least, const boo
             o->rank[n] = i + 1 + window;
         } else if (feeds && feeds[n]) {
             o->rank[n] = 1;
-            for (uint32_t e = dag->first_before[n]; e < dag->first_before[n + 1]; e++)
-                if (o->rank[n] < o->rank[dag->before[e]]) o->rank[n] = o->rank[dag->before[e]];
+            for (uint32_t e = dag->before.first[n]; e < dag->before.first[n + 1]; e++)
+                if (o->rank[n] < o->rank[dag->before.to[e]])
+                    o->rank[n] = o->rank[dag->before.to[e]];
         }
     }
 }

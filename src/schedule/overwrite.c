@@ -1,6 +1,8 @@
 /* What may be written over what (overwrite.h). */
 #include "schedule/overwrite.h"
 
+#include "ir/order.h"
+
 sched_overwrite_t sched_overwrite_open(const ir_graph_t *graph) {
     return (sched_overwrite_t){.graph = graph, .node = IR_NONE};
 }
@@ -72,11 +74,8 @@ st_status_t sched_find_taken(sched_overwrite_t *overwrite, ir_value_t *takes) {
     st_status_t status = ST_OK;
     if (!root || !last_reader)
         TRY_GOTO(st_no_memory(graph->values.n * sizeof *root, "the updates"), done);
-    for (ir_value_t v = 0; v < graph->values.n; v++) {
-        const ir_node_info_t *node = ir_value_producer(graph, v);
-        root[v] = ir_op_def(node->op)->flags & IR_VIEW ? root[node->inputs[0]] : v;
-        takes[v] = IR_NONE;
-    }
+    ir_order_roots(graph, root);
+    for (ir_value_t v = 0; v < graph->values.n; v++) takes[v] = IR_NONE;
     state_readers(graph, root, last_reader);
     for (ir_node_t n = 0; n < graph->nodes.n; n++) {
         const ir_node_info_t *node = ir_node(graph, n);
