@@ -1,3 +1,5 @@
+/* Opening modules (module.h): the loader's dlopen over the places in order, then the entry's build is
+ * compared. A module that was opened stays: its code may be on any thread's stack. */
 #include "device/module.h"
 
 #include <dlfcn.h>

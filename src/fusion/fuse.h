@@ -15,7 +15,7 @@
  *   3. the same with siblings, which read one value;
  *   4. what makes new values of states becomes a few multi-tensor nodes (multi.h).
  * 2 and 3 go on in rounds while they find something, MAX_ROUNDS at most.
- * Complexity: O(E log E) queue entries a round, each bounded by MAX_NODES of a group and the bounded
+ * Complexity: O(E log E) queue entries a round, each bounded by FUSE_MAX_NODES of a group and the bounded
  * search of groups.h; groups that are alike are judged once.
  * Source: the queue is XLA's priority fusion; there a producer goes into all of its consumers at
  * once, here into one at a time with its output kept, because a nest may have many outputs.

@@ -1,3 +1,10 @@
+/* Axes of a body's values (nest_axes.h), node by node in the body's order.
+ *
+ * A dim is a group: a list of classes, its factors, outermost first. Making two dims equal walks both
+ * lists from the innermost factor on: factors of equal extent are unified, a larger one is split by the
+ * smaller, and where that does not divide it the body is no nest. Splits only refine, so earlier groups
+ * stay right: they are resolved to the present factors when they are asked for. After the walk the axes of one value
+ * belong to one domain. Linear in the dims, times NEST_ROW_MAX factors. */
 #include "ir/nest_axes.h"
 
 #include <string.h>

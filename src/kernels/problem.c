@@ -1,3 +1,5 @@
+/* What kernels work out from a problem (problem.h). Nothing here allocates: it
+ * is called in launches. Random words are Philox's (base/hash.h). */
 #include "kernels/problem.h"
 
 #include <math.h>

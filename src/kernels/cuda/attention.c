@@ -60,7 +60,7 @@ static dnn_tensor_t keep_where(dnn_t *dnn, const kern_attention_t *a, dnn_tensor
     return kept;
 }
 
-/* Key s of query m: s ≤ m where causal; m - window < s. */
+/* Key s of query m: s ≤ m where causal. A window is refused before, but for one that hides no key. */
 static dnn_tensor_t masked(dnn_t *dnn, const kern_attention_t *a, dnn_tensor_t x) {
     if (!a->causal) return x;
     dnn_tensor_t row = scores(dnn, a, CUDNN_DATA_INT32);

@@ -1,3 +1,4 @@
+/* Nests of single ops (single.h): the op alone in a body, then as any body. Linear in the body. */
 #include "kernels/emit/single.h"
 
 #include <stdio.h>
