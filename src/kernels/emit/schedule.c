@@ -6,15 +6,20 @@
 #include "base/memory.h"
 #include "ir/op.h"
 
+/* Numbers of blocks are multiples of the multiprocessors of an H100 or H200, fewer of which other
+ * devices have: more blocks than those do no harm. */
 enum {
-    ROW_LIMIT = 1 << 18, /* elements of a row one block still walks through */
-    FEW_ROWS = 264,      /* below this many, only short rows stay in one block */
-    SHORT_ROW = 1 << 12,
-    WARP_ROW = 1 << 10,  /* rows up to this long are one warp's */
-    COLUMN_GROUPS = 264, /* blocks that keep column sums */
-    WANTED_BLOCKS = 528,
-    MAX_COLUMN_SUMS = 128,
-    ALIGNMENT = 256,
+    MULTIPROCESSORS = 132,
+    /* Two blocks each: below this many rows, a row a block would leave multiprocessors idle, unless the
+     * rows are so short that a launch costs more than they do. */
+    FEW_ROWS = 2 * MULTIPROCESSORS,
+    SHORT_ROW = 1 << 12, /* 512 threads take it in one go of 8 elements each */
+    ROW_LIMIT = 1 << 18, /* 512 elements a thread of one block; longer ones are split over blocks */
+    WARP_ROW = 1 << 10,  /* 32 elements a lane, which fit its registers: no barrier in the block */
+    COLUMN_GROUPS = 2 * MULTIPROCESSORS, /* blocks with column sums: each writes a part of all */
+    WANTED_BLOCKS = 4 * MULTIPROCESSORS, /* 4 of EMIT_BLOCK threads hide memory's latency */
+    MAX_COLUMN_SUMS = 128, /* a thread's, in registers: half of the 255 that it can have */
+    ALIGNMENT = 256,       /* of a device's allocations */
 };
 
 typedef struct planner {

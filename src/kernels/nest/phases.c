@@ -14,7 +14,7 @@ enum {
     LONG_COLUMNS = 16384,     /* bytes of a row of columns that is still one tile */
     ITEM_BYTES = 65536,       /* of an item that is still one tile */
     CHUNK_POINTS = 32768,     /* a chunk's, at least */
-    SMALL_POINTS = 65536,     /* of a pass that one thread may do alone */
+    SMALL_POINTS = 65536,     /* of a pass that one thread may do alone: 65 us at 1 ns each */
     PARTIAL_CHUNKS = 128,     /* of a pass with partial sums, at most */
     PARTIAL_BYTES = 16 << 20, /* all parts of a slot, at most; one is always allowed */
     COLUMN_BLOCK = 256,       /* columns of an item with sums down the columns */
@@ -132,7 +132,7 @@ static bool feeds_back(nx_planner_t *p, uint32_t reduction, uint32_t mask) {
 
 /* ---- axes of a pass ---- */
 
-/* Calls for each access that the pass may make: those of its domain within its axes. */
+/* What the accesses that a pass may make, those of its domain within its axes, say of its axes. */
 typedef struct scores {
     double unit[NEST_MAX_AXES];  /* points of accesses that are contiguous along the axis */
     double inner[NEST_MAX_AXES]; /* lower: further inside in the largest access */
@@ -158,6 +158,7 @@ static scores_t score_axes(const nx_planner_t *p, const nx_pass_t *pass) {
     for (uint32_t i = 0; i < domain->n_axes; i++) s.inner[i] = 1e300;
     for (uint32_t i = 0; i < p->nest->n_stores; i++) {
         const nest_store_t *store = &p->nest->stores[i];
+        /* a store weighs more than a load: its line is read first, then written */
         if (store->domain == pass->domain && (store->mask & ~pass->mask) == 0)
             score(domain, &store->access, store->mask, 1.5, &s);
     }
@@ -186,12 +187,17 @@ static int32_t best_axis(const nest_domain_t *domain, const scores_t *s, uint32_
 static bool local_pays(const nx_planner_t *p, const nx_pass_t *pass, uint32_t over, bool feeds) {
     const nest_domain_t *domain = nx_domain(p, pass);
     int64_t all = nest_points(domain, pass->mask), items = nest_points(domain, pass->mask & ~over);
+    /* Little work: not worth a team. Where no one in the pass reads the result, partial sums lose
+     * nothing, so a quarter already goes to them. */
     if (all <= SMALL_POINTS / (feeds ? 1 : 4)) return true;
     if (pass->col >= 0 && !has(over, pass->col)) {
         int64_t columns = domain->axes[pass->col].extent;
-        if (!feeds && items <= (1 << 17)) return false; /* whole rows are read in order */
+        /* Whole rows are read in order; a chunk then has a part of every sum, which must stay few
+         * enough for its second-level cache: 512 KiB of f32. */
+        if (!feeds && items <= (1 << 17)) return false;
         items = items / higher(columns, 1) * ceil_div(columns, COLUMN_BLOCK);
     }
+    /* So many threads find work; twice as many where there is a choice, for evener shares. */
     return items >= (feeds ? 8 : 16);
 }
 
