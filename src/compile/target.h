@@ -1,7 +1,8 @@
 /* Target descriptions: what a device is, how fast it does what, which kernels it has.
  *
  * A description is a text, one statement a line, # begins a comment. Those of targets/ are built into
- * the library; others are files. Numbers are ≥ 0; sizes have units (KiB, MiB, GiB).
+ * the library; others are files; targets/README.md tells their writers more. Numbers are ≥ 0; sizes have
+ * units (KiB, MiB, GiB).
  *
  *   target h200                     its name
  *   device cuda                     what runs its plans; on "cpu" the kernels are this build's own
@@ -13,7 +14,7 @@
  *   launch_us 2.2                   of one kernel
  *   link_us 8                       a collective among ranks: one step …
  *   link_gbps 328                   … and the bytes of one link
- *   bandwidth 16MiB 8000            bytes a second where the operands together have this size; ascending
+ *   bandwidth 16MiB 8000            1e9 bytes a second while the operands together have this size; ascending
  *   passes f32 30000                arithmetic of passes over elements, GFLOP/s of the device
  *   products bf16 650000            of products without a nearer rate
  *   threads 2 passes=1.6 products=1.9    speed of a plan of so many threads, of one being 1
@@ -40,7 +41,7 @@
 #include "compile/work.h"
 #include "ir/target.h"
 
-/* Bytes a second while an op's operands together have this size. Ascending. */
+/* 1e9 bytes a second while an op's operands together have this size. Ascending. */
 typedef struct target_bandwidth {
     double bytes, gbps;
 } target_bandwidth_t;
