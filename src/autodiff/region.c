@@ -206,9 +206,10 @@ static st_status_t add_loop(loop_t *l, uint32_t n_carried, ir_value_t *din) {
 static st_status_t repeat(ir_graph_t *graph, ir_node_t node, const ir_value_t *dout,
                           const bool *want, ir_value_t *din) {
     loop_t l = {.graph = graph, .info = *ir_node(graph, node), .dout = dout, .want = want};
-    l.body = ir_node_attr(&l.info, "body")->graph;
-    l.carried = (uint32_t)ir_attr_int(&l.info, "carried");
-    l.scanned = (uint32_t)ir_attr_int(&l.info, "scanned");
+    const ir_region_info_t region = ir_region_info(&l.info);
+    l.body = region.bodies[0];
+    l.carried = region.carried;
+    l.scanned = region.scanned;
     l.n_in = l.info.n_inputs;
     l.n_out = l.info.n_outputs;
     l.outer.graph = graph;
@@ -265,6 +266,7 @@ static st_status_t branch(const ir_graph_t *body, ir_phase_t phase, const ir_val
 static st_status_t cond(ir_graph_t *graph, ir_node_t node, const ir_value_t *dout, const bool *want,
                         ir_value_t *din) {
     const ir_node_info_t info = *ir_node(graph, node);
+    const ir_region_info_t region = ir_region_info(&info);
     st_arena_t arena = {0};
     ir_graph_t *back[2] = {NULL, NULL};
     st_status_t status = ST_OK;
@@ -273,7 +275,7 @@ static st_status_t cond(ir_graph_t *graph, ir_node_t node, const ir_value_t *dou
     ir_value_t *operand = st_arena_array(&arena, n + info.n_outputs, sizeof *operand);
     if (!operand) TRY_GOTO(st_no_memory(0, "a condition's gradient"), done);
     for (int i = 0; i < 2; i++)
-        TRY_GOTO(branch(info.attrs[i].graph, graph->phase, dout, want + 1, &arena, &back[i]), done);
+        TRY_GOTO(branch(region.bodies[i], graph->phase, dout, want + 1, &arena, &back[i]), done);
     for (uint32_t j = 0; j < n; j++) operand[j] = info.inputs[j];
     for (uint32_t k = 0; k < info.n_outputs; k++)
         if (dout[k] != IR_NONE) operand[n++] = dout[k];

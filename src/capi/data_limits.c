@@ -28,11 +28,10 @@ static bool follows(const ir_graph_t *graph, ir_value_t value, const char *input
 static void visit_bodies(const ir_graph_t *graph, const ir_node_info_t *node, const char *input,
                          void (*visit)(const ir_graph_t *body, const char *input, void *least),
                          void *least) {
-    const ir_op_def_t *def = ir_op_def(node->op);
-    for (uint32_t a = 0; def->attrs && def->attrs[a].key; a++) {
-        if (def->attrs[a].kind != IR_ATTR_GRAPH) continue;
-        const ir_graph_t *body = node->attrs[a].graph;
-        uint32_t j = node->n_inputs - ir_body_n_inputs(body);
+    ir_region_info_t info = ir_region_info(node);
+    for (uint32_t b = 0; b < info.n_bodies; b++) {
+        const ir_graph_t *body = info.bodies[b];
+        uint32_t j = info.first;
         for (ir_node_t i = ir_body_next_input(body, 0); i < body->nodes.n;
              i = ir_body_next_input(body, i + 1), j++)
             if (follows(graph, node->inputs[j], input)) visit(body, ir_node(body, i)->name, least);

@@ -4,6 +4,7 @@
 #include "compile/passes.h"
 #include "compile/plan_body.h"
 #include "fusion/fuse.h"
+#include "ir/body.h"
 #include "schedule/order.h"
 
 static st_status_t order_nodes(const ir_target_t *target, plan_program_t *program) {
@@ -30,7 +31,7 @@ static st_status_t fuse_nodes(compile_context_t *context, plan_program_t *progra
 
 st_status_t compile_plan_bodies(compile_context_t *context, const ir_node_info_t *node,
                                 plan_step_t *step) {
-    plan_region_info_t info = plan_region_info(node);
+    ir_region_info_t info = ir_region_info(node);
     step->bodies = st_arena_array(&context->plan->arena, info.n_bodies, sizeof *step->bodies);
     if (!step->bodies) return st_no_memory(info.n_bodies * sizeof *step->bodies, "the bodies");
     step->workspace.bytes = 0;

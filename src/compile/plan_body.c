@@ -12,28 +12,6 @@
 
 enum { NAME_BYTES = 24 };
 
-static int64_t attr_or(const ir_node_info_t *node, const char *key, int64_t otherwise) {
-    const ir_op_def_t *def = ir_op_def(node->op);
-    for (uint32_t i = 0; def->attrs && def->attrs[i].key; i++)
-        if (strcmp(def->attrs[i].key, key) == 0) return node->attrs[i].i;
-    return otherwise;
-}
-
-plan_region_info_t plan_region_info(const ir_node_info_t *node) {
-    const ir_op_def_t *def = ir_op_def(node->op);
-    plan_region_info_t info = {0};
-    if (!(def->flags & IR_REGION)) return info;
-    for (uint32_t i = 0; def->attrs[i].key; i++)
-        if (def->attrs[i].kind == IR_ATTR_GRAPH)
-            info.bodies[info.n_bodies++] = node->attrs[i].graph;
-    info.first = node->n_inputs - ir_body_n_inputs(info.bodies[0]);
-    info.carried = (uint32_t)attr_or(node, "carried", 0);
-    info.scanned = (uint32_t)attr_or(node, "scanned", 0);
-    info.trip = attr_or(node, "trip", 1);
-    info.reverse = attr_or(node, "reverse", 0) != 0;
-    return info;
-}
-
 /* ---- the program's graph ---- */
 
 /* The value whose bytes `v` is. */

@@ -16,16 +16,6 @@
 
 #include "compile/plan.h"
 
-typedef struct plan_region_info {
-    uint32_t n_bodies;         /* 0: the node is no region; 2: operand 0 chooses (then, else) */
-    uint32_t first;            /* operand that is the body's input 0 */
-    uint32_t carried, scanned; /* of the body's inputs, in this order */
-    int64_t trip;
-    bool reverse;
-    const ir_graph_t *bodies[2];
-} plan_region_info_t;
-plan_region_info_t plan_region_info(const ir_node_info_t *node);
-
 /* The program's graph of a body, its nodes in the body's order. */
 st_status_t plan_body_graph(const ir_graph_t *body, uint32_t carried,
                             ir_graph_t **out_graph) ST_WARN_UNUSED;

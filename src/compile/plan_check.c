@@ -16,6 +16,7 @@
 #include "compile/intact.h"
 #include "compile/plan.h"
 #include "compile/plan_body.h"
+#include "ir/body.h"
 #include "ir/nest.h"
 #include "ir/verify.h"
 
@@ -120,7 +121,7 @@ static st_status_t check_step(const machine_t *m, ir_node_t n) {
 /* Each body's program computes the body, is sound by itself, and has its memory in the workspace. */
 static st_status_t check_bodies(const machine_t *m, ir_node_t n) {
     const plan_step_t *step = &m->program->steps[n];
-    plan_region_info_t info = plan_region_info(ir_node(m->graph, n));
+    ir_region_info_t info = ir_region_info(ir_node(m->graph, n));
     if (step->n_bodies != info.n_bodies)
         return FAIL(ST_INVALID, "the step has %u bodies, the node %u", step->n_bodies,
                     info.n_bodies);

@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "compile/plan_body.h"
+#include "ir/body.h"
 
 enum { MOST_GRANULES = 1 << 16, LEAST_GRANULE = 4 << 10 };
 
@@ -106,7 +106,7 @@ static st_status_t step_cost(const target_t *t, const plan_program_t *program, i
 static st_status_t region_cost(const target_t *t, const plan_program_t *program, ir_node_t n,
                                ir_cost_t *out) {
     const ir_node_info_t *node = ir_node(program->graph, n);
-    const plan_region_info_t info = plan_region_info(node);
+    const ir_region_info_t info = ir_region_info(node);
     *out = (ir_cost_t){.kernel = ir_op_def(node->op)->name,
                        .limit = "launch",
                        .workspace = program->steps[n].workspace.bytes};

@@ -40,7 +40,7 @@ typedef struct frame {
 
 typedef struct exec_region {
     exec_rank_t *rank;
-    plan_region_info_t info;
+    ir_region_info_t info;
     const unsigned char *condition;
     uint32_t n_inputs; /* of a body */
     char **bound;      /* [inputs]: a slice's is that of slice 0 */
@@ -229,7 +229,7 @@ st_status_t exec_region_prepare(exec_rank_t *rank, exec_step_t *step) {
     ARRAY(&rank->arena, region, 1);
     step->region = region;
     region->rank = rank;
-    region->info = plan_region_info(node);
+    region->info = ir_region_info(node);
     region->n_inputs = node->n_inputs - region->info.first;
     if (region->info.n_bodies > 1)
         region->condition = exec_address(rank, &rank->program->places[node->inputs[0]]);
@@ -285,7 +285,7 @@ static st_status_t run_iteration(exec_region_t *region, frame_t *frame, int64_t 
 st_status_t exec_region_run(exec_step_t *step) {
     exec_region_t *region = step->region;
     const exec_rank_t *rank = region->rank;
-    const plan_region_info_t *info = &region->info;
+    const ir_region_info_t *info = &region->info;
     frame_t *frame = &region->frames[0];
     if (region->condition) { /* the chosen body's host decides: the device has to be done */
         TRY(rank->device->synchronize(rank->stream));

@@ -9,7 +9,7 @@
 #include "ir/body.h"
 #include "ir/structure.h"
 
-enum { MAX_BODIES = 2, MAX_ATTRS = 16 };
+enum { MAX_ATTRS = 16 };
 
 typedef struct trim {
     ir_body_pass_t simplify;
@@ -21,20 +21,12 @@ typedef struct trim {
 typedef struct region {
     const ir_node_info_t *node;
     st_arena_t arena;
-    uint32_t n_bodies, first, carried, scanned, n_inputs;
-    uint32_t attr[MAX_BODIES]; /* place of the body among the attributes */
-    ir_graph_t *body[MAX_BODIES];
-    bool *live[MAX_BODIES]; /* [nodes of the body] */
-    bool *keep_in;          /* [n_inputs] of the body */
-    bool *keep_out;         /* [n_outputs] */
+    ir_region_info_t info;
+    ir_graph_t *body[IR_MAX_BODIES]; /* simplified */
+    bool *live[IR_MAX_BODIES];       /* [nodes of the body] */
+    bool *keep_in;                   /* [n_inputs] of the body */
+    bool *keep_out;                  /* [n_outputs] */
 } region_t;
-
-static int64_t count_attr(const ir_node_info_t *node, const char *key) {
-    const ir_op_def_t *def = ir_op_def(node->op);
-    for (uint32_t i = 0; def->attrs[i].key; i++)
-        if (strcmp(def->attrs[i].key, key) == 0) return node->attrs[i].i;
-    return 0;
-}
 
 /* ---- what stays ---- */
 
@@ -50,17 +42,17 @@ static void mark(const ir_graph_t *body, bool *live) {
 /* One round; true if a carry has been added. */
 static bool spread(region_t *r) {
     bool added = false;
-    for (uint32_t b = 0; b < r->n_bodies; b++) {
+    for (uint32_t b = 0; b < r->info.n_bodies; b++) {
         const ir_graph_t *body = r->body[b];
         for (uint32_t k = 0; k < r->node->n_outputs; k++)
             if (r->keep_out[k])
                 r->live[b][body->values.data[body->outputs.data[k].value].producer] = true;
         mark(body, r->live[b]);
-        for (uint32_t j = 0, i = ir_body_next_input(body, 0); j < r->n_inputs;
+        for (uint32_t j = 0, i = ir_body_next_input(body, 0); j < r->info.n_inputs;
              j++, i = ir_body_next_input(body, i + 1))
             r->keep_in[j] |= r->live[b][i];
     }
-    for (uint32_t j = 0; j < r->carried; j++) {
+    for (uint32_t j = 0; j < r->info.carried; j++) {
         bool keep = r->keep_in[j] || r->keep_out[j];
         added |= keep && !r->keep_out[j];
         r->keep_in[j] = r->keep_out[j] = keep;
@@ -105,21 +97,22 @@ static uint32_t count(const bool *keep, uint32_t from, uint32_t to) {
 static st_status_t rebuild(region_t *r, ir_graph_t *to, ir_value_t *map) {
     const ir_node_info_t *node = r->node;
     const ir_op_def_t *def = ir_op_def(node->op);
-    uint32_t n_attrs = ir_op_n_attrs(def), n_in = 0, first_stack = r->carried + r->scanned;
+    uint32_t n_attrs = ir_op_n_attrs(def), n_in = 0,
+             first_stack = r->info.carried + r->info.scanned;
     ir_arg_t args[MAX_ATTRS];
     ir_value_t *in = st_arena_array(&r->arena, node->n_inputs, sizeof *in), first;
     if (!in) return st_no_memory(node->n_inputs * sizeof *in, "a node");
     for (uint32_t j = 0; j < node->n_inputs; j++)
-        if (j < r->first || r->keep_in[j - r->first]) in[n_in++] = map[node->inputs[j]];
+        if (j < r->info.first || r->keep_in[j - r->info.first]) in[n_in++] = map[node->inputs[j]];
     ASSERT(n_attrs <= MAX_ATTRS);
     for (uint32_t a = 0; a < n_attrs; a++) {
         args[a] = (ir_arg_t){def->attrs[a].key, node->attrs[a]};
         if (strcmp(def->attrs[a].key, "carried") == 0)
-            args[a].value.i = count(r->keep_in, 0, r->carried);
+            args[a].value.i = count(r->keep_in, 0, r->info.carried);
         if (strcmp(def->attrs[a].key, "scanned") == 0)
-            args[a].value.i = count(r->keep_in, r->carried, first_stack);
+            args[a].value.i = count(r->keep_in, r->info.carried, first_stack);
     }
-    for (uint32_t b = 0; b < r->n_bodies; b++) args[r->attr[b]].value.graph = r->body[b];
+    for (uint32_t b = 0; b < r->info.n_bodies; b++) args[r->info.attr[b]].value.graph = r->body[b];
     TRY(ir_graph_add(to, node->op, node->name, n_in, in, n_attrs, args, &first));
     for (uint32_t k = 0; k < node->n_outputs; k++)
         if (r->keep_out[k]) map[node->first_output + k] = first++;
@@ -128,22 +121,14 @@ static st_status_t rebuild(region_t *r, ir_graph_t *to, ir_value_t *map) {
 
 static st_status_t open_region(const trim_t *t, region_t *r, bool *out_changed) {
     const ir_node_info_t *node = r->node;
-    const ir_op_def_t *def = ir_op_def(node->op);
-    for (uint32_t i = 0; def->attrs[i].key; i++) {
-        if (def->attrs[i].kind != IR_ATTR_GRAPH) continue;
-        ASSERT(r->n_bodies < MAX_BODIES);
-        TRY(t->simplify(t->context, node->attrs[i].graph, &r->body[r->n_bodies]));
-        *out_changed |= !ir_graph_equal(node->attrs[i].graph, r->body[r->n_bodies]);
-        r->attr[r->n_bodies] = i;
-        r->live[r->n_bodies] =
-            st_arena_array(&r->arena, r->body[r->n_bodies]->nodes.n, sizeof(bool));
-        if (!r->live[r->n_bodies++]) return st_no_memory(0, "a body");
+    r->info = ir_region_info(node);
+    for (uint32_t b = 0; b < r->info.n_bodies; b++) {
+        TRY(t->simplify(t->context, r->info.bodies[b], &r->body[b]));
+        *out_changed |= !ir_graph_equal(r->info.bodies[b], r->body[b]);
+        r->live[b] = st_arena_array(&r->arena, r->body[b]->nodes.n, sizeof(bool));
+        if (!r->live[b]) return st_no_memory(r->body[b]->nodes.n, "a body");
     }
-    r->n_inputs = ir_body_n_inputs(r->body[0]);
-    r->first = node->n_inputs - r->n_inputs;
-    r->carried = (uint32_t)count_attr(node, "carried");
-    r->scanned = (uint32_t)count_attr(node, "scanned");
-    r->keep_in = st_arena_array(&r->arena, r->n_inputs, sizeof(bool));
+    r->keep_in = st_arena_array(&r->arena, r->info.n_inputs, sizeof(bool));
     r->keep_out = st_arena_array(&r->arena, node->n_outputs, sizeof(bool));
     if (!r->keep_in || !r->keep_out) return st_no_memory(node->n_outputs, "a body");
     for (uint32_t k = 0; k < node->n_outputs; k++) r->keep_out[k] = t->used[node->first_output + k];
@@ -160,10 +145,10 @@ static st_status_t trim_node(void *context, ir_graph_t *to, const ir_graph_t *fr
         return ir_graph_clone_node(to, from, n, NULL, map);
     TRY_GOTO(open_region(t, &r, &changed), done);
     while (spread(&r)) continue;
-    if (count(r.keep_in, 0, r.n_inputs) < r.n_inputs ||
+    if (count(r.keep_in, 0, r.info.n_inputs) < r.info.n_inputs ||
         count(r.keep_out, 0, r.node->n_outputs) < r.node->n_outputs) {
         changed = true;
-        for (uint32_t b = 0; b < r.n_bodies; b++) {
+        for (uint32_t b = 0; b < r.info.n_bodies; b++) {
             ir_graph_t *cut = NULL;
             TRY_GOTO(cut_body(&r, r.body[b], r.live[b], &cut), done);
             ir_graph_destroy(r.body[b]);
@@ -173,7 +158,7 @@ static st_status_t trim_node(void *context, ir_graph_t *to, const ir_graph_t *fr
     TRY_GOTO(rebuild(&r, to, map), done);
     t->changed |= changed;
 done:
-    for (uint32_t b = 0; b < MAX_BODIES; b++) ir_graph_destroy(r.body[b]);
+    for (uint32_t b = 0; b < IR_MAX_BODIES; b++) ir_graph_destroy(r.body[b]);
     st_arena_clear(&r.arena);
     return status == ST_OK ? ST_OK : st_error_context(status, "%s", ir_node_label(from, n));
 }

@@ -2,6 +2,7 @@
 #include "ir/body.h"
 
 #include <stdio.h>
+#include <string.h>
 
 uint32_t ir_body_n_inputs(const ir_graph_t *body) {
     uint32_t n = 0;
@@ -118,4 +119,31 @@ st_status_t ir_body_inline(ir_graph_t *graph, const ir_graph_t *body, const ir_v
 done:
     st_free(map);
     return status;
+}
+
+/* ---- control flow ---- */
+
+ir_region_info_t ir_region_info(const ir_node_info_t *node) {
+    const ir_attr_spec_t *specs = ir_op_def(node->op)->attrs;
+    ir_region_info_t info = {.trip = 1};
+    if (!(ir_op_def(node->op)->flags & IR_REGION)) return (ir_region_info_t){0};
+    for (uint32_t i = 0; specs[i].key; i++) {
+        const ir_attr_t *attr = &node->attrs[i];
+        if (specs[i].kind == IR_ATTR_GRAPH) {
+            ASSERT(info.n_bodies < IR_MAX_BODIES);
+            info.attr[info.n_bodies] = i;
+            info.bodies[info.n_bodies++] = attr->graph;
+        } else if (strcmp(specs[i].key, "carried") == 0) {
+            info.carried = (uint32_t)attr->i;
+        } else if (strcmp(specs[i].key, "scanned") == 0) {
+            info.scanned = (uint32_t)attr->i;
+        } else if (strcmp(specs[i].key, "trip") == 0) {
+            info.trip = attr->i;
+        } else if (strcmp(specs[i].key, "reverse") == 0) {
+            info.reverse = attr->i != 0;
+        }
+    }
+    info.n_inputs = ir_body_n_inputs(info.bodies[0]);
+    info.first = node->n_inputs - info.n_inputs;
+    return info;
 }

@@ -12,12 +12,28 @@
 #include "ir/build.h"
 #include "ir/op.h"
 
-enum { IR_MAX_DEPTH = 8 }; /* bodies around a node, at most */
+enum {
+    IR_MAX_DEPTH = 8,  /* bodies around a node, at most */
+    IR_MAX_BODIES = 2, /* of one node */
+};
 
 /* The rules above, beside those of every graph (verify.h). FAILs naming the node. */
 st_status_t ir_body_check(const ir_graph_t *body) ST_WARN_UNUSED;
 /* Bodies inside each other: 0 for a graph without. */
 int ir_graph_depth(const ir_graph_t *graph);
+
+/* Control flow (IR_REGION) as what runs it sees it. A cond has carried and scanned 0, trip 1. */
+typedef struct ir_region_info {
+    uint32_t n_bodies; /* 0: the node is no control flow; 2: operand 0 chooses (then, else) */
+    uint32_t n_inputs; /* of each body: the node's operands from `first` on */
+    uint32_t first;    /* operand that is the body's input 0 */
+    uint32_t carried, scanned; /* of the body's inputs, in this order */
+    int64_t trip;
+    bool reverse;
+    uint32_t attr[IR_MAX_BODIES]; /* place of each body among the node's attributes */
+    const ir_graph_t *bodies[IR_MAX_BODIES];
+} ir_region_info_t;
+ir_region_info_t ir_region_info(const ir_node_info_t *node);
 
 /* Whether it draws random numbers, bodies in it included. */
 bool ir_body_is_random(const ir_graph_t *body);

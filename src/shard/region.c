@@ -9,36 +9,26 @@
  * carries go round. If that fails, operands that are partial sums are summed before; then, at the
  * outermost level, the node runs whole on every rank. As many decisions of the body as it has chained
  * carries, at most. */
-#include <string.h>
-
 #include "ir/body.h"
 #include "shard/internal.h"
 
-enum { MAX_BODIES = 2, MAX_ROUNDS = 16 };
+enum { MAX_ROUNDS = 16 };
 
 typedef struct region {
     shard_lowering_t *around;
     const ir_node_info_t *node;
-    uint32_t n_bodies, first, carried, scanned, n_inputs;
-    const ir_graph_t *body[MAX_BODIES];
-    shard_lowering_t *made[MAX_BODIES];
+    ir_region_info_t info;
+    shard_lowering_t *made[IR_MAX_BODIES];
     ir_placement_t *in;  /* [n_inputs] as the bodies see them */
     ir_placement_t *out; /* [n_outputs] the same */
 } region_t;
 
-static int64_t count_attr(const ir_node_info_t *node, const char *key) {
-    const ir_op_def_t *def = ir_op_def(node->op);
-    for (uint32_t i = 0; def->attrs[i].key; i++)
-        if (strcmp(def->attrs[i].key, key) == 0) return node->attrs[i].i;
-    return 0;
-}
-
 static bool is_scanned(const region_t *r, uint32_t j) {
-    return j >= r->carried && j < r->carried + r->scanned;
+    return j >= r->info.carried && j < r->info.carried + r->info.scanned;
 }
 /* Results after the carries of a repeat are stacks. */
 static bool is_stacked(const region_t *r, uint32_t k) {
-    return r->n_bodies == 1 && k >= r->carried;
+    return r->info.n_bodies == 1 && k >= r->info.carried;
 }
 
 static ir_placement_t moved(ir_placement_t placement, int32_t by) {
@@ -48,8 +38,8 @@ static ir_placement_t moved(ir_placement_t placement, int32_t by) {
 
 /* What the bodies see of operands that are placed so; a split of the iterations is none. */
 static void see_operands(region_t *r, const ir_placement_t *have, bool sum_first) {
-    for (uint32_t j = 0; j < r->n_inputs; j++) {
-        ir_placement_t placement = have[r->first + j];
+    for (uint32_t j = 0; j < r->info.n_inputs; j++) {
+        ir_placement_t placement = have[r->info.first + j];
         if (sum_first && placement.kind == IR_PARTIAL) placement = IR_PLACE_REPLICATE;
         if (is_scanned(r, j))
             placement = placement.kind == IR_SPLIT && placement.dim == 0 ? IR_PLACE_REPLICATE
@@ -59,7 +49,7 @@ static void see_operands(region_t *r, const ir_placement_t *have, bool sum_first
 }
 
 static void drop_made(region_t *r) {
-    for (uint32_t b = 0; b < r->n_bodies; b++) {
+    for (uint32_t b = 0; b < r->info.n_bodies; b++) {
         shard_lowering_destroy(r->made[b]);
         r->made[b] = NULL;
     }
@@ -69,10 +59,10 @@ static void drop_made(region_t *r) {
 static st_status_t decide_bodies(region_t *r) {
     drop_made(r);
     for (uint32_t k = 0; k < r->node->n_outputs; k++) r->out[k] = IR_PLACE_REPLICATE;
-    for (uint32_t b = 0; b < r->n_bodies; b++) {
-        TRY(shard_decide_body(r->body[b], r->around->n_ranks, r->in, &r->made[b]));
+    for (uint32_t b = 0; b < r->info.n_bodies; b++) {
+        TRY(shard_decide_body(r->info.bodies[b], r->around->n_ranks, r->in, &r->made[b]));
         for (uint32_t k = 0; k < r->node->n_outputs; k++) {
-            ir_placement_t home = r->made[b]->values[r->body[b]->outputs.data[k].value].home;
+            ir_placement_t home = r->made[b]->values[r->info.bodies[b]->outputs.data[k].value].home;
             if (r->out[k].kind == IR_REPLICATE)
                 r->out[k] = home;
             else if (home.kind != IR_REPLICATE && !ir_placement_equal(home, r->out[k]))
@@ -87,7 +77,7 @@ static st_status_t settle(region_t *r) {
     for (int round = 0; round < MAX_ROUNDS; round++) {
         bool changed = false;
         TRY(decide_bodies(r));
-        for (uint32_t j = 0; j < r->carried; j++) {
+        for (uint32_t j = 0; j < r->info.carried; j++) {
             if (ir_placement_equal(r->in[j], r->out[j])) continue;
             if (r->in[j].kind == IR_REPLICATE) {
                 r->in[j] = r->out[j];
@@ -105,7 +95,7 @@ static st_status_t settle(region_t *r) {
 
 /* Fixes how the bodies deliver, and what of them is needed. */
 static st_status_t finish_bodies(region_t *r) {
-    for (uint32_t b = 0; b < r->n_bodies; b++) {
+    for (uint32_t b = 0; b < r->info.n_bodies; b++) {
         shard_lowering_t *made = r->made[b];
         made->deliver = st_arena_copy(&made->arena, r->out, r->node->n_outputs * sizeof *r->out);
         if (!made->deliver) return st_no_memory(0, "a body's placements");
@@ -115,21 +105,12 @@ static st_status_t finish_bodies(region_t *r) {
 }
 
 static st_status_t open_region(region_t *r) {
-    const ir_op_def_t *def = ir_op_def(r->node->op);
     st_arena_t *arena = &r->around->arena;
-    for (uint32_t i = 0; def->attrs[i].key; i++)
-        if (def->attrs[i].kind == IR_ATTR_GRAPH) {
-            ASSERT(r->n_bodies < MAX_BODIES);
-            r->body[r->n_bodies++] = r->node->attrs[i].graph;
-        }
-    r->n_inputs = ir_body_n_inputs(r->body[0]);
-    r->first = r->node->n_inputs - r->n_inputs;
-    r->carried = (uint32_t)count_attr(r->node, "carried");
-    r->scanned = (uint32_t)count_attr(r->node, "scanned");
-    r->in = st_arena_array(arena, r->n_inputs, sizeof *r->in);
+    r->info = ir_region_info(r->node);
+    r->in = st_arena_array(arena, r->info.n_inputs, sizeof *r->in);
     r->out = st_arena_array(arena, r->node->n_outputs, sizeof *r->out);
     return r->in && r->out ? ST_OK
-                           : st_no_memory(r->n_inputs * sizeof *r->in, "a node's placements");
+                           : st_no_memory(r->info.n_inputs * sizeof *r->in, "a node's placements");
 }
 
 /* ST_UNSUPPORTED leaves nothing behind. */
@@ -159,11 +140,11 @@ st_status_t shard_decide_region(shard_lowering_t *lowering, ir_node_t n, const i
     TRY(open_region(&r));
     st_status_t status = place(&r, have);
     if (status != ST_OK) return status;
-    for (uint32_t j = 0; j < r.n_inputs; j++)
-        in[r.first + j] = moved(r.in[j], is_scanned(&r, j) ? 1 : 0);
+    for (uint32_t j = 0; j < r.info.n_inputs; j++)
+        in[r.info.first + j] = moved(r.in[j], is_scanned(&r, j) ? 1 : 0);
     for (uint32_t k = 0; k < r.node->n_outputs; k++)
         out[k] = moved(r.out[k], is_stacked(&r, k) ? 1 : 0);
-    for (uint32_t b = 0; b < r.n_bodies; b++) {
+    for (uint32_t b = 0; b < r.info.n_bodies; b++) {
         r.made[b]->next = lowering->bodies; /* owned by the lowering around them */
         lowering->bodies = r.made[b];
         decision->bodies[b] = r.made[b];
