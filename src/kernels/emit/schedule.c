@@ -76,7 +76,9 @@ static void choose_cols(planner_t *p) {
         const nest_stmt_t *stmt = stmt_at(p, v);
         if (stmt->kind != NEST_REDUCE || stmt->domain == NEST_NONE) continue;
         const nest_domain_t *domain = &p->nest->domains[stmt->domain];
-        if (!p->cols[stmt->domain] && stmt->mask && (p->spread[v] & stmt->over) &&
+        bool inner =
+            stmt->over >> (domain->n_axes - 1) & 1; /* rows lie in memory as they are read */
+        if (!p->cols[stmt->domain] && stmt->mask && inner && (p->spread[v] & stmt->over) &&
             rows_fit(domain, stmt->over))
             p->cols[stmt->domain] = stmt->over;
     }
@@ -490,6 +492,28 @@ static bool is_wide(const nest_t *nest, uint32_t domain) {
     return false;
 }
 
+/* Levels and kernels for the rows chosen. */
+static st_status_t plan_all(planner_t *p) {
+    emit_schedule_t *s = p->s;
+    const nest_t *nest = p->nest;
+    s->n_levels = 1;
+    s->n_kernels = 0;
+    s->workspace = 0;
+    memset(s->grid, 0, nest->n_stmts * sizeof *s->grid);
+    memset(s->level, 0, nest->n_stmts * sizeof *s->level);
+    find_levels(p);
+    for (uint32_t v = 0; v < nest->n_stmts; v++) {
+        const nest_stmt_t *stmt = stmt_at(p, v);
+        bool uniform =
+            !stmt->mask && !stmt->over && (stmt->kind == NEST_OP || stmt->kind == NEST_RANDOM);
+        s->uniform[v] = uniform ? take(s, 8) : UINT64_MAX;
+    }
+    TRY(plan_levels(p));
+    if (s->workspace > INT64_MAX)
+        return FAIL(ST_DOES_NOT_FIT, "the scratch space of a nest overflows 63 bits");
+    return ST_OK;
+}
+
 static st_status_t fill(planner_t *p) {
     emit_schedule_t *s = p->s;
     const nest_t *nest = p->nest;
@@ -508,22 +532,14 @@ static st_status_t fill(planner_t *p) {
     memset(p->spread, 0, n * sizeof *p->spread);
     memset(p->cols, 0, (nest->n_domains + 1) * sizeof *p->cols);
     for (uint32_t d = 0; d < nest->n_domains; d++) s->wide[d] = is_wide(nest, d);
-    s->n_levels = 1;
     find_spread(p);
     choose_cols(p);
-    find_levels(p);
-    for (uint32_t v = 0; v < nest->n_stmts; v++) {
-        const nest_stmt_t *stmt = stmt_at(p, v);
-        bool uniform =
-            !stmt->mask && !stmt->over && (stmt->kind == NEST_OP || stmt->kind == NEST_RANDOM);
-        s->uniform[v] = uniform ? take(s, 8) : UINT64_MAX;
-    }
-    TRY(plan_levels(p));
-    if (s->workspace > INT64_MAX)
-        return FAIL(ST_DOES_NOT_FIT, "the scratch space of a nest overflows 63 bits");
-    return ST_OK;
+    st_status_t status = plan_all(p);
+    if (status != ST_UNSUPPORTED) return status;
+    /* what does not fit rows goes without them: every reduction ends a level */
+    memset(p->cols, 0, (nest->n_domains + 1) * sizeof *p->cols);
+    return plan_all(p);
 }
-
 st_status_t emit_schedule_create(const nest_t *nest, emit_schedule_t **out_schedule) {
     *out_schedule = NULL;
     emit_schedule_t *s = st_calloc(1, sizeof *s);
