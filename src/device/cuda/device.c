@@ -208,6 +208,7 @@ static st_status_t cuda_replay(dev_stream_t *stream, dev_graph_t *graph) {
 
 const dev_device_t dev_cuda = {
     .name = "cuda",
+    .computes = true,
     .open = cuda_open,
     .close = cuda_close,
     .alloc = cuda_alloc,
