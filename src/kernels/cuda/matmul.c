@@ -18,7 +18,7 @@
 #include "kernels/cuda/cuda.h"
 #include "kernels/product.h"
 
-enum { WORKSPACE = 32 << 20 };
+enum { WORKSPACE = 32 << 20, WORKSPACE_ALIGNMENT = 256 };
 
 typedef struct product {
     const dev_cuda_blas_t *blas;
@@ -27,6 +27,8 @@ typedef struct product {
     cublasLtMatrixLayout_t b, a, c; /* in the library's order */
     cublasLtMatmulAlgo_t algorithm;
     kern_product_t shape;
+    void *workspace; /* aligned as the library wants it */
+    size_t workspace_bytes;
     int64_t calls;
 } product_t;
 
@@ -101,13 +103,40 @@ static st_status_t make_layouts(product_t *p, const kern_problem_t *problem) {
     return make_layout(p, out, s->n, s->m, batches, s->m * s->n, &p->c);
 }
 
-static st_status_t choose_algorithm(product_t *p, size_t workspace) {
+/* Bytes that an address is a multiple of, as far as the library asks. */
+static uint32_t alignment_of(const void *address) {
+    uint32_t bytes = 256;
+    while ((uintptr_t)address % bytes) bytes /= 2;
+    return bytes;
+}
+
+/* The list of algorithms is made for operands aligned as these are. */
+static cublasStatus_t set_preference(const product_t *p, const kern_call_t *call,
+                                     cublasLtMatmulPreference_t preference) {
+    const struct {
+        cublasLtMatmulPreferenceAttributes_t name;
+        const void *address;
+    } rows[] = {{CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, call->in[1]},
+                {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, call->in[0]},
+                {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, call->out[0]},
+                {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, call->out[0]}};
+    cublasStatus_t error = p->blas->cublasLtMatmulPreferenceSetAttribute(
+        preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &p->workspace_bytes,
+        sizeof p->workspace_bytes);
+    for (size_t i = 0; i < 4 && error == CUBLAS_STATUS_SUCCESS; i++) {
+        uint32_t bytes = alignment_of(rows[i].address);
+        error = p->blas->cublasLtMatmulPreferenceSetAttribute(preference, rows[i].name, &bytes,
+                                                              sizeof bytes);
+    }
+    return error;
+}
+
+static st_status_t choose_algorithm(product_t *p, const kern_call_t *call) {
     cublasLtMatmulPreference_t preference;
     cublasLtMatmulHeuristicResult_t found = {0};
     int n_found = 0;
     BLAS_TRY(p->blas->cublasLtMatmulPreferenceCreate(&preference));
-    cublasStatus_t error = p->blas->cublasLtMatmulPreferenceSetAttribute(
-        preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace);
+    cublasStatus_t error = set_preference(p, call, preference);
     if (error == CUBLAS_STATUS_SUCCESS)
         error = p->blas->cublasLtMatmulAlgoGetHeuristic(p->handle, p->desc, p->b, p->a, p->c, p->c,
                                                         preference, 1, &found, &n_found);
@@ -116,7 +145,7 @@ static st_status_t choose_algorithm(product_t *p, size_t workspace) {
         return FAIL(ST_UNSUPPORTED,
                     "cuBLASLt has no algorithm for this product within %zu bytes of "
                     "workspace: %s",
-                    workspace, p->blas->cublasLtGetStatusString(error));
+                    p->workspace_bytes, p->blas->cublasLtGetStatusString(error));
     p->algorithm = found.algo;
     return ST_OK;
 }
@@ -127,8 +156,11 @@ static st_status_t fill(product_t *p, const kern_call_t *call) {
     p->shape = kern_product_of(call->problem);
     if (p->shape.batches == 0 || p->shape.m == 0 || p->shape.n == 0 || p->shape.k == 0)
         return ST_OK;
+    size_t skip = -(uintptr_t)call->workspace % WORKSPACE_ALIGNMENT;
+    p->workspace = (char *)call->workspace + skip;
+    p->workspace_bytes = call->workspace_bytes > skip ? call->workspace_bytes - skip : 0;
     TRY(make_layouts(p, call->problem));
-    return choose_algorithm(p, call->workspace_bytes);
+    return choose_algorithm(p, call);
 }
 
 static st_status_t matmul_bind(kern_call_t *call) {
