@@ -55,6 +55,7 @@ static st_status_t run_step(exec_rank_t *rank, exec_step_t *step) {
     if (!step->profile) return exec_run_kind(rank, step);
     double begin = now_us();
     st_status_t status = exec_run_kind(rank, step);
+    if (status == ST_OK) status = rank->device->synchronize(rank->stream); /* its own time */
     step->profile->us += now_us() - begin;
     step->profile->n_calls++;
     return status;

@@ -17,7 +17,8 @@ struct dev_graph {
 
 st_status_t dev_cuda_fail(cudaError_t error, const char *call) {
     st_status_t status = error == cudaErrorMemoryAllocation ? ST_NO_MEMORY : ST_DEVICE;
-    return FAIL(status, "%s: %s (%s)", call, cudaGetErrorString(error), cudaGetErrorName(error));
+    return FAIL(status, "%.*s: %s (%s)", (int)strcspn(call, "("), call, cudaGetErrorString(error),
+                cudaGetErrorName(error));
 }
 
 /* ---- life ---- */

@@ -56,12 +56,12 @@ static void product_release(void *prepared) {
     st_free(p);
 }
 
-#define BLAS_TRY(call)                                                  \
-    do {                                                                \
-        cublasStatus_t blas_error_ = (call);                            \
-        if (blas_error_ != CUBLAS_STATUS_SUCCESS)                       \
-            return FAIL(ST_DEVICE, "%s: %s", #call,                     \
-                        p->blas->cublasLtGetStatusString(blas_error_)); \
+#define BLAS_TRY(call)                                                             \
+    do {                                                                           \
+        cublasStatus_t blas_error_ = (call);                                       \
+        if (blas_error_ != CUBLAS_STATUS_SUCCESS)                                  \
+            return FAIL(ST_DEVICE, "%.*s: %s", (int)strcspn(#call, "(\n "), #call, \
+                        p->blas->cublasLtGetStatusString(blas_error_));            \
     } while (0)
 
 static st_status_t make_layout(product_t *p, cudaDataType_t type, int64_t rows, int64_t columns,
@@ -206,7 +206,7 @@ static st_status_t matmul_launch(const kern_call_t *call) {
                                          (const char *)call->in[1] + (size_t)b * width, p->b,
                                          (const char *)call->in[0] + (size_t)a * width, p->a,
                                          wide ? (void *)&zero64 : (void *)&zero, c, p->c, c, p->c,
-                                         &p->algorithm, call->workspace, call->workspace_bytes,
+                                         &p->algorithm, p->workspace, p->workspace_bytes,
                                          call->stream->stream));
     }
     return ST_OK;
