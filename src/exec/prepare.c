@@ -1,5 +1,7 @@
 /* What a rank needs for its steps, made once: memory, constants, kernels with their arguments. */
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/memory.h"
 #include "compile/predict.h"
@@ -113,7 +115,7 @@ static st_status_t prepare_kernel(exec_rank_t *rank, exec_step_t *step) {
         .workspace_bytes = planned->workspace.bytes,
         .node = step->node,
     };
-    if (step->impl->bind) return step->impl->bind(&step->call);
+    if (step->impl->bind) return ST_OK; /* bind_steps */
     return step->impl->prepare
                ? step->impl->prepare(&step->problem, n_threads, &step->call.prepared)
                : ST_OK;
@@ -215,6 +217,69 @@ static st_status_t prepare_time(exec_rank_t *rank) {
     return status;
 }
 
+/* ---- what takes long before the first step, on several threads ---- */
+
+enum { MAX_WARM_THREADS = 16 };
+
+typedef struct warm_work {
+    exec_rank_t *rank;
+    pthread_mutex_t mutex;
+    uint32_t next; /* step to look at */
+    st_status_t status;
+    char message[EXEC_MESSAGE_BYTES];
+} warm_work_t;
+
+static void *warm_main(void *argument) {
+    warm_work_t *work = argument;
+    exec_rank_t *rank = work->rank;
+    for (;;) {
+        pthread_mutex_lock(&work->mutex);
+        uint32_t i = work->status == ST_OK ? work->next++ : rank->n_steps;
+        pthread_mutex_unlock(&work->mutex);
+        if (i >= rank->n_steps) return NULL;
+        exec_step_t *step = &rank->steps[i];
+        if (step->kind != PLAN_STEP_KERNEL || !step->impl || !step->impl->warm) continue;
+        st_status_t status = step->impl->warm(&step->problem, rank->stream, &step->call.prepared);
+        if (status == ST_OK) continue;
+        st_error_context(status, "%s", ir_node_label(rank->program->graph, step->node));
+        pthread_mutex_lock(&work->mutex);
+        if (work->status == ST_OK) {
+            work->status = status;
+            snprintf(work->message, sizeof work->message, "%s", st_last_error());
+        }
+        pthread_mutex_unlock(&work->mutex);
+    }
+}
+
+static st_status_t warm_steps(exec_rank_t *rank) {
+    warm_work_t work = {.rank = rank, .mutex = PTHREAD_MUTEX_INITIALIZER};
+    pthread_t threads[MAX_WARM_THREADS];
+    long processors = sysconf(_SC_NPROCESSORS_ONLN), n_threads = 0;
+    uint32_t n_warm = 0;
+    for (uint32_t i = 0; i < rank->n_steps; i++)
+        n_warm += rank->steps[i].impl && rank->steps[i].impl->warm;
+    while (n_warm > 1 && n_threads + 1 < processors && n_threads < MAX_WARM_THREADS &&
+           pthread_create(&threads[n_threads], NULL, warm_main, &work) == 0)
+        n_threads++;
+    warm_main(&work);
+    for (long t = 0; t < n_threads; t++) pthread_join(threads[t], NULL);
+    pthread_mutex_destroy(&work.mutex);
+    return work.status == ST_OK ? ST_OK : st_error_adopt(work.status, work.message);
+}
+
+/* Kernels that want their addresses. */
+static st_status_t bind_steps(exec_rank_t *rank) {
+    TRY(warm_steps(rank));
+    for (uint32_t i = 0; i < rank->n_steps; i++) {
+        exec_step_t *step = &rank->steps[i];
+        if (step->kind != PLAN_STEP_KERNEL || !step->impl || !step->impl->bind) continue;
+        st_status_t status = step->impl->bind(&step->call);
+        if (status != ST_OK)
+            return st_error_context(status, "%s", ir_node_label(rank->program->graph, step->node));
+    }
+    return ST_OK;
+}
+
 st_status_t exec_prepare_steps(exec_rank_t *rank) {
     const plan_program_t *program = rank->program;
     ARRAY(rank, rank->steps, program->graph->nodes.n);
@@ -227,7 +292,7 @@ st_status_t exec_prepare_steps(exec_rank_t *rank) {
         if (status != ST_OK)
             return st_error_context(status, "%s", ir_node_label(program->graph, n));
     }
-    return ST_OK;
+    return bind_steps(rank);
 }
 
 /* ---- poison ---- */

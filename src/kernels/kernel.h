@@ -52,6 +52,9 @@ typedef struct kern_impl {
     /* The same where it needs the stream, the operands' addresses and the workspace, all of which
      * `call` has and which stay for the session; sets call->prepared. Instead of prepare. */
     st_status_t (*bind)(kern_call_t *call);
+    /* The part of bind that takes long and needs no address, from any thread, several at a time:
+     * bind finds what it made in call->prepared. NULL: none. */
+    st_status_t (*warm)(const kern_problem_t *problem, dev_stream_t *stream, void **out_prepared);
     void (*release)(void *prepared);
     /* FAILs on bad data (index out of range) naming index and limit; never on anything else. */
     st_status_t (*launch)(const kern_call_t *call);

@@ -19,6 +19,8 @@ struct dev_stream {
     struct cudaDeviceProp properties;
     dev_cuda_fault_t *fault, *device_fault; /* the same memory, seen from both sides */
     void *blas, *dnn;                       /* handles, made when first asked for (libraries.h) */
+    void *plans; /* cuDNN plans that equal nodes share (kernels/cuda/dnn.c), released with `dnn` */
+    void (*release_plans)(dev_stream_t *stream);
 };
 
 /* FAILs with the call's text and the runtime's name of the error. */

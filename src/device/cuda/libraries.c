@@ -144,6 +144,7 @@ st_status_t dev_cuda_dnn_handle(dev_stream_t *stream, cudnnHandle_t *out_handle)
 void dev_cuda_libraries_release(dev_stream_t *stream) {
     const dev_cuda_blas_t *blas;
     const dev_cuda_dnn_t *dnn;
+    if (stream->plans) stream->release_plans(stream);
     if (stream->blas && dev_cuda_blas(&blas) == ST_OK) blas->cublasLtDestroy(stream->blas);
     if (stream->dnn && dev_cuda_dnn(&dnn) == ST_OK) dnn->cudnnDestroy(stream->dnn);
     stream->blas = stream->dnn = NULL;

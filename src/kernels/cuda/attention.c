@@ -137,7 +137,8 @@ static st_status_t build_forward(const kern_call_t *call, dnn_t *dnn) {
     pointwise(dnn, CUDNN_POINTWISE_ADD, most, log, lse);
     dnn_tensor_t p = pointwise(dnn, CUDNN_POINTWISE_DIV, s, sum, scores(dnn, &a, type));
     dnn_matmul(dnn, p, v, o);
-    return dnn_plan(dnn, false, call->workspace, call->workspace_bytes);
+    return dnn_plan(dnn, dnn_key(call->problem, call->workspace_bytes), false, call->workspace,
+                    call->workspace_bytes);
 }
 
 /* out = left right, summed over the query heads of a group where there are several. */
@@ -200,7 +201,8 @@ static st_status_t build_backward(const kern_call_t *call, dnn_t *dnn) {
     dnn_tensor_t k_rows = dense(dnn, type, a.b, a.g, a.s, a.d, NULL);
     dnn_reshape(dnn, k, k_rows);
     dnn_matmul(dnn, ds, k_rows, dq);
-    return dnn_plan(dnn, false, (char *)call->workspace + rows, call->workspace_bytes - rows);
+    return dnn_plan(dnn, dnn_key(call->problem, call->workspace_bytes), false,
+                    (char *)call->workspace + rows, call->workspace_bytes - rows);
 }
 
 static st_status_t bind(kern_call_t *call,

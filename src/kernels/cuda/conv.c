@@ -99,7 +99,8 @@ static st_status_t build(const kern_call_t *call, dnn_t *dnn) {
     dnn_tensor_t tensors[3];
     for (int k = 0; k < 3; k++) tensors[k] = add_tensor(dnn, roles.type[k], roles.address[k]);
     dnn_conv(dnn, roles.kind, &window, tensors[0], tensors[1], tensors[2]);
-    return dnn_plan(dnn, p->in[0].dtype == IR_F32, call->workspace, call->workspace_bytes);
+    return dnn_plan(dnn, dnn_key(call->problem, call->workspace_bytes), p->in[0].dtype == IR_F32,
+                    call->workspace, call->workspace_bytes);
 }
 
 static st_status_t conv_bind(kern_call_t *call) {

@@ -5,8 +5,10 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/hash.h"
 #include "base/memory.h"
 #include "base/vec.h"
+#include "ir/structure.h"
 
 enum { ALIGNMENT = 16, MAX_CONFIGS = 64, MAX_NOTES = 32, MESSAGE = 900 };
 
@@ -16,8 +18,19 @@ typedef struct tensor {
     const void *address; /* NULL: virtual */
 } tensor_t;
 
+/* A plan that all equal nodes of a stream use: it knows tensors by number only, so that each node
+ * brings its own addresses. Building one takes up to a second where code is made at run time. */
+typedef struct shared_plan {
+    struct shared_plan *next;
+    const dev_cuda_dnn_t *f;
+    uint64_t key;
+    cudnnBackendDescriptor_t plan;
+    ST_VEC(cudnnBackendDescriptor_t) all; /* what it was made of */
+} shared_plan_t;
+
 struct dnn {
     const dev_cuda_dnn_t *f;
+    dev_stream_t *stream;
     cudnnHandle_t handle;
     st_arena_t arena;
     st_status_t failed;
@@ -102,6 +115,7 @@ st_status_t dnn_create(dev_stream_t *stream, dnn_t **out_dnn) {
     if (!dnn) return st_no_memory(sizeof *dnn, "a cuDNN graph");
     dnn->f = functions;
     dnn->handle = handle;
+    dnn->stream = stream;
     *out_dnn = dnn;
     return ST_OK;
 }
@@ -364,7 +378,48 @@ static st_status_t make_pack(dnn_t *dnn, void *workspace) {
     return dnn->failed;
 }
 
-st_status_t dnn_plan(dnn_t *dnn, bool exact, void *workspace, size_t workspace_bytes) {
+/* ---- sharing ---- */
+
+static void release_plans(dev_stream_t *stream) {
+    shared_plan_t *next;
+    for (shared_plan_t *plan = stream->plans; plan; plan = next) {
+        next = plan->next;
+        for (size_t i = plan->all.n; i-- > 0;)
+            plan->f->cudnnBackendDestroyDescriptor(plan->all.data[i]);
+        ST_VEC_FREE(&plan->all);
+        st_free(plan);
+    }
+    stream->plans = NULL;
+}
+
+static bool find_plan(dnn_t *dnn, uint64_t key) {
+    for (const shared_plan_t *plan = dnn->stream->plans; plan; plan = plan->next) {
+        if (plan->key != key) continue;
+        dnn->plan = plan->plan;
+        return true;
+    }
+    return false;
+}
+
+/* Gives the stream what the plan is made of. */
+static st_status_t keep_plan(dnn_t *dnn, uint64_t key) {
+    shared_plan_t *plan = st_calloc(1, sizeof *plan);
+    if (!plan) return st_no_memory(sizeof *plan, "a cuDNN plan");
+    plan->next = dnn->stream->plans;
+    plan->f = dnn->f;
+    plan->key = key;
+    plan->plan = dnn->plan;
+    plan->all.data = dnn->all.data;
+    plan->all.n = dnn->all.n;
+    plan->all.cap = dnn->all.cap;
+    dnn->all.data = NULL;
+    dnn->all.n = dnn->all.cap = 0;
+    dnn->stream->plans = plan;
+    dnn->stream->release_plans = release_plans;
+    return ST_OK;
+}
+
+static st_status_t make_plan(dnn_t *dnn, bool exact, size_t workspace_bytes) {
     static const char what[] = "the graph";
     cudnnBackendDescriptor_t graph = make(dnn, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, what);
     dnn->exact = exact;
@@ -380,6 +435,22 @@ st_status_t dnn_plan(dnn_t *dnn, bool exact, void *workspace, size_t workspace_b
                     "cuDNN has no engine for this within %zu bytes of workspace that "
                     "gives the same bits every run%s",
                     workspace_bytes, exact ? " and keeps f32" : "");
+    return ST_OK;
+}
+
+uint64_t dnn_key(const kern_problem_t *problem, size_t workspace_bytes) {
+    uint64_t key = ir_attrs_hash(problem->op, problem->attrs, (uint64_t)workspace_bytes);
+    key = st_hash64(problem->in, problem->n_in * sizeof *problem->in, key);
+    return st_hash64(problem->out, problem->n_out * sizeof *problem->out, key);
+}
+
+st_status_t dnn_plan(dnn_t *dnn, uint64_t key, bool exact, void *workspace,
+                     size_t workspace_bytes) {
+    if (dnn->failed != ST_OK) return dnn->failed;
+    if (!find_plan(dnn, key)) {
+        TRY(make_plan(dnn, exact, workspace_bytes));
+        TRY(keep_plan(dnn, key));
+    }
     return make_pack(dnn, workspace);
 }
 

@@ -7,7 +7,7 @@
 #define STATOR_KERNELS_CUDA_DNN_H
 
 #include "device/cuda/libraries.h"
-#include "ir/types.h"
+#include "kernels/kernel.h"
 
 typedef struct dnn dnn_t;
 typedef int32_t dnn_tensor_t; /* -1: none */
@@ -46,10 +46,13 @@ typedef struct dnn_window {
 void dnn_conv(dnn_t *dnn, dnn_conv_kind_t kind, const dnn_window_t *window, dnn_tensor_t x,
               dnn_tensor_t w, dnn_tensor_t y);
 
+/* What tells a node's plan from others': types, attributes, workspace. */
+uint64_t dnn_key(const kern_problem_t *problem, size_t workspace_bytes);
 /* Takes the first engine that the library proposes whose results have the same bits every run and
- * that needs no more than `workspace_bytes`. `exact`: operands are f32 and are not to be rounded to
- * tf32. */
-st_status_t dnn_plan(dnn_t *dnn, bool exact, void *workspace,
+ * that needs no more than `workspace_bytes`; or the plan that a node of the same key on the same
+ * stream got, whose tensors were added in the same order. `exact`: operands are f32 and are not to be
+ * rounded to tf32. */
+st_status_t dnn_plan(dnn_t *dnn, uint64_t key, bool exact, void *workspace,
                      size_t workspace_bytes) ST_WARN_UNUSED;
 st_status_t dnn_launch(const dnn_t *dnn) ST_WARN_UNUSED;
 

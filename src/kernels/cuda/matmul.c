@@ -123,6 +123,12 @@ static cublasStatus_t set_preference(const product_t *p, const kern_call_t *call
     cublasStatus_t error = p->blas->cublasLtMatmulPreferenceSetAttribute(
         preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &p->workspace_bytes,
         sizeof p->workspace_bytes);
+    /* partial sums of a split product are added in the type that sums are kept in */
+    const uint32_t schemes =
+        CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+    if (error == CUBLAS_STATUS_SUCCESS)
+        error = p->blas->cublasLtMatmulPreferenceSetAttribute(
+            preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &schemes, sizeof schemes);
     for (size_t i = 0; i < 4 && error == CUBLAS_STATUS_SUCCESS; i++) {
         uint32_t bytes = alignment_of(rows[i].address);
         error = p->blas->cublasLtMatmulPreferenceSetAttribute(preference, rows[i].name, &bytes,

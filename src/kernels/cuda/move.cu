@@ -108,7 +108,8 @@ __global__ void rank_indices(own_scatter_t a) {
         __syncthreads();
         tile[threadIdx.x] = 0x7fffffffffffffffll;
         if (j < a.n_index) {
-            long long key = get_int(a.index, j);
+            long long key = get_int(a.index, j); /* as checked() has it */
+            if (key < -a.shape.n || key >= a.shape.n) key = 0;
             tile[threadIdx.x] = key < 0 ? key + a.shape.n : key;
         }
         __syncthreads();

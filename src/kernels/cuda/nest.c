@@ -18,6 +18,7 @@ typedef struct nest_run {
     uint32_t n_launches;
     launch_t *launches;
     uint8_t *params; /* struct Params of the source, by value */
+    uint64_t workspace;
 } nest_run_t;
 
 static void nest_release(void *prepared) {
@@ -81,24 +82,22 @@ static st_status_t make_launches(const emit_schedule_t *schedule, nest_run_t *ru
     return ST_OK;
 }
 
-static st_status_t fill(kern_call_t *call, const emit_problem_t *made, nest_run_t *run) {
+/* The code of a schedule's kernels, without what is bound to a session. */
+static st_status_t open_code(dev_stream_t *stream, const emit_problem_t *made, nest_run_t *run) {
     char *source;
-    if (made->schedule->workspace > call->workspace_bytes)
-        return FAIL(ST_UNSUPPORTED,
-                    "the nest needs %llu bytes of workspace, the plan has %zu: compile it again",
-                    (unsigned long long)made->schedule->workspace, call->workspace_bytes);
     TRY(emit_source(made->schedule, &source));
-    st_status_t status = rtc_open(call->stream, source, &run->module);
+    st_status_t status = rtc_open(stream, source, &run->module);
     st_free(source);
     if (status != ST_OK) return status;
-    TRY(make_params(call, run));
     return make_launches(made->schedule, run);
 }
 
-static st_status_t nest_bind(kern_call_t *call) {
+static st_status_t nest_warm(const kern_problem_t *problem, dev_stream_t *stream,
+                             void **out_prepared) {
     emit_problem_t made;
     const char *reason;
-    TRY(emit_problem_create(call->problem, &made, &reason));
+    *out_prepared = NULL;
+    TRY(emit_problem_create(problem, &made, &reason));
     nest_run_t *run = st_calloc(1, sizeof *run);
     st_status_t status = ST_OK;
     if (!run)
@@ -106,13 +105,24 @@ static st_status_t nest_bind(kern_call_t *call) {
     else if (!made.schedule)
         status = FAIL(ST_UNSUPPORTED, "no nest: %s", reason);
     else
-        status = fill(call, &made, run);
+        status = open_code(stream, &made, run);
+    if (status == ST_OK) run->workspace = made.schedule->workspace;
     emit_problem_clear(&made);
     if (status == ST_OK)
-        call->prepared = run;
+        *out_prepared = run;
     else
         nest_release(run);
     return status;
+}
+
+static st_status_t nest_bind(kern_call_t *call) {
+    if (!call->prepared) TRY(nest_warm(call->problem, call->stream, &call->prepared));
+    nest_run_t *run = call->prepared;
+    if (run->workspace > call->workspace_bytes)
+        return FAIL(ST_UNSUPPORTED,
+                    "the nest needs %llu bytes of workspace, the plan has %zu: compile it again",
+                    (unsigned long long)run->workspace, call->workspace_bytes);
+    return make_params(call, run);
 }
 
 static st_status_t nest_launch(const kern_call_t *call) {
@@ -133,6 +143,7 @@ static st_status_t nest_launch(const kern_call_t *call) {
                                                   .op = IR_OP_##enumerator,    \
                                                   .can_run = nest_can_run,     \
                                                   .workspace = nest_workspace, \
+                                                  .warm = nest_warm,           \
                                                   .bind = nest_bind,           \
                                                   .release = nest_release,     \
                                                   .launch = nest_launch};

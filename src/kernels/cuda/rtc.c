@@ -6,7 +6,6 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/file.h"
 #include "base/hash.h"
@@ -19,6 +18,7 @@ struct rtc_module {
     uint64_t key;
     int device;
     uint32_t uses;
+    bool ready; /* else its first user is still making it */
     cudaLibrary_t library;
 };
 
@@ -28,6 +28,7 @@ typedef struct cubin {
 } cubin_t;
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static rtc_module_t *modules;
 
 /* ---- disk ---- */
@@ -46,13 +47,7 @@ static bool cache_path(uint64_t key, char *path, size_t capacity) {
     else
         return false;
     if (n < 0 || (size_t)n >= sizeof folder) return false;
-    for (char *c = folder + 1; *c; c++) {
-        if (*c != '/') continue;
-        *c = '\0';
-        mkdir(folder, 0777); /* what cannot be made is found out when the file is written */
-        *c = '/';
-    }
-    mkdir(folder, 0777);
+    if (st_make_folder(folder) != ST_OK) return false;
     return (size_t)snprintf(path, capacity, "%s/%016llx.cubin", folder, (unsigned long long)key) <
            capacity;
 }
@@ -71,17 +66,14 @@ static bool read_cubin(const char *path, uint64_t key, cubin_t *out) {
     return ok;
 }
 
-/* Under a name of its own, then renamed: readers see all of it or nothing. */
 static void write_cubin(const char *path, uint64_t key, const cubin_t *cubin) {
-    char draft[2200];
     uint64_t head[3] = {key, cubin->bytes, st_hash64(cubin->data, cubin->bytes, key)};
-    snprintf(draft, sizeof draft, "%s.%lx", path, (unsigned long)pthread_self());
-    FILE *file = fopen(draft, "wb");
+    uint8_t *file = st_malloc(sizeof head + cubin->bytes);
     if (!file) return;
-    bool ok = fwrite(head, sizeof head, 1, file) == 1 &&
-              fwrite(cubin->data, 1, cubin->bytes, file) == cubin->bytes;
-    ok = fclose(file) == 0 && ok;
-    if (!ok || rename(draft, path) != 0) remove(draft);
+    memcpy(file, head, sizeof head);
+    memcpy(file + sizeof head, cubin->data, cubin->bytes);
+    if (st_file_write(path, file, sizeof head + cubin->bytes) != ST_OK) st_clear_error();
+    st_free(file);
 }
 
 /* ---- compiling ---- */
@@ -128,68 +120,108 @@ static st_status_t compile(const char *source, const char *const *options, int n
     return status;
 }
 
-static st_status_t find_cubin(const dev_stream_t *stream, const char *source, uint64_t *out_key,
-                              cubin_t *out) {
+enum { MAX_OPTIONS = 8 };
+
+typedef struct request {
+    const char *source;
+    char architecture[64];
+    const char *options[MAX_OPTIONS];
+    int n_options;
+    uint64_t key;
+} request_t;
+
+static st_status_t fill_request(const dev_stream_t *stream, const char *source, request_t *out) {
     const dev_cuda_rtc_t *rtc;
     int version[2] = {0, 0};
-    char architecture[64], path[2100];
     TRY(dev_cuda_rtc(&rtc));
     RTC_TRY(rtc->nvrtcVersion(&version[0], &version[1]));
-    snprintf(architecture, sizeof architecture, "--gpu-architecture=sm_%d%d",
+    *out = (request_t){.source = source};
+    snprintf(out->architecture, sizeof out->architecture, "--gpu-architecture=sm_%d%d",
              stream->properties.major, stream->properties.minor);
-    const char *const options[] = {architecture, "--std=c++17", "-default-device", "--restrict",
-                                   "--diag-suppress=177"};
-    const int n_options = sizeof options / sizeof options[0];
-    uint64_t key = st_hash64(version, sizeof version, 1);
-    for (int i = 0; i < n_options; i++) key = st_hash64(options[i], strlen(options[i]), key);
-    *out_key = key = st_hash64(source, strlen(source), key);
-    bool has_path = cache_path(key, path, sizeof path);
-    if (has_path && read_cubin(path, key, out)) return ST_OK;
-    TRY(compile(source, options, n_options, out));
-    if (has_path) write_cubin(path, key, out);
+    out->options[out->n_options++] = out->architecture;
+    out->options[out->n_options++] = "--std=c++17";
+    out->options[out->n_options++] = "-default-device";
+    out->options[out->n_options++] =
+        "--diag-suppress=177"; /* variables that a nest leaves unused */
+    out->key = st_hash64(version, sizeof version, 1);
+    for (int i = 0; i < out->n_options; i++)
+        out->key = st_hash64(out->options[i], strlen(out->options[i]), out->key);
+    out->key = st_hash64(source, strlen(source), out->key);
+    return ST_OK;
+}
+
+static st_status_t find_cubin(const request_t *request, cubin_t *out) {
+    char path[2100];
+    bool has_path = cache_path(request->key, path, sizeof path);
+    if (has_path && read_cubin(path, request->key, out)) return ST_OK;
+    TRY(compile(request->source, request->options, request->n_options, out));
+    if (has_path) write_cubin(path, request->key, out);
     return ST_OK;
 }
 
 /* ---- modules ---- */
 
-static rtc_module_t *find_module(int device, uint64_t key) {
-    rtc_module_t *module = modules;
-    while (module && (module->key != key || module->device != device)) module = module->next;
-    return module;
+static st_status_t make_library(const request_t *request, int device, cudaLibrary_t *out) {
+    cubin_t cubin = {0};
+    TRY(find_cubin(request, &cubin));
+    cudaError_t error = cudaSetDevice(device);
+    if (error == cudaSuccess)
+        error = cudaLibraryLoadData(out, cubin.data, NULL, NULL, 0, NULL, NULL, 0);
+    st_free(cubin.data);
+    return error == cudaSuccess ? ST_OK : dev_cuda_fail(error, "cudaLibraryLoadData");
 }
 
-static st_status_t load_module(const dev_stream_t *stream, uint64_t key, const cubin_t *cubin,
-                               rtc_module_t **out_module) {
-    pthread_mutex_lock(&mutex);
-    st_status_t status = ST_OK;
-    rtc_module_t *module = find_module(stream->index, key);
-    if (!module) {
-        cudaLibrary_t library;
-        cudaError_t error =
-            cudaLibraryLoadData(&library, cubin->data, NULL, NULL, 0, NULL, NULL, 0);
-        module = error == cudaSuccess ? st_calloc(1, sizeof *module) : NULL;
-        if (error != cudaSuccess)
-            status = dev_cuda_fail(error, "cudaLibraryLoadData");
-        else if (!module)
-            status = st_no_memory(sizeof *module, "a module");
-        if (module) {
-            *module = (rtc_module_t){modules, key, stream->index, 0, library};
-            modules = module;
+static void drop(rtc_module_t *module) {
+    rtc_module_t **link = &modules;
+    while (*link != module) link = &(*link)->next;
+    *link = module->next;
+    st_free(module);
+}
+
+/* The module of a key with one more use, and whether the caller has to make it. Waits for whoever is
+ * making it. NULL: out of memory. With the mutex held. */
+static rtc_module_t *claim(uint64_t key, int device, bool *out_mine) {
+    *out_mine = false;
+    for (;;) {
+        rtc_module_t *module = modules;
+        while (module && (module->key != key || module->device != device)) module = module->next;
+        if (module && !module->ready) {
+            pthread_cond_wait(&changed, &mutex);
+            continue; /* it may have failed and be gone */
         }
+        if (!module) {
+            module = st_calloc(1, sizeof *module);
+            if (!module) return NULL;
+            *module = (rtc_module_t){.next = modules, .key = key, .device = device};
+            modules = module;
+            *out_mine = true;
+        }
+        module->uses++;
+        return module;
     }
-    if (module) module->uses++;
-    pthread_mutex_unlock(&mutex);
-    *out_module = module;
-    return status;
 }
 
 st_status_t rtc_open(dev_stream_t *stream, const char *source, rtc_module_t **out_module) {
-    uint64_t key;
-    cubin_t cubin = {0};
+    request_t request;
+    bool mine;
+    st_status_t status = ST_OK;
     *out_module = NULL;
-    TRY(find_cubin(stream, source, &key, &cubin));
-    st_status_t status = load_module(stream, key, &cubin, out_module);
-    st_free(cubin.data);
+    TRY(fill_request(stream, source, &request));
+    pthread_mutex_lock(&mutex);
+    rtc_module_t *module = claim(request.key, stream->index, &mine);
+    pthread_mutex_unlock(&mutex);
+    if (!module) return st_no_memory(sizeof *module, "a module");
+    if (mine) {
+        status = make_library(&request, stream->index, &module->library);
+        pthread_mutex_lock(&mutex);
+        if (status == ST_OK)
+            module->ready = true;
+        else
+            drop(module);
+        pthread_cond_broadcast(&changed);
+        pthread_mutex_unlock(&mutex);
+    }
+    if (status == ST_OK) *out_module = module;
     return status;
 }
 
@@ -197,11 +229,8 @@ void rtc_close(rtc_module_t *module) {
     if (!module) return;
     pthread_mutex_lock(&mutex);
     if (--module->uses == 0) {
-        rtc_module_t **link = &modules;
-        while (*link != module) link = &(*link)->next;
-        *link = module->next;
         cudaLibraryUnload(module->library);
-        st_free(module);
+        drop(module);
     }
     pthread_mutex_unlock(&mutex);
 }

@@ -97,7 +97,6 @@ __device__ __forceinline__ long long checked(const Params &p, long long index, l
 }
 
 /* arithmetic */
-__device__ __forceinline__ float special(double x) { return (float)x; }
 #define REAL(T)                                                                                 \
     __device__ __forceinline__ T sigmoid(T x) { return (T)1 / ((T)1 + exp(-x)); }               \
     __device__ __forceinline__ T relu(T x) { return x > 0 ? x : x != x ? x : (T)0; }            \

@@ -18,8 +18,9 @@ enum {
     WARP_ROW = 1 << 10,  /* 32 elements a lane, which fit its registers: no barrier in the block */
     COLUMN_GROUPS = 2 * MULTIPROCESSORS, /* blocks with column sums: each writes a part of all */
     WANTED_BLOCKS = 4 * MULTIPROCESSORS, /* 4 of EMIT_BLOCK threads hide memory's latency */
-    MAX_COLUMN_SUMS = 128, /* a thread's, in registers: half of the 255 that it can have */
-    ALIGNMENT = 256,       /* of a device's allocations */
+    MAX_COLUMN_SUMS = 128,        /* a thread's, in registers: half of the 255 that it can have */
+    MAX_CONSTANT_BYTES = 1 << 16, /* written into the source as text */
+    ALIGNMENT = 256,              /* of a device's allocations */
 };
 
 typedef struct planner {
@@ -67,6 +68,7 @@ static void find_spread(planner_t *p) {
 static bool rows_fit(const nest_domain_t *domain, uint32_t over) {
     int64_t n = nest_points(domain, over);
     int64_t rows = nest_points(domain, domain_mask(domain) & ~over);
+    if (rows == 0) return false; /* sums over no row are somebody's to write */
     return n <= SHORT_ROW || (rows >= FEW_ROWS && n <= ROW_LIMIT);
 }
 
@@ -251,7 +253,7 @@ static void shape_rows(planner_t *p, emit_kernel_t *k) {
         columns |= (stmt_at(p, stmt_at(p, k->reduces[i])->args[0])->mask & k->cols) != 0;
     mark_sinks(p, k);
     choose_vector(p, k);
-    int64_t vectors = ceil_div(n, k->vector);
+    int64_t vectors = n ? ceil_div(n, k->vector) : 1; /* empty rows find nothing to do */
     k->group = 32;
     if (n > WARP_ROW || columns) {
         int64_t threads = ceil_div(vectors, 32) * 32;
@@ -480,6 +482,28 @@ uint32_t emit_threads(const emit_kernel_t *k) {
 
 /* ---- entry ---- */
 
+/* Constants of a body are written into the source. */
+static st_status_t check_constants(const nest_t *nest) {
+    for (uint32_t v = 0; v < nest->n_stmts; v++) {
+        const nest_stmt_t *stmt = &nest->stmts[v];
+        if (stmt->kind != NEST_LOAD || stmt->access.tensor != NEST_NONE) continue;
+        uint64_t bytes = st_size_mul((uint64_t)emit_constant_elements(nest, stmt),
+                                     ir_dtype_bytes(stmt->access.dtype));
+        if (bytes > MAX_CONSTANT_BYTES)
+            return FAIL(ST_UNSUPPORTED, "a constant of %llu bytes inside a nest: at most %d",
+                        (unsigned long long)bytes, MAX_CONSTANT_BYTES);
+    }
+    return ST_OK;
+}
+
+int64_t emit_constant_elements(const nest_t *nest, const nest_stmt_t *stmt) {
+    int64_t n = 1 + stmt->access.offset;
+    const nest_domain_t *d = stmt->domain == NEST_NONE ? NULL : &nest->domains[stmt->domain];
+    for (uint32_t i = 0; d && i < d->n_axes; i++)
+        if (stmt->mask >> i & 1) n += (d->axes[i].extent - 1) * stmt->access.stride[i];
+    return n;
+}
+
 static bool is_wide(const nest_t *nest, uint32_t domain) {
     for (uint32_t v = 0; v < nest->n_stmts; v++)
         if (nest->stmts[v].domain == domain && nest->stmts[v].kind == NEST_LOAD &&
@@ -518,6 +542,7 @@ static st_status_t fill(planner_t *p) {
     emit_schedule_t *s = p->s;
     const nest_t *nest = p->nest;
     uint32_t n = nest->n_stmts + 1;
+    TRY(check_constants(nest));
     s->grid = st_arena_array(&s->arena, n, sizeof *s->grid);
     s->level = st_arena_array(&s->arena, n, sizeof *s->level);
     s->uniform = st_arena_array(&s->arena, n, sizeof *s->uniform);

@@ -70,6 +70,8 @@ typedef struct emit_schedule {
 st_status_t emit_schedule_create(const nest_t *nest, emit_schedule_t **out_schedule) ST_WARN_UNUSED;
 void emit_schedule_destroy(emit_schedule_t *schedule); /* NULL is fine */
 
+/* Elements of a constant, from its first to the last that the statement loads. */
+int64_t emit_constant_elements(const nest_t *nest, const nest_stmt_t *stmt);
 /* Threads of a block. */
 uint32_t emit_threads(const emit_kernel_t *kernel);
 /* Does the kernel move `access` as vectors along its vector axis? */

@@ -401,10 +401,7 @@ static void put_data(writer_t *w) {
     for (nest_value_t v = 0; v < w->nest->n_stmts; v++) {
         const nest_stmt_t *stmt = emit_stmt(w, v);
         if (stmt->kind != NEST_LOAD || stmt->access.tensor != NEST_NONE) continue;
-        int64_t n = 1 + stmt->access.offset;
-        const nest_domain_t *d = stmt->domain == NEST_NONE ? NULL : &w->nest->domains[stmt->domain];
-        for (uint32_t i = 0; d && i < d->n_axes; i++)
-            if (stmt->mask >> i & 1) n += (d->axes[i].extent - 1) * stmt->access.stride[i];
+        int64_t n = emit_constant_elements(w->nest, stmt);
         emit_put(w, "__device__ const unsigned char b%u[] __attribute__((aligned(16))) = {", v);
         const unsigned char *bytes = stmt->access.data;
         for (int64_t i = 0; i < n * (int64_t)ir_dtype_bytes(stmt->access.dtype); i++)
@@ -415,7 +412,6 @@ static void put_data(writer_t *w) {
 }
 
 static st_status_t check_types(const writer_t *w) {
-    enum { MAX_DATA = 1 << 16 };
     for (nest_value_t v = 0; v < w->nest->n_stmts; v++) {
         const nest_stmt_t *stmt = emit_stmt(w, v);
         if (stmt->kind != NEST_LOAD) continue;

@@ -317,12 +317,27 @@ static void put_random(writer_t *w, nest_value_t v) {
     emit_position(w, &stmt->access, stmt->mask);
     if (emit_along_vector(w, v))
         emit_put(w, " + v * %" PRId64 "ll", stmt->access.stride[w->k->vector_axis]);
+    if (stmt->n_args > 2) {
+        emit_put(w, " + (long long)");
+        emit_name(w, stmt->args[2]);
+        emit_put(w, " * %" PRId64 "ll", stmt->access.index_stride);
+    }
     emit_put(w, ")");
 }
 
 bool emit_is_stored_uniform(const writer_t *w, nest_value_t v) {
     return w->s->uniform[v] != UINT64_MAX &&
            (w->k->shape != EMIT_UNIFORM || w->s->level[v] < w->k->level);
+}
+
+/* Infinities and NaN have no spelling as numbers. */
+static void put_real(writer_t *w, const char *type, double value) {
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    if (isfinite(value))
+        emit_put(w, "(%s)%.17g", type, value);
+    else
+        emit_put(w, "(%s)__longlong_as_double(0x%016" PRIx64 "ll)", type, bits);
 }
 
 st_status_t emit_statement(writer_t *w, nest_value_t v) {
@@ -351,8 +366,7 @@ st_status_t emit_statement(writer_t *w, nest_value_t v) {
                  w->s->uniform[v]);
     } else if (stmt->kind == NEST_CONSTANT) {
         if (is_real(stmt))
-            emit_put(w, isfinite(stmt->real) ? "(%s)%.17g" : "(%s)special(%.17g)",
-                     emit_value_type(w, v), stmt->real);
+            put_real(w, emit_value_type(w, v), stmt->real);
         else
             emit_put(w, "%" PRId64 "ll", stmt->integer);
     } else if (stmt->kind == NEST_IOTA) {
