@@ -225,6 +225,11 @@ st_status_t exec_region_prepare(exec_rank_t *rank, exec_step_t *step) {
     const ir_node_info_t *node = ir_node(rank->program->graph, step->node);
     const plan_step_t *planned = &rank->program->steps[step->node];
     step->problem.op = node->op;
+    if (rank->device->capture) /* its kernels hold the addresses they were bound to */
+        return FAIL(ST_UNSUPPORTED,
+                    "op %s does not run on %s yet: bodies' addresses change from turn to turn; "
+                    "unroll it, or run on the cpu",
+                    ir_op_def(node->op)->name, rank->device->name);
     exec_region_t *region;
     ARRAY(&rank->arena, region, 1);
     step->region = region;
