@@ -50,8 +50,8 @@ typedef struct ad_train_options {
      * size, and only the loss remains of the forward graph's outputs. */
     int64_t accumulate;
     /* As a loop: the plan has the steps of one micro-batch, run so often. Not with state that changes
-     * from one to the next (running statistics). The passes for precision and recomputation do not
-     * go into loops: their options have no effect on it. */
+     * from one to the next (running statistics). The pass for recomputation does not go into loops:
+     * its options have no effect on it. */
     bool accumulate_loop;
     bool micro_batch_norm; /* accumulate with batch norm: statistics of each micro-batch */
     size_t n_groups;

@@ -353,6 +353,102 @@ static void only_half_types_compute(void **state) {
     ir_graph_destroy(graph);
 }
 
+/* A loop: what is carried stays float32; what is scanned comes as it is; the weight's cast stands
+ * before the loop, and the stack goes out as the product made it. */
+static void loops_are_swept(void **state) {
+    (void)state;
+    assert_becomes(IR_BF16,
+                   "  %0 x = input {dtype=f32, shape=[5,8,4]}\n"
+                   "  %1 h = input {dtype=f32, shape=[8,4]}\n"
+                   "  %2 w = parameter {dtype=f32, shape=[4,4]}\n"
+                   "  %3, %4 = repeat(%1, %0, %2) {body=graph {\n"
+                   "    %0 h = input {dtype=f32, shape=[8,4], batch_axis=-1}\n"
+                   "    %1 x = input {dtype=f32, shape=[8,4], batch_axis=-1}\n"
+                   "    %2 w = input {dtype=f32, shape=[4,4], batch_axis=-1}\n"
+                   "    %3 = matmul(%1, %2)\n"
+                   "    %4 = relu(%3)\n"
+                   "    %5 = add(%0, %4)\n"
+                   "    output \"h\" = %5\n"
+                   "    output \"y\" = %4\n"
+                   "  }, trip=5, carried=1, scanned=1}\n"
+                   "  output \"last\" = %3\n"
+                   "  output \"all\" = %4\n",
+                   "  %0 x = input {dtype=f32, shape=[5,8,4]} : f32[5,8,4]\n"
+                   "  %1 h = input {dtype=f32, shape=[8,4]} : f32[8,4]\n"
+                   "  %2 w = parameter {dtype=f32, shape=[4,4]} : f32[4,4]\n"
+                   "  %3 = cast(%2) {dtype=bf16} : bf16[4,4]\n"
+                   "  %4, %5 = repeat(%1, %0, %2, %3) {body=graph {\n"
+                   "    %0 h = input {dtype=f32, shape=[8,4], batch_axis=-1} : f32[8,4]\n"
+                   "    %1 x = input {dtype=f32, shape=[8,4], batch_axis=-1} : f32[8,4]\n"
+                   "    %2 w = input {dtype=f32, shape=[4,4], batch_axis=-1} : f32[4,4]\n"
+                   "    %3 = cast(%1) {dtype=bf16} : bf16[8,4]\n"
+                   "    %4 \"3\" = input {dtype=bf16, shape=[4,4], batch_axis=-1} : bf16[4,4]\n"
+                   "    %5 = matmul(%3, %4) : bf16[8,4]\n"
+                   "    %6 = relu(%5) : bf16[8,4]\n"
+                   "    %7 = cast(%6) {dtype=f32} : f32[8,4]\n"
+                   "    %8 = add(%0, %7) : f32[8,4]\n"
+                   "    output \"h\" = %8\n"
+                   "    output \"y\" = %6\n"
+                   "  }, trip=5, carried=1, scanned=1} : f32[8,4], bf16[5,8,4]\n"
+                   "  %6 = cast(%5) {dtype=f32} : f32[5,8,4]\n"
+                   "  output \"last\" = %4\n"
+                   "  output \"all\" = %6\n");
+}
+
+/* A condition: a result that both branches have in bf16 goes out so, one that differs in float32. */
+static void branches_are_swept(void **state) {
+    (void)state;
+    assert_becomes(IR_BF16,
+                   "  %0 p = input {dtype=bool, shape=[], batch_axis=-1}\n"
+                   "  %1 x = input {dtype=f32, shape=[8,4]}\n"
+                   "  %2 w = parameter {dtype=f32, shape=[4,4]}\n"
+                   "  %3 = matmul(%1, %2)\n"
+                   "  %4, %5 = cond(%0, %3, %2) {then=graph {\n"
+                   "    %0 x = input {dtype=f32, shape=[8,4], batch_axis=-1}\n"
+                   "    %1 w = input {dtype=f32, shape=[4,4], batch_axis=-1}\n"
+                   "    %2 = matmul(%0, %1)\n"
+                   "    %3 = exp(%2)\n"
+                   "    output \"a\" = %2\n"
+                   "    output \"b\" = %3\n"
+                   "  }, else=graph {\n"
+                   "    %0 x = input {dtype=f32, shape=[8,4], batch_axis=-1}\n"
+                   "    %1 w = input {dtype=f32, shape=[4,4], batch_axis=-1}\n"
+                   "    %2 = neg(%0)\n"
+                   "    output \"a\" = %0\n"
+                   "    output \"b\" = %2\n"
+                   "  }}\n"
+                   "  %6 = relu(%4)\n"
+                   "  output \"a\" = %6\n"
+                   "  output \"b\" = %5\n",
+                   "  %0 p = input {dtype=bool, shape=[], batch_axis=-1} : bool[]\n"
+                   "  %1 x = input {dtype=f32, shape=[8,4]} : f32[8,4]\n"
+                   "  %2 w = parameter {dtype=f32, shape=[4,4]} : f32[4,4]\n"
+                   "  %3 = cast(%1) {dtype=bf16} : bf16[8,4]\n"
+                   "  %4 = cast(%2) {dtype=bf16} : bf16[4,4]\n"
+                   "  %5 = matmul(%3, %4) : bf16[8,4]\n"
+                   "  %6, %7 = cond(%0, %5, %2) {then=graph {\n"
+                   "    %0 x = input {dtype=bf16, shape=[8,4], batch_axis=-1} : bf16[8,4]\n"
+                   "    %1 w = input {dtype=f32, shape=[4,4], batch_axis=-1} : f32[4,4]\n"
+                   "    %2 = cast(%1) {dtype=bf16} : bf16[4,4]\n"
+                   "    %3 = matmul(%0, %2) : bf16[8,4]\n"
+                   "    %4 = cast(%3) {dtype=f32} : f32[8,4]\n"
+                   "    %5 = exp(%4) : f32[8,4]\n"
+                   "    output \"a\" = %3\n"
+                   "    output \"b\" = %5\n"
+                   "  }, else=graph {\n"
+                   "    %0 x = input {dtype=bf16, shape=[8,4], batch_axis=-1} : bf16[8,4]\n"
+                   "    %1 w = input {dtype=f32, shape=[4,4], batch_axis=-1} : f32[4,4]\n"
+                   "    %2 = neg(%0) : bf16[8,4]\n"
+                   "    %3 = cast(%2) {dtype=f32} : f32[8,4]\n"
+                   "    output \"a\" = %0\n"
+                   "    output \"b\" = %3\n"
+                   "  }} : bf16[8,4], f32[8,4]\n"
+                   "  %8 = relu(%6) : bf16[8,4]\n"
+                   "  %9 = cast(%8) {dtype=f32} : f32[8,4]\n"
+                   "  output \"a\" = %9\n"
+                   "  output \"b\" = %7\n");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_parameter_is_cast_once),
@@ -365,6 +461,8 @@ int main(void) {
         cmocka_unit_test(gradients_add_up_in_f32),
         cmocka_unit_test(contradictory_scaling_is_refused),
         cmocka_unit_test(only_half_types_compute),
+        cmocka_unit_test(loops_are_swept),
+        cmocka_unit_test(branches_are_swept),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

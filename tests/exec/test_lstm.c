@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "autodiff/precision.h"
 #include "autodiff/train_graph.h"
 #include "base/memory.h"
 #include "exec/models.h"
@@ -79,6 +80,74 @@ static void gradients_equal_the_layers_written_out(void **state) {
     ir_graph_destroy(flat);
     ir_graph_destroy(step);
     ir_graph_destroy(plain);
+}
+
+/* ---- mixed precision ---- */
+
+/* Products in bodies, by dtype. */
+static void count_products(const ir_graph_t *graph, bool inside, ir_dtype_t low, int *n_low,
+                           int *n_wide) {
+    for (ir_node_t i = 0; i < graph->nodes.n; i++) {
+        const ir_node_info_t *node = ir_node(graph, i);
+        const ir_attr_t *body = node->op == IR_OP_REPEAT ? ir_node_attr(node, "body") : NULL;
+        if (body) count_products(body->graph, true, low, n_low, n_wide);
+        if (!inside || node->op != IR_OP_MATMUL) continue;
+        bool is_low = ir_value_type(graph, node->first_output)->dtype == low;
+        *(is_low ? n_low : n_wide) += 1;
+    }
+}
+
+/* Largest difference of an output, relative to its largest element. */
+static double worst_output(const plan_t *plan, size_t n, const double *given,
+                           const double *wanted) {
+    double worst = 0;
+    for (uint32_t o = plan->n_outputs; o-- > 0;) { /* they come last */
+        double off = 0, largest = 0;
+        for (int64_t left = ir_type_elements(&plan->outputs[o].type); left > 0; left--) {
+            n--;
+            const double difference = fabs(given[n] - wanted[n]);
+            off = difference <= off ? off : difference; /* a NaN stays */
+            largest = fmax(largest, fabs(wanted[n]));
+        }
+        worst = off / largest <= worst ? worst : off / largest;
+    }
+    return worst;
+}
+
+/* The loops' products are 16 bits wide, forward and backward, and the gradients near float64's: each
+ * value is rounded by 2^-9 (bf16) or 2^-12 (f16), and about 16 of them add up on the way. */
+static void loops_compute_in_16_bits(void **state) {
+    (void)state;
+    static const struct {
+        ir_dtype_t dtype;
+        double tolerance;
+    } rows[] = {{IR_BF16, 0x1p-5}, {IR_F16, 0x1p-8}};
+    ir_graph_t *forward = deep(), *with, *mixed;
+    double *wanted, *got;
+    assert_int_equal(ad_gradient_graph(forward, NULL, &with), ST_OK);
+    plan_t *plan = compile_ok(with, &(compile_options_t){.dtype = IR_F64});
+    size_t n = run_plan(plan, 1, &wanted);
+    plan_destroy(plan);
+    for (int r = 0; r < 2; r++) {
+        int n_low = 0, n_wide = 0;
+        assert_int_equal(ad_precision(with, rows[r].dtype, &mixed), ST_OK);
+        count_products(mixed, false, rows[r].dtype, &n_low, &n_wide);
+        ir_graph_destroy(mixed);
+        assert_true(n_low >= 9); /* one a loop, at least two more its gradient's */
+        assert_int_equal(n_wide, 0);
+        for (uint32_t ranks = 1; ranks <= 3; ranks += 2) {
+            plan = compile_ok(with, &(compile_options_t){.dtype = rows[r].dtype, .n_ranks = ranks});
+            assert_int_equal(run_plan(plan, 1, &got), n);
+            const double worst = worst_output(plan, n, got, wanted);
+            print_message("%s, %u ranks: off by %g\n", ir_dtype_text(rows[r].dtype), ranks, worst);
+            assert_true(worst > 0 && worst <= rows[r].tolerance);
+            st_free(got);
+            plan_destroy(plan);
+        }
+    }
+    st_free(wanted);
+    ir_graph_destroy(forward);
+    ir_graph_destroy(with);
 }
 
 /* ---- differences ---- */
@@ -229,6 +298,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gradients_equal_the_layers_written_out),
         cmocka_unit_test(gradients_equal_differences),
+        cmocka_unit_test(loops_compute_in_16_bits),
         cmocka_unit_test(its_loss_falls_on_a_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

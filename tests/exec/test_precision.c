@@ -286,6 +286,37 @@ static void the_scale_grows_and_starts(void **state) {
     close_trainer(&t);
 }
 
+/* Micro-batches as a loop: its gradients have the errors of 16 bits, above those of float32. */
+static void accumulating_loops_compute_in_16_bits(void **state) {
+    (void)state;
+    static const struct {
+        ir_dtype_t dtype;
+        double least, most;
+    } rows[] = {{IR_BF16, 0x1p-13, 0x1p-5}, {IR_F16, 0x1p-16, 0x1p-8}};
+    ir_graph_t *forward = model_mlp(BATCH), *graph;
+    tensor_t wanted[32], given[32];
+    ad_train_options_t o;
+    ok(ad_train_defaults("sgd", &o));
+    o.accumulate = 3;
+    o.accumulate_loop = true;
+    o.gradient_outputs = true;
+    ok(ad_train_graph(forward, &o, &graph));
+    size_t n = gradients(graph, IR_F64, 1, wanted);
+    assert_true(n > 4);
+    for (size_t r = 0; r < 2; r++)
+        for (uint32_t n_ranks = 1; n_ranks <= 3; n_ranks += 2) {
+            assert_int_equal(gradients(graph, rows[r].dtype, n_ranks, given), n);
+            const double worst = compare(n, given, wanted);
+            if (!(worst >= rows[r].least && worst <= rows[r].most))
+                fail_msg("%s on %u ranks: off by %g, %g to %g expected",
+                         ir_dtype_text(rows[r].dtype), n_ranks, worst, rows[r].least, rows[r].most);
+            release(n, given);
+        }
+    release(n, wanted);
+    ir_graph_destroy(graph);
+    ir_graph_destroy(forward);
+}
+
 /* A power of two as the scale changes no bit of an f32 run: it is divided out again. */
 static void a_fixed_scale_is_divided_out(void **state) {
     (void)state;
@@ -346,6 +377,7 @@ int main(void) {
         cmocka_unit_test(gradients_are_near_float64),
         cmocka_unit_test(an_overflow_changes_nothing),
         cmocka_unit_test(the_scale_grows_and_starts),
+        cmocka_unit_test(accumulating_loops_compute_in_16_bits),
         cmocka_unit_test(a_fixed_scale_is_divided_out),
         cmocka_unit_test(training_follows_float32),
     };

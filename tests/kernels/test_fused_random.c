@@ -129,7 +129,7 @@ static ir_value_t reduction(draw_t *d) {
                                   IR_OP_REDUCE_MIN, IR_OP_REDUCE_PROD};
     ir_value_t x = any(d);
     const ir_type_t type = *type_of(d, x);
-    int64_t axes[4];
+    int64_t axes[IR_MAX_RANK];
     int32_t n = 0, before = 0;
     int64_t count = 1;
     if (type.rank == 0) return x;
