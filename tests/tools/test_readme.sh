@@ -59,7 +59,7 @@ fi
 
 # ---- the commands ----
 n=0
-for block in sh.*; do
+for block in $(ls sh.* | sort -t. -k2n); do
     grep -q '^stator ' "$block" || fail "$block has no command"
     for file in model.pt2 model.onnx g.stator tokenizer.model; do
         if grep -q " $file" "$block" && [ ! -e "$file" ] && ! grep -q -e "-o $file" "$block"; then continue 2; fi
@@ -71,7 +71,7 @@ for block in sh.*; do
 done
 # without the models the blocks on texts, images and resuming are left
 least=3
-[ -e model.pt2 ] && least=$(ls sh.? | wc -l)
+[ -e model.pt2 ] && least=$(ls | grep -c '^sh\.[0-9]*$')
 [ "$n" -ge "$least" ] || fail "only $n blocks ran"
 [ -s llama.jsonl ] && [ -s llama/model.safetensors ] && [ -s resnet.jsonl ] || fail "a result is missing"
 grep -q '"step":340' llama.jsonl || fail "the resumed run did not reach its last step"
