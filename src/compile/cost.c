@@ -270,11 +270,11 @@ static void collective(const target_t *t, const ir_op_ctx_t *ctx, const work_t *
     out->limit = "link";
 }
 
-static void time_of(const target_t *t, const ir_op_ctx_t *ctx, const work_t *w, double distance,
+/* `reach`: bytes that bandwidths and rates are those of. */
+static void time_of(const target_t *t, const ir_op_ctx_t *ctx, const work_t *w, double reach,
                     ir_cost_t *out) {
     double bytes = w->bytes_read + w->bytes_written;
     double launch = out->launches * t->machine.launch_us;
-    double reach = distance > bytes ? distance : bytes;
     double passes = speed(t, false), products = speed(t, true);
     double compute, memory = bytes / bandwidth_at(t, reach) / passes * 1e-3;
     double ns = unit_ns(t, ctx->op, w, reach);
@@ -374,10 +374,15 @@ void target_cost_at(const target_t *t, const ir_op_ctx_t *ctx, const ir_type_t *
         return;
     }
     out->kernel = choose(t, ctx, out_types, &w, &out->workspace, &out->launches, &reason);
-    if (is_region(ctx->op))
+    if (is_region(ctx->op)) {
         region(t, ctx, out);
-    else
-        time_of(t, ctx, &w, distance_bytes, out);
+        return;
+    }
+    double reach = fmax(distance_bytes, w.bytes_read + w.bytes_written);
+    if (ctx->op == IR_OP_FUSED)
+        w.bytes_read += target_bytes_again(t, ir_ctx_attr(ctx, "body")->graph);
+    out->bytes_read = w.bytes_read;
+    time_of(t, ctx, &w, reach, out);
 }
 
 double target_copy_us(const target_t *t, double bytes, double distance) {

@@ -119,6 +119,7 @@ static st_status_t region_cost(const target_t *t, const plan_program_t *program,
             TRY(step_cost(t, body, i, 0, &one));
             sum.us += one.us;
             sum.flop += one.flop;
+            sum.product_flop += one.product_flop;
             sum.bytes_read += one.bytes_read;
             sum.bytes_written += one.bytes_written;
             sum.launches += one.launches;
@@ -128,6 +129,7 @@ static st_status_t region_cost(const target_t *t, const plan_program_t *program,
         if (sum.us * trip < out->us) continue;
         out->us = sum.us * trip;
         out->flop = sum.flop * trip;
+        out->product_flop = sum.product_flop * trip;
         out->bytes_read = sum.bytes_read * trip;
         out->bytes_written = sum.bytes_written * trip;
         out->launches = (uint32_t)fmin((double)sum.launches * trip, UINT32_MAX);

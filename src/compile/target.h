@@ -128,6 +128,9 @@ bool target_eval(const char *text, const target_names_t *names, int64_t *out_val
                  const char **out_error);
 
 /* ---- cost (cost.c) ---- */
+/* Bytes that a `fused` node of this body reads again, where a cache does not hold them between one pass
+ * and the next (stages.c). Out of memory: 0. */
+double target_bytes_again(const target_t *target, const ir_graph_t *body);
 /* Kernel of a node, with its scratch (ST_SIZE_TOO_LARGE: overflows) and launches. NULL: none can run
  * it, *out_reason says why (until the thread's next call). */
 const char *target_choose(const target_t *target, const ir_op_ctx_t *ctx,

@@ -27,100 +27,34 @@ static st_status_t grow(judge_t *judge) {
     return ST_OK;
 }
 
-/* Cost of a node with these operands and results. */
-static st_status_t ask_cost(const judge_t *judge, const regions_t *regions, ir_op_t op,
-                            const ir_attr_t *attrs, uint32_t n_in, const ir_value_t *in,
-                            uint32_t n_out, const ir_value_t *out, ir_cost_t *out_cost) {
+/* Cost of the region as a `fused` node of this body, and the target's reason where it has no kernel
+ * that runs it. */
+static st_status_t ask_fused(judge_t *judge, const regions_t *regions, ir_graph_t *body,
+                             judgement_t *out) {
+    const region_t *region = &regions->region;
     const ir_graph_t *graph = regions->groups->graph;
+    const ir_target_t *target = judge->target;
+    const ir_attr_t attr = {.kind = IR_ATTR_GRAPH, .graph = body};
+    const char *reason = "";
+    uint32_t n_in = (uint32_t)region->inputs.n, n_out = (uint32_t)region->outputs.n;
     ir_type_t *types = st_calloc(n_in + n_out, sizeof *types);
     if (!types) return st_no_memory((n_in + n_out) * sizeof *types, "a node's types");
-    for (uint32_t j = 0; j < n_in; j++) types[j] = *ir_value_type(graph, in[j]);
-    for (uint32_t k = 0; k < n_out; k++) types[n_in + k] = *ir_value_type(graph, out[k]);
-    ir_op_ctx_t ctx = {op, n_in, n_out, types, attrs, ""};
-    judge->target->cost(judge->target->context, &ctx, types + n_in, out_cost);
+    for (uint32_t j = 0; j < n_in; j++) types[j] = *ir_value_type(graph, region->inputs.data[j]);
+    for (uint32_t k = 0; k < n_out; k++)
+        types[n_in + k] = *ir_value_type(graph, region->outputs.data[k]);
+    ir_op_ctx_t ctx = {IR_OP_FUSED, n_in, n_out, types, &attr, ""};
+    target->cost(target->context, &ctx, types + n_in, &out->cost);
+    if (!out->cost.kernel && target->can_run)
+        out->legal = target->can_run(target->context, &ctx, types + n_in, &reason);
+    if (!out->legal) out->reason = st_arena_strdup(&judge->arena, reason);
     st_free(types);
-    return ST_OK;
+    return out->reason ? ST_OK : st_no_memory(0, "a reason");
 }
 
 static st_status_t ask_single(const judge_t *judge, const regions_t *regions, ir_cost_t *out_cost) {
     const ir_graph_t *graph = regions->groups->graph;
     ir_node_t n = regions->region.nodes.data[0];
     return ir_target_cost(judge->target, graph, n, out_cost);
-}
-
-/* ---- passes ---- */
-
-/* Stage of each statement: how many wide reductions lie on the way to it. */
-typedef struct stages {
-    const nest_t *nest;
-    uint64_t cache_bytes;
-    uint8_t *stage;   /* [stmts] */
-    uint32_t *needed; /* [stmts]: set of the stages in which the value is computed */
-} stages_t;
-
-enum {
-    MAX_STAGE = 31,
-    ELEMENT_BYTES = 4,
-    MIN_CACHE_BYTES = 128 * 1024, /* the nearest cache of this size is what a pass works in */
-};
-
-/* Whether the points that one result is reduced from exceed the cache. */
-static bool is_wide(const stages_t *s, const nest_stmt_t *stmt) {
-    if (stmt->kind != NEST_REDUCE || stmt->domain == NEST_NONE) return false;
-    int64_t points = nest_points(&s->nest->domains[stmt->domain], stmt->over);
-    return (uint64_t)points > s->cache_bytes / ELEMENT_BYTES;
-}
-
-/* Bytes that are read in more than one stage, once for each beyond the first. */
-static double bytes_again(const stages_t *s) {
-    const nest_t *nest = s->nest;
-    double bytes = 0;
-    for (uint32_t i = 0; i < nest->n_stmts; i++) {
-        const nest_stmt_t *stmt = &nest->stmts[i];
-        s->stage[i] = 0;
-        s->needed[i] = 0;
-        for (uint32_t a = 0; a < stmt->n_args; a++) {
-            uint32_t arg = stmt->args[a];
-            uint8_t after = (uint8_t)(s->stage[arg] + is_wide(s, &nest->stmts[arg]));
-            if (after > s->stage[i]) s->stage[i] = after < MAX_STAGE ? after : MAX_STAGE;
-        }
-    }
-    for (uint32_t i = 0; i < nest->n_stores; i++) {
-        uint32_t v = nest->stores[i].value;
-        s->needed[v] |= 1u << s->stage[v];
-    }
-    for (uint32_t i = nest->n_stmts; i-- > 0;) {
-        const nest_stmt_t *stmt = &nest->stmts[i];
-        /* what is reduced is computed in the stage of the reduction, all else where it is used */
-        uint32_t in = stmt->kind == NEST_REDUCE ? 1u << s->stage[i] : s->needed[i];
-        for (uint32_t a = 0; a < stmt->n_args; a++) s->needed[stmt->args[a]] |= in;
-        if (stmt->kind != NEST_LOAD || stmt->domain == NEST_NONE) continue;
-        int again = __builtin_popcount(s->needed[i]) - 1;
-        if (again > 0)
-            bytes += again * (double)nest_points(&nest->domains[stmt->domain], stmt->mask) *
-                     (double)ir_dtype_bytes(stmt->access.dtype);
-    }
-    return bytes;
-}
-
-static st_status_t add_passes(const judge_t *judge, const nest_t *nest, judgement_t *out) {
-    const ir_machine_t *machine = judge->target->machine;
-    stages_t stages = {.nest = nest};
-    st_status_t status = ST_OK;
-    for (int i = IR_CACHES; i-- > 0;)
-        if (machine->cache_bytes[i] >= MIN_CACHE_BYTES)
-            stages.cache_bytes = machine->cache_bytes[i];
-    stages.stage = st_calloc(nest->n_stmts, sizeof *stages.stage);
-    stages.needed = st_calloc(nest->n_stmts, sizeof *stages.needed);
-    if (!stages.stage || !stages.needed)
-        TRY_GOTO(st_no_memory(nest->n_stmts * sizeof *stages.needed, "a nest's stages"), done);
-    double bytes = bytes_again(&stages);
-    out->cost.bytes_read += bytes;
-    out->cost.us += bytes / machine->memory_gbps * 1e-3;
-done:
-    st_free(stages.stage);
-    st_free(stages.needed);
-    return status;
 }
 
 /* ---- judging ---- */
@@ -155,13 +89,8 @@ static st_status_t make(judge_t *judge, regions_t *regions, judgement_t *out) {
     if (region->nodes.n == 1) {
         TRY_GOTO(ask_single(judge, regions, &out->cost), done);
     } else if (out->legal) {
-        const ir_attr_t attr = {.kind = IR_ATTR_GRAPH, .graph = body};
-        TRY_GOTO(ask_cost(judge, regions, IR_OP_FUSED, &attr, (uint32_t)region->inputs.n,
-                          region->inputs.data, (uint32_t)region->outputs.n, region->outputs.data,
-                          &out->cost),
-                 done);
-        TRY_GOTO(add_passes(judge, nest, out), done);
-        TRY_GOTO(find_reuse(judge, regions, nest, out), done);
+        TRY_GOTO(ask_fused(judge, regions, body, out), done);
+        if (out->legal) TRY_GOTO(find_reuse(judge, regions, nest, out), done);
     }
 done:
     nest_destroy(nest);

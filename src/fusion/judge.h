@@ -1,10 +1,7 @@
-/* Judging regions: whether one may be a `fused` node (legality: it has a loop nest), and what it
- * costs as one (profit: the target's cost model). Regions that say the same are judged once: the
- * layers of a model are alike, so the time is that of one layer.
- *
- * A nest with a reduction whose result goes back to the points that were summed takes more than one
- * pass over them. Where the points of one result fit into a cache the later passes are free; where
- * they do not, what they read counts again. */
+/* Judging regions: whether one may be a `fused` node (legality: it has a loop nest, and the target has
+ * a kernel that runs it), and what it costs as one (profit: the target's cost model, and nothing
+ * else). Regions that say the same are judged once: the layers of a model are alike, so the time is
+ * that of one layer. */
 #ifndef STATOR_FUSION_JUDGE_H
 #define STATOR_FUSION_JUDGE_H
 
@@ -17,8 +14,7 @@ typedef struct judgement {
     const char *reason; /* of an illegal one; in the judge's arena */
     uint64_t *reuse; /* [outputs]: bit j, the output may stand in input j's memory; NULL: there are
                          * more than 64 inputs, or it is not legal */
-    ir_cost_t cost;  /* of the region as one node, with what it reads again; of a single node, as
-                         * it is */
+    ir_cost_t cost;  /* of the region as one node; of a single node, as it is */
 } judgement_t;
 
 typedef struct judge {

@@ -15,6 +15,7 @@
 #include "compile/predict.h"
 #include "compile/report.h"
 #include "ir/build.h"
+#include "ir/text.h"
 
 enum { BATCH = 64, IN = 96, HIDDEN = 160, CLASSES = 10 };
 
@@ -146,12 +147,59 @@ static void test_description(void **state) {
     ir_graph_destroy(step);
 }
 
+/* A report is its own: the scratch at the peak is named when the plan is gone. */
+static void test_outlives_the_plan(void **state) {
+    (void)state;
+    plan_t *plan;
+    report_t *r = report_for("h200", 1, &plan);
+    bool found = false;
+    plan_destroy(plan);
+    for (uint32_t i = 0; i < r->n_tensors; i++)
+        if (r->tensors[i].kind == REPORT_WORKSPACE) {
+            assert_string_equal(r->tensors[i].what, "cublaslt.matmul");
+            found = true;
+        }
+    assert_true(found);
+    report_destroy(r);
+}
+
+/* Products in a loop's body count as often as it runs. */
+static void test_loops(void **state) {
+    (void)state;
+    static const char text[] =
+        "graph {\n"
+        "  %x x = input {dtype=f32, shape=[7,6,6], batch_axis=1}\n"
+        "  %h h = input {dtype=f32, shape=[6,6], batch_axis=0}\n"
+        "  %y = repeat(%h, %x) {trip=7, carried=1, scanned=1, body=graph {\n"
+        "    %h h = input {dtype=f32, shape=[6,6], batch_axis=-1}\n"
+        "    %x x = input {dtype=f32, shape=[6,6], batch_axis=-1}\n"
+        "    %m = matmul(%h, %h)\n    %s = add(%m, %x)\n    output y = %s\n  }}\n"
+        "  output y = %y\n}\n";
+    ir_graph_t *graph;
+    plan_t *plan;
+    target_t *target;
+    report_t *r;
+    compile_options_t options = {0};
+    if (ir_graph_parse(text, strlen(text), &graph) != ST_OK) fail_msg("%s", st_last_error());
+    if (compile_plan(graph, &options, &plan) != ST_OK) fail_msg("%s", st_last_error());
+    assert_int_equal(predict_target(plan, &target), ST_OK);
+    assert_int_equal(report_make(plan, target, 0, &r), ST_OK);
+    assert_true(r->product_flop == 7 * 2.0 * 6 * 6 * 6);
+    assert_true(r->flop > r->product_flop && r->model_flop == r->product_flop);
+    report_destroy(r);
+    target_destroy(target);
+    plan_destroy(plan);
+    ir_graph_destroy(graph);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_memory),
         cmocka_unit_test(test_operations),
         cmocka_unit_test(test_ranks),
         cmocka_unit_test(test_description),
+        cmocka_unit_test(test_outlives_the_plan),
+        cmocka_unit_test(test_loops),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,99 @@
+/* Fusion under real targets: only what a kernel of the target runs is fused, and a nest costs the same
+ * whoever asks. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/memory.h"
+#include "compile/compile.h"
+#include "compile/predict.h"
+#include "fusion/fuse.h"
+#include "ir/build.h"
+#include "ir/text.h"
+
+static plan_t *plan_of(const char *text, const compile_options_t *options) {
+    ir_graph_t *graph;
+    plan_t *plan;
+    if (ir_graph_parse(text, strlen(text), &graph) != ST_OK) fail_msg("%s", st_last_error());
+    if (compile_plan(graph, options, &plan) != ST_OK) fail_msg("%s", st_last_error());
+    ir_graph_destroy(graph);
+    return plan;
+}
+
+/* The rows of a softmax are one slice of the GPU's nest, the sums across them another: no kernel runs
+ * both at once, though they are a legal nest. Compiling ended with "no kernel on h200 for fused". */
+static void only_what_the_target_runs_is_fused(void **state) {
+    (void)state;
+    static const char text[] =
+        "graph \"g\" {\n"
+        "  %0 x = input {dtype=f32, shape=[64,32,16]}\n"
+        "  %1 = softmax(%0) {axis=2}\n"
+        "  %2 = reduce_sum(%1) {axes=[1]}\n"
+        "  output \"y\" = %2\n"
+        "}\n";
+    static const char *const targets[] = {"h200", "a100", "cpu"};
+    for (size_t i = 0; i < 3; i++) {
+        compile_options_t options = {.target = targets[i]};
+        plan_t *plan = plan_of(text, &options);
+        bool told = false;
+        for (uint32_t b = 0; b < plan->fusion->n_boundaries; b++)
+            told |= strstr(plan->fusion->boundaries[b].reason, "no kernel on") != NULL;
+        assert_int_equal(told, i < 2);
+        plan_destroy(plan);
+    }
+}
+
+/* The one fused node of the plan's program. */
+static ir_node_t fused_node(const plan_t *plan) {
+    const ir_graph_t *graph = plan->programs[0].graph;
+    for (ir_node_t n = 0; n < graph->nodes.n; n++)
+        if (ir_node(graph, n)->op == IR_OP_FUSED) return n;
+    fail_msg("nothing is fused");
+    return IR_NONE;
+}
+
+/* Rows that no cache of a core holds are read once for their largest element, once for the sum of
+ * exponentials and once for the quotients; what was decided by is what is reported and predicted. */
+static void passes_count_for_all(void **state) {
+    (void)state;
+    static const char text[] =
+        "graph \"g\" {\n"
+        "  %0 x = input {dtype=f32, shape=[64,1048576]}\n"
+        "  %1 = relu(%0)\n"
+        "  %2 = softmax(%1) {axis=1}\n"
+        "  output \"y\" = %2\n"
+        "}\n";
+    compile_options_t options = {.target = "h200"};
+    plan_t *plan = plan_of(text, &options);
+    target_t *target;
+    ir_target_t ask = {0};
+    ir_cost_t cost, steps[8];
+    ir_node_t n = fused_node(plan);
+    assert_int_equal(predict_target(plan, &target), ST_OK);
+    target_fill(target, &ask);
+    assert_int_equal(ir_target_cost(&ask, plan->programs[0].graph, n, &cost), ST_OK);
+    assert_true(plan->programs[0].graph->nodes.n <= 8);
+    assert_int_equal(predict_steps(plan, target, 0, steps), ST_OK);
+    double bytes = 64.0 * 1048576 * 4;
+    assert_true(cost.bytes_read == 3 * bytes && steps[n].bytes_read == cost.bytes_read);
+    assert_true(cost.bytes_written == bytes);
+    assert_int_equal(plan->fusion->n_rows, 1);
+    assert_true(fabs(plan->fusion->rows[0].us - cost.us) < 1e-9 * cost.us);
+    assert_true(fabs(steps[n].us - cost.us) < 1e-9 * cost.us);
+    target_destroy(target);
+    plan_destroy(plan);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(only_what_the_target_runs_is_fused),
+        cmocka_unit_test(passes_count_for_all),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
