@@ -152,30 +152,6 @@ static double body_ns(const target_t *t, const ir_op_ctx_t *ctx) {
 
 static _Thread_local char reasons[512];
 
-static bool kernel_fits(const target_kernel_t *k, const work_t *w, const target_names_t *names,
-                        char *reason, size_t capacity) {
-    const char *error;
-    int64_t value;
-    if (k->dtypes && !(k->dtypes >> w->dtype & 1)) {
-        snprintf(reason, capacity, "not for %s", ir_dtype_text(w->dtype));
-        return false;
-    }
-    if (!k->when || (target_eval(k->when, names, &value, &error) && value)) return true;
-    snprintf(reason, capacity, "only when %s", k->when);
-    return false;
-}
-
-/* A nest on a GPU, and what it takes. */
-static bool runs_nest(const ir_op_ctx_t *ctx, const ir_type_t *out_types, size_t *out_workspace,
-                      uint32_t *out_launches, char *reason, size_t capacity) {
-    kern_problem_t problem = {ctx->op,   ctx->n_inputs, ctx->n_outputs, ctx->in,
-                              out_types, ctx->attrs,    ctx->name};
-    const char *why = "";
-    bool runs = kern_nest_on_gpu(&problem, out_workspace, out_launches, &why);
-    if (!runs) snprintf(reason, capacity, "%s", why);
-    return runs;
-}
-
 /* A kernel with epilogues runs a body of one of its ops followed by those. */
 static bool runs_body(const target_kernel_t *k, const ir_op_ctx_t *ctx, char *reason,
                       size_t capacity) {
@@ -204,29 +180,28 @@ static bool lists(const target_kernel_t *k, ir_op_t op) {
 static const char *choose_listed(const target_t *t, const ir_op_ctx_t *ctx,
                                  const ir_type_t *out_types, const work_t *w, size_t *out_workspace,
                                  uint32_t *out_launches) {
-    target_names_t names = {w, (int64_t)w->bytes_read, (int64_t)w->bytes_written};
+    const kern_problem_t problem = {ctx->op,   ctx->n_inputs, ctx->n_outputs, ctx->in,
+                                    out_types, ctx->attrs,    ctx->name};
+    const bool cuda = strcmp(t->machine.device, "cuda") == 0;
     size_t used = (size_t)snprintf(reasons, sizeof reasons, "no kernel on %s for %s",
                                    t->machine.name, ir_op_def(ctx->op)->name);
     for (uint32_t i = 0; i < t->n_kernels; i++) {
         const target_kernel_t *k = &t->kernels[i];
-        char reason[160];
-        const char *error;
-        int64_t bytes = 0;
+        char text[160];
+        const char *reason = text;
         if (!lists(k, ctx->op)) continue;
         *out_launches = k->launches;
-        if (!kernel_fits(k, w, &names, reason, sizeof reason) ||
-            (k->nests &&
-             !runs_nest(ctx, out_types, out_workspace, out_launches, reason, sizeof reason)) ||
-            (!k->nests && ctx->op == IR_OP_FUSED && !runs_body(k, ctx, reason, sizeof reason))) {
-            if (used < sizeof reasons)
-                used += (size_t)snprintf(reasons + used, sizeof reasons - used, "; %s: %s", k->name,
-                                         reason);
-            continue;
-        }
-        if (k->nests) return k->name;
-        if (k->workspace && !target_eval(k->workspace, &names, &bytes, &error)) bytes = 0;
-        *out_workspace = bytes == INT64_MAX ? ST_SIZE_TOO_LARGE : bytes > 0 ? (size_t)bytes : 0;
-        return k->name;
+        bool runs = !k->dtypes || k->dtypes >> w->dtype & 1;
+        if (!runs)
+            snprintf(text, sizeof text, "not for %s", ir_dtype_text(w->dtype));
+        else if (cuda)
+            runs = kern_runs_on_gpu(k->name, &problem, out_workspace, out_launches, &reason);
+        else if (ctx->op == IR_OP_FUSED)
+            runs = runs_body(k, ctx, text, sizeof text);
+        if (runs) return k->name;
+        if (used < sizeof reasons)
+            used += (size_t)snprintf(reasons + used, sizeof reasons - used, "; %s: %s", k->name,
+                                     reason);
     }
     return NULL;
 }

@@ -26,14 +26,12 @@
  *   kernel cudnn.attention          a kernel that exists; what follows says of it:
  *     ops attention                   which ops; "elementwise" stands for all of those
  *     dtypes bf16 f16                 of the elements; none: any
- *     when d % 8 == 0 && d <= 256     the sizes of work.h, width (bytes an element), in_bytes, out_bytes
- *     workspace 2 * b * h * s * d     bytes; none: 0
- *     launches 3                      none: 1
- *     nests                           it runs loop nests on a GPU: of each node it is worked out whether it
- *                                     is one, in how many launches, with what scratch
+ *     launches 3                      none: 1; of loop nests it is worked out
  *     epilogues relu add              elementwise ops that it does to its result at no cost
  *
- * Of one op the first kernel listed that can run it is the one. Errors name file and line. */
+ * Of one op the first kernel listed that can run it is the one. What a kernel can run and what scratch
+ * it takes is the kernel's own business (kernels/gpu_rules.h), so that on device "cuda" only kernels
+ * that there are may be listed. Errors name file and line. */
 #ifndef STATOR_COMPILE_TARGET_H
 #define STATOR_COMPILE_TARGET_H
 
@@ -69,10 +67,8 @@ typedef struct target_rate {
 typedef struct target_kernel {
     const char *name;
     bool ops[IR_OP_END], epilogues[IR_OP_END];
-    uint32_t dtypes;              /* bit ir_dtype_t; 0: any */
-    const char *when, *workspace; /* expressions; NULL: always, none */
+    uint32_t dtypes; /* bit ir_dtype_t; 0: any */
     uint32_t launches;
-    bool nests;
 } target_kernel_t;
 
 typedef struct target {
@@ -115,17 +111,6 @@ typedef struct target_builtin {
     size_t bytes;
 } target_builtin_t;
 extern const target_builtin_t target_builtins[];
-
-/* ---- expressions (target_expr.c): + - * / % comparisons && || ! ( ) min max, whole numbers ---- */
-/* What may be named. */
-typedef struct target_names {
-    const work_t *work;
-    int64_t in_bytes, out_bytes;
-} target_names_t;
-/* Sums and products that overflow stay at INT64_MAX; a division by zero gives 0. false: *out_error
- * says what is wrong with the text. */
-bool target_eval(const char *text, const target_names_t *names, int64_t *out_value,
-                 const char **out_error);
 
 /* ---- cost (cost.c) ---- */
 /* Bytes that a `fused` node of this body reads again, where a cache does not hold them between one pass

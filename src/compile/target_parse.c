@@ -8,6 +8,7 @@
 #include "base/vec.h"
 #include "base/words.h"
 #include "compile/target.h"
+#include "kernels/table.h"
 
 enum { MOST_WORDS = 160, LONGEST_LINE = 4096 };
 
@@ -16,7 +17,6 @@ typedef struct reader {
     target_t *target;
     uint32_t line;
     char text[LONGEST_LINE]; /* the line, cut into words */
-    const char *rest;        /* all behind the first word */
     uint32_t n_words;
     char *words[MOST_WORDS];
     target_kernel_t *kernel; /* the newest */
@@ -240,24 +240,6 @@ static st_status_t read_dtypes(reader_t *r) {
     }
     return ST_OK;
 }
-static st_status_t read_expression(reader_t *r, const char **out) {
-    const work_t none = {0};
-    const target_names_t names = {&none, 0, 0};
-    const char *error;
-    int64_t value;
-    if (!target_eval(r->rest, &names, &value, &error)) return BAD(r, "'%s': %s", r->rest, error);
-    return keep(r, r->rest, out);
-}
-static st_status_t read_when(reader_t *r) {
-    return read_expression(r, &r->kernel->when);
-}
-static st_status_t read_workspace(reader_t *r) {
-    return read_expression(r, &r->kernel->workspace);
-}
-static st_status_t read_nests(reader_t *r) {
-    r->kernel->nests = true;
-    return ST_OK;
-}
 static st_status_t read_launches(reader_t *r) {
     int64_t n;
     if (!st_int_parse(r->words[1], strlen(r->words[1]), &n) || n < 1 || n > 1000)
@@ -300,10 +282,7 @@ static const statement_t statements[] = {
     {"kernel", 1, 1, 0, read_kernel},
     {"ops", 1, MOST_WORDS, OF_KERNEL, read_ops},
     {"dtypes", 1, MOST_WORDS, OF_KERNEL, read_dtypes},
-    {"when", 1, MOST_WORDS, OF_KERNEL, read_when},
-    {"workspace", 1, MOST_WORDS, OF_KERNEL, read_workspace},
     {"launches", 1, 1, OF_KERNEL, read_launches},
-    {"nests", 0, 0, OF_KERNEL, read_nests},
     {"epilogues", 1, MOST_WORDS, OF_KERNEL, read_epilogues},
 };
 /* clang-format on */
@@ -317,7 +296,6 @@ static st_status_t unknown(const reader_t *r) {
                nearest ? nearest : "", nearest ? "'?" : "");
 }
 
-/* Cuts the line into words; r->rest keeps a copy of what follows the first. */
 static st_status_t cut_line(reader_t *r, const char *line, size_t bytes) {
     const char *comment = memchr(line, '#', bytes);
     if (comment) bytes = (size_t)(comment - line);
@@ -326,10 +304,6 @@ static st_status_t cut_line(reader_t *r, const char *line, size_t bytes) {
         return BAD(r, "a line of more than %d bytes, or with a NUL byte", LONGEST_LINE - 1);
     memcpy(r->text, line, bytes);
     r->text[bytes] = '\0';
-    size_t first = strspn(r->text, " \t");
-    first += strcspn(r->text + first, " \t");
-    first += strspn(r->text + first, " \t");
-    TRY(keep(r, r->text + first, &r->rest));
     r->n_words = 0;
     char *state = NULL;
     for (char *w = strtok_r(r->text, " \t", &state); w; w = strtok_r(NULL, " \t", &state)) {
@@ -394,14 +368,27 @@ static st_status_t take(const reader_t *r, const void *data, size_t n, size_t ea
     return ST_OK;
 }
 
+/* On "cpu" the kernels are those of the build; on "cuda" those of the module, each for its ops. */
+static st_status_t check_kernels(const reader_t *r) {
+    const char *device = r->target->machine.device;
+    for (size_t i = 0; i < r->kernels.n; i++) {
+        const target_kernel_t *k = &r->kernels.data[i];
+        if (strcmp(device, "cpu") == 0)
+            return BAD(r, "kernel '%s': device cpu has the kernels of the build, none are listed",
+                       k->name);
+        for (int op = 1; op < IR_OP_END && strcmp(device, "cuda") == 0; op++)
+            if (k->ops[op] && !kern_known_on_gpu(k->name, (ir_op_t)op))
+                return BAD(r, "kernel '%s': device cuda has none of this name for op %s", k->name,
+                           ir_op_def((ir_op_t)op)->name);
+    }
+    return ST_OK;
+}
+
 static st_status_t finish(reader_t *r) {
     target_t *t = r->target;
     if (!(t->pass_gflops[IR_F32] > 0) || !(t->product_gflops[IR_F32] > 0))
         return BAD(r, "'passes f32' and 'products f32' are needed: other types stand back to them");
-    for (size_t k = 0; k < r->kernels.n; k++)
-        if (strcmp(t->machine.device, "cpu") == 0)
-            return BAD(r, "kernel '%s': device cpu has the kernels of the build, none are listed",
-                       r->kernels.data[k].name);
+    TRY(check_kernels(r));
     if (r->rates.n) qsort(r->rates.data, r->rates.n, sizeof *r->rates.data, by_op);
     TRY(take(r, r->bandwidths.data, r->bandwidths.n, sizeof *t->bandwidths, &t->bandwidths,
              &t->n_bandwidths));

@@ -14,7 +14,7 @@
 #include "base/memory.h"
 #include "device/cpu/team.h"
 #include "device/module.h"
-#include "kernels/emit/single.h"
+#include "kernels/gpu_rules.h"
 #ifdef STATOR_HAVE_ONEDNN
 #include "kernels/onednn/onednn.h"
 #endif
@@ -182,20 +182,20 @@ st_status_t kern_choose(const char *device, const kern_problem_t *problem, bool 
     return FAIL(ST_UNSUPPORTED, "no kernel on %s for %s%s", device, def ? def->name : "?", reasons);
 }
 
-bool kern_nest_on_gpu(const kern_problem_t *problem, size_t *out_workspace, uint32_t *out_launches,
-                      const char **out_reason) {
-    emit_problem_t made;
-    if (emit_problem_create(problem, &made, out_reason) != ST_OK) {
-        *out_reason = st_last_error();
-        return false;
-    }
-    bool runs = made.schedule != NULL;
-    if (runs) {
-        *out_workspace = made.schedule->workspace;
-        *out_launches = made.schedule->n_kernels;
-    }
-    emit_problem_clear(&made);
-    return runs;
+bool kern_known_on_gpu(const char *kernel, ir_op_t op) {
+    return gpu_rule_find(kernel, op) != NULL;
+}
+
+bool kern_runs_on_gpu(const char *kernel, const kern_problem_t *problem, size_t *out_workspace,
+                      uint32_t *out_launches, const char **out_reason) {
+    const gpu_rule_t *rule = gpu_rule_find(kernel, problem->op);
+    *out_reason = "there is no such kernel for the op";
+    if (!rule) return false;
+    if (rule->can_run == gpu_nest_can_run) /* scheduled once, not for each question */
+        return gpu_nest(problem, out_workspace, out_launches, out_reason);
+    if (rule->can_run && !rule->can_run(problem, out_reason)) return false;
+    *out_workspace = rule->workspace ? rule->workspace(problem, 1) : 0;
+    return true;
 }
 
 st_status_t kern_run_once(const kern_problem_t *problem, const void *const *in, void *const *out) {

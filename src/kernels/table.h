@@ -15,10 +15,13 @@ const kern_impl_t *kern_find_on(const char *device, ir_op_t op, const char *name
  * and every implementation's reason. */
 st_status_t kern_choose(const char *device, const kern_problem_t *problem, bool reference_only,
                         const kern_impl_t **out_impl) ST_WARN_UNUSED;
-/* Does a GPU run the problem as a loop nest (kernels/emit)? Then its launches and scratch; if not,
- * *out_reason says why (until the thread's next call). Needs no GPU. */
-bool kern_nest_on_gpu(const kern_problem_t *problem, size_t *out_workspace, uint32_t *out_launches,
-                      const char **out_reason);
+/* Does the CUDA module's kernel of this name run the problem? Then its scratch, and of a nest its
+ * launches (left alone else); if not, *out_reason says why (until the thread's next call). Needs
+ * neither GPU nor module. */
+bool kern_runs_on_gpu(const char *kernel, const kern_problem_t *problem, size_t *out_workspace,
+                      uint32_t *out_launches, const char **out_reason);
+/* Has the module a kernel of this name for the op? */
+bool kern_known_on_gpu(const char *kernel, ir_op_t op);
 /* Runs one node on host memory with a one-thread team: constant folding, tests. Allocates scratch.
  */
 st_status_t kern_run_once(const kern_problem_t *problem, const void *const *in,

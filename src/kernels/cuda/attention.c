@@ -10,6 +10,7 @@
 
 #include "kernels/cuda/cuda.h"
 #include "kernels/cuda/dnn.h"
+#include "kernels/gpu_rules.h"
 
 typedef struct shape {
     kern_attention_t a;
@@ -70,50 +71,6 @@ static dnn_tensor_t masked(dnn_t *dnn, const kern_attention_t *a, dnn_tensor_t x
     return keep_where(dnn, a, x, row, CUDNN_POINTWISE_CMP_GE, column);
 }
 
-static bool attention_can_run(const kern_problem_t *problem, uint32_t first, uint32_t n_fixed,
-                              const char **out_reason) {
-    kern_attention_t a = kern_attention_of(problem, first, n_fixed);
-    ir_dtype_t dtype = problem->in[first].dtype;
-    const char *reason = NULL;
-    if (dtype != IR_BF16 && dtype != IR_F16) reason = "cuDNN's attention is for bf16 and f16";
-    if (a.d % 8 || a.e % 8 || a.d > 256 || a.e > 256)
-        reason = "cuDNN's attention takes head dims up to 256 that are multiples of 8";
-    if (a.m < 2) reason = "cuDNN's attention gives NaN for a single query";
-    if (a.mask) reason = "a mask that is an operand is not given to cuDNN";
-    if (a.window && !(a.causal && a.window >= a.s))
-        reason = "a sliding window is not given to cuDNN";
-    if (a.b == 0 || a.h == 0 || a.s == 0) reason = "cuDNN takes no empty tensor";
-    if (reason) *out_reason = reason;
-    return !reason;
-}
-
-static bool forward_can_run(const kern_problem_t *problem, const char **out_reason) {
-    return attention_can_run(problem, 0, 3, out_reason);
-}
-static bool backward_can_run(const kern_problem_t *problem, const char **out_reason) {
-    return attention_can_run(problem, 1, 6, out_reason);
-}
-
-static size_t forward_workspace(const kern_problem_t *problem, int n_threads) {
-    (void)problem, (void)n_threads;
-    return 256;
-}
-
-static size_t row_bytes(const kern_attention_t *a) {
-    return st_size_align(st_size_mul((uint64_t)(a->b * a->h), (uint64_t)a->m * 4), 256);
-}
-
-static size_t backward_workspace(const kern_problem_t *problem, int n_threads) {
-    (void)n_threads;
-    kern_attention_t a = kern_attention_of(problem, 1, 6);
-    size_t heads = (size_t)(a.b * a.h);
-    uint64_t m = st_size_align((uint64_t)a.m, 128), s = st_size_align((uint64_t)a.s, 128);
-    size_t bytes = st_size_mul(st_size_mul(heads, m), s * 2);
-    if (a.h != a.g)
-        bytes = st_size_add(bytes, st_size_mul(st_size_mul(heads, s), (uint64_t)(a.d + a.e) * 2));
-    return st_size_add(st_size_add(bytes, 4096), row_bytes(&a));
-}
-
 static st_status_t build_forward(const kern_call_t *call, dnn_t *dnn) {
     kern_attention_t a = kern_attention_of(call->problem, 0, 3);
     cudnnDataType_t type;
@@ -158,7 +115,7 @@ static st_status_t build_backward(const kern_call_t *call, dnn_t *dnn) {
     kern_attention_t a = kern_attention_of(call->problem, 1, 6);
     cudnnDataType_t type;
     dnn_type(call->problem->in[1].dtype, &type);
-    size_t rows = row_bytes(&a);
+    size_t rows = gpu_attention_row_bytes(&a);
     dnn_tensor_t grad = dense(dnn, type, a.b, a.h, a.m, a.e, call->in[0]);
     dnn_tensor_t q = dense(dnn, type, a.b, a.h, a.m, a.d, call->in[1]);
     dnn_tensor_t k = turned(dnn, type, a.b, a.g, a.d, a.s, call->in[2]);
@@ -232,15 +189,15 @@ static st_status_t launch(const kern_call_t *call) {
 
 static const kern_impl_t attention = {.name = "cudnn.attention",
                                       .op = IR_OP_ATTENTION,
-                                      .can_run = forward_can_run,
-                                      .workspace = forward_workspace,
+                                      .can_run = gpu_attention_can_run,
+                                      .workspace = gpu_attention_workspace,
                                       .bind = forward_bind,
                                       .release = release,
                                       .launch = launch};
 static const kern_impl_t attention_grad = {.name = "cudnn.attention",
                                            .op = IR_OP_ATTENTION_GRAD,
-                                           .can_run = backward_can_run,
-                                           .workspace = backward_workspace,
+                                           .can_run = gpu_attention_grad_can_run,
+                                           .workspace = gpu_attention_grad_workspace,
                                            .bind = backward_bind,
                                            .release = release,
                                            .launch = launch};

@@ -1,8 +1,7 @@
 /* Convolutions by cuDNN: forward and both gradients, 1 to 3 spatial dims (one is given as two). */
 #include "kernels/cuda/cuda.h"
 #include "kernels/cuda/dnn.h"
-
-enum { COPY_CHANNELS = 8 };
+#include "kernels/gpu_rules.h"
 
 /* Operands in the library's roles: x, w, y of the forward convolution. */
 typedef struct roles {
@@ -30,36 +29,6 @@ static roles_t roles_of(const kern_problem_t *p, const kern_call_t *call) {
         }
     }
     return roles;
-}
-
-static bool conv_can_run(const kern_problem_t *problem, const char **out_reason) {
-    cudnnDataType_t type;
-    if (!dnn_type(problem->in[0].dtype, &type)) {
-        *out_reason = "cuDNN is used for f32, f16 and bf16";
-        return false;
-    }
-    if (problem->op == IR_OP_CONV && problem->n_in > 2) {
-        *out_reason = "cuDNN is used without a bias, which is added apart";
-        return false;
-    }
-    for (uint32_t j = 0; j < problem->n_in; j++) {
-        if (ir_type_elements(&problem->in[j])) continue;
-        *out_reason = "cuDNN takes no empty tensor";
-        return false;
-    }
-    return true;
-}
-
-/* As the target descriptions have it: 2 MiB, and a copy of an input with few channels padded. */
-static size_t conv_workspace(const kern_problem_t *problem, int n_threads) {
-    (void)n_threads;
-    roles_t roles = roles_of(problem, NULL);
-    const ir_type_t *x = roles.type[0];
-    size_t bytes = (size_t)2 << 20;
-    if (x->dims[1] >= COPY_CHANNELS || x->dims[1] == 0) return bytes;
-    size_t copy = st_size_mul((uint64_t)ir_type_elements(x) / (uint64_t)x->dims[1],
-                              COPY_CHANNELS * ir_dtype_bytes(x->dtype));
-    return st_size_add(bytes, copy);
 }
 
 /* Dims and row-major strides with two or three spatial dims. */
@@ -122,13 +91,13 @@ static st_status_t conv_launch(const kern_call_t *call) {
     return dnn_launch(call->prepared);
 }
 
-#define CONV(op_, enumerator)                                    \
-    static const kern_impl_t op_ = {.name = "cudnn.conv",        \
-                                    .op = enumerator,            \
-                                    .can_run = conv_can_run,     \
-                                    .workspace = conv_workspace, \
-                                    .bind = conv_bind,           \
-                                    .release = conv_release,     \
+#define CONV(op_, enumerator)                                        \
+    static const kern_impl_t op_ = {.name = "cudnn.conv",            \
+                                    .op = enumerator,                \
+                                    .can_run = gpu_conv_can_run,     \
+                                    .workspace = gpu_conv_workspace, \
+                                    .bind = conv_bind,               \
+                                    .release = conv_release,         \
                                     .launch = conv_launch};
 CONV(conv, IR_OP_CONV)
 CONV(conv_grad_input, IR_OP_CONV_GRAD_INPUT)

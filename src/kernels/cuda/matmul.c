@@ -16,9 +16,10 @@
 #include <string.h>
 
 #include "kernels/cuda/cuda.h"
+#include "kernels/gpu_rules.h"
 #include "kernels/product.h"
 
-enum { WORKSPACE = 32 << 20, WORKSPACE_ALIGNMENT = 256 };
+enum { WORKSPACE_ALIGNMENT = 256 };
 
 typedef struct product {
     const dev_cuda_blas_t *blas;
@@ -31,21 +32,6 @@ typedef struct product {
     size_t workspace_bytes;
     int64_t calls;
 } product_t;
-
-static size_t matmul_workspace(const kern_problem_t *problem, int n_threads) {
-    (void)problem, (void)n_threads;
-    return WORKSPACE;
-}
-
-static bool can_run(const kern_problem_t *problem, const char **out_reason) {
-    ir_dtype_t dtype = problem->in[0].dtype;
-    if (!ir_dtype_is_float(dtype) ||
-        (dtype != IR_F32 && dtype != IR_F64 && dtype != IR_BF16 && dtype != IR_F16)) {
-        *out_reason = "cuBLASLt is used for f32, f64, bf16 and f16";
-        return false;
-    }
-    return true;
-}
 
 static void product_release(void *prepared) {
     product_t *p = prepared;
@@ -221,8 +207,8 @@ static st_status_t matmul_launch(const kern_call_t *call) {
 static const kern_impl_t matmul = {
     .name = "cublaslt.matmul",
     .op = IR_OP_MATMUL,
-    .can_run = can_run,
-    .workspace = matmul_workspace,
+    .can_run = gpu_matmul_can_run,
+    .workspace = gpu_matmul_workspace,
     .bind = matmul_bind,
     .release = product_release,
     .launch = matmul_launch,

@@ -7,6 +7,7 @@
 #include "kernels/cuda/rtc.h"
 #include "kernels/emit/single.h"
 #include "kernels/emit/source.h"
+#include "kernels/gpu_rules.h"
 
 typedef struct launch {
     cudaKernel_t kernel;
@@ -28,27 +29,6 @@ static void nest_release(void *prepared) {
     st_free(run->launches);
     st_free(run->params);
     st_free(run);
-}
-
-static bool nest_can_run(const kern_problem_t *problem, const char **out_reason) {
-    emit_problem_t made;
-    if (emit_problem_create(problem, &made, out_reason) != ST_OK) {
-        *out_reason = st_last_error();
-        return false;
-    }
-    bool ok = made.schedule != NULL;
-    emit_problem_clear(&made);
-    return ok;
-}
-
-static size_t nest_workspace(const kern_problem_t *problem, int n_threads) {
-    emit_problem_t made;
-    const char *reason;
-    (void)n_threads;
-    if (emit_problem_create(problem, &made, &reason) != ST_OK) return ST_SIZE_TOO_LARGE;
-    size_t bytes = made.schedule ? made.schedule->workspace : 0;
-    emit_problem_clear(&made);
-    return bytes;
 }
 
 static st_status_t make_params(const kern_call_t *call, nest_run_t *run) {
@@ -73,8 +53,6 @@ static st_status_t make_launches(const emit_schedule_t *schedule, nest_run_t *ru
         char name[16];
         snprintf(name, sizeof name, "k%u", i);
         launch_t *launch = &run->launches[run->n_launches++];
-        if (kernel->blocks > INT32_MAX)
-            return FAIL(ST_UNSUPPORTED, "a nest of %lld blocks", (long long)kernel->blocks);
         launch->blocks = (uint32_t)kernel->blocks;
         launch->threads = emit_threads(kernel);
         TRY(rtc_kernel(run->module, name, &launch->kernel));
@@ -138,14 +116,14 @@ static st_status_t nest_launch(const kern_call_t *call) {
 }
 
 /* One row an op: a plan names a kernel and its node names the op. */
-#define NEST(enumerator)                                                       \
-    static const kern_impl_t nest_##enumerator = {.name = "nest",              \
-                                                  .op = IR_OP_##enumerator,    \
-                                                  .can_run = nest_can_run,     \
-                                                  .workspace = nest_workspace, \
-                                                  .warm = nest_warm,           \
-                                                  .bind = nest_bind,           \
-                                                  .release = nest_release,     \
+#define NEST(enumerator)                                                           \
+    static const kern_impl_t nest_##enumerator = {.name = "nest",                  \
+                                                  .op = IR_OP_##enumerator,        \
+                                                  .can_run = gpu_nest_can_run,     \
+                                                  .workspace = gpu_nest_workspace, \
+                                                  .warm = nest_warm,               \
+                                                  .bind = nest_bind,               \
+                                                  .release = nest_release,         \
                                                   .launch = nest_launch};
 #define OP(enumerator, name, wire, ...) NEST(enumerator)
 #include "ir/ops.def"

@@ -6,6 +6,7 @@
 #include "ir/convert.h"
 #include "ir/learning_rate.h"
 #include "kernels/cuda/cuda.h"
+#include "kernels/gpu_rules.h"
 
 static own_tensor_t in_tensor(const kern_call_t *call, uint32_t j) {
     return (own_tensor_t){(void *)(uintptr_t)call->in[j], (int32_t)call->problem->in[j].dtype};
@@ -86,17 +87,6 @@ static st_status_t scatter_nd_add(const kern_call_t *call) {
     a.rows = in_tensor(call, 0);
     CUDA_TRY(own_scatter_nd_add(&a, stream_of(call)));
     return ST_OK;
-}
-
-static size_t scatter_workspace(const kern_problem_t *problem, int n_threads) {
-    (void)n_threads;
-    return own_scatter_bytes((uint64_t)ir_type_elements(&problem->in[1]));
-}
-
-static bool scatter_can_run(const kern_problem_t *problem, const char **out_reason) {
-    if (ir_type_elements(&problem->in[1]) <= INT32_MAX) return true;
-    *out_reason = "scatter_add takes up to 2^31 - 1 indices";
-    return false;
 }
 
 static st_status_t scatter_add(const kern_call_t *call) {
@@ -342,8 +332,8 @@ OWN(attention, IR_OP_ATTENTION)
 OWN(attention_grad, IR_OP_ATTENTION_GRAD)
 static const kern_impl_t impl_scatter_add = {.name = "own.scatter_add",
                                              .op = IR_OP_SCATTER_ADD,
-                                             .can_run = scatter_can_run,
-                                             .workspace = scatter_workspace,
+                                             .can_run = gpu_scatter_can_run,
+                                             .workspace = gpu_scatter_workspace,
                                              .launch = scatter_add};
 
 kern_cuda_array_t kern_cuda_own = {&impl_concat,

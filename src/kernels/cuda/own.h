@@ -60,7 +60,7 @@ cudaError_t own_scatter_nd_add(const own_nd_t *a, cudaStream_t stream);
 
 /* Adds rows updates[outer, i, :] to out[outer, index[i], :], in the order of i: positions are ranked by
  * (index, i), which is n² comparisons and no sort, then each run of equal indices is added up by one
- * block. Sums are f32, f64 for f64, 64-bit integers for integers. workspace: own_scatter_bytes. */
+ * block. Sums are f32, f64 for f64, 64-bit integers for integers. workspace: gpu_scatter_workspace. */
 typedef struct own_scatter {
     own_tensor_t updates, index, out;
     own_split_t shape; /* of out; updates have n_index in place of n */
@@ -69,9 +69,6 @@ typedef struct own_scatter {
     own_fault_t fault;
 } own_scatter_t;
 cudaError_t own_scatter_add(const own_scatter_t *a, cudaStream_t stream);
-static inline uint64_t own_scatter_bytes(uint64_t n_index) {
-    return n_index * 16 + 256;
-}
 /* The index tensor has the updates' shape: out[.., index, ..] += updates[.., i, ..]. */
 typedef struct own_along {
     own_tensor_t updates, index, out;

@@ -1,0 +1,197 @@
+/* Rules of the CUDA module's kernels (gpu_rules.h). A table of rows, searched in order; each rule is a
+ * few comparisons of sizes, but for nests, which are scheduled to know. */
+#include "kernels/gpu_rules.h"
+
+#include <string.h>
+
+#include "base/memory.h"
+#include "kernels/emit/single.h"
+
+/* ---- products: cuBLASLt ---- */
+
+bool gpu_matmul_can_run(const kern_problem_t *problem, const char **out_reason) {
+    ir_dtype_t dtype = problem->in[0].dtype;
+    if (dtype == IR_F32 || dtype == IR_F64 || dtype == IR_BF16 || dtype == IR_F16) return true;
+    *out_reason = "cuBLASLt is used for f32, f64, bf16 and f16";
+    return false;
+}
+
+/* What the vendor asks for on the newest generation, one slot a stream. */
+size_t gpu_matmul_workspace(const kern_problem_t *problem, int n_threads) {
+    enum { WORKSPACE = 32 << 20 };
+    (void)problem, (void)n_threads;
+    return WORKSPACE;
+}
+
+/* ---- convolutions: cuDNN ---- */
+
+bool gpu_conv_can_run(const kern_problem_t *problem, const char **out_reason) {
+    ir_dtype_t dtype = problem->in[0].dtype;
+    if (dtype != IR_F32 && dtype != IR_F16 && dtype != IR_BF16) {
+        *out_reason = "cuDNN is used for f32, f16 and bf16";
+        return false;
+    }
+    if (problem->op == IR_OP_CONV && problem->n_in > 2) {
+        *out_reason = "cuDNN is used without a bias, which is added apart";
+        return false;
+    }
+    for (uint32_t j = 0; j < problem->n_in; j++) {
+        if (ir_type_elements(&problem->in[j])) continue;
+        *out_reason = "cuDNN takes no empty tensor";
+        return false;
+    }
+    return true;
+}
+
+/* The library's lists ask for at most 1.2 MiB, and of an input with few channels, the stem's, for a
+ * copy padded to 8. */
+size_t gpu_conv_workspace(const kern_problem_t *problem, int n_threads) {
+    enum { COPY_CHANNELS = 8 };
+    const ir_type_t *x = problem->op == IR_OP_CONV_GRAD_INPUT ? &problem->out[0] : &problem->in[0];
+    size_t bytes = (size_t)2 << 20;
+    (void)n_threads;
+    if (x->dims[1] >= COPY_CHANNELS || x->dims[1] == 0) return bytes;
+    size_t copy = st_size_mul((uint64_t)ir_type_elements(x) / (uint64_t)x->dims[1],
+                              COPY_CHANNELS * ir_dtype_bytes(x->dtype));
+    return st_size_add(bytes, copy);
+}
+
+/* ---- attention: cuDNN ---- */
+
+static bool attends(const kern_problem_t *problem, uint32_t first, uint32_t n_fixed,
+                    const char **out_reason) {
+    kern_attention_t a = kern_attention_of(problem, first, n_fixed);
+    ir_dtype_t dtype = problem->in[first].dtype;
+    const char *reason = NULL;
+    if (dtype != IR_BF16 && dtype != IR_F16) reason = "cuDNN's attention is for bf16 and f16";
+    if (a.d % 8 || a.e % 8 || a.d > 256 || a.e > 256)
+        reason = "cuDNN's attention takes head dims up to 256 that are multiples of 8";
+    if (a.m < 2) reason = "cuDNN's attention gives NaN for a single query";
+    if (a.mask) reason = "a mask that is an operand is not given to cuDNN";
+    if (a.window && !(a.causal && a.window >= a.s))
+        reason = "a sliding window is not given to cuDNN";
+    if (a.b == 0 || a.h == 0 || a.s == 0) reason = "cuDNN takes no empty tensor";
+    if (reason) *out_reason = reason;
+    return !reason;
+}
+
+bool gpu_attention_can_run(const kern_problem_t *problem, const char **out_reason) {
+    return attends(problem, 0, 3, out_reason);
+}
+bool gpu_attention_grad_can_run(const kern_problem_t *problem, const char **out_reason) {
+    return attends(problem, 1, 6, out_reason);
+}
+
+size_t gpu_attention_workspace(const kern_problem_t *problem, int n_threads) {
+    (void)problem, (void)n_threads;
+    return 256;
+}
+
+size_t gpu_attention_row_bytes(const kern_attention_t *a) {
+    return st_size_align(st_size_mul((uint64_t)(a->b * a->h), (uint64_t)a->m * 4), 256);
+}
+
+/* With the same bits every run the scores' gradient is held whole, and with grouped heads one copy of dK
+ * and dV a query head; besides the rows' sums. */
+size_t gpu_attention_grad_workspace(const kern_problem_t *problem, int n_threads) {
+    (void)n_threads;
+    kern_attention_t a = kern_attention_of(problem, 1, 6);
+    size_t heads = (size_t)(a.b * a.h);
+    uint64_t m = st_size_align((uint64_t)a.m, 128), s = st_size_align((uint64_t)a.s, 128);
+    size_t bytes = st_size_mul(st_size_mul(heads, m), s * 2);
+    if (a.h != a.g)
+        bytes = st_size_add(bytes, st_size_mul(st_size_mul(heads, s), (uint64_t)(a.d + a.e) * 2));
+    return st_size_add(st_size_add(bytes, 4096), gpu_attention_row_bytes(&a));
+}
+
+/* ---- our own ---- */
+
+/* Positions are ranked by their indices: two lists of them (own.h). */
+size_t gpu_scatter_workspace(const kern_problem_t *problem, int n_threads) {
+    (void)n_threads;
+    return st_size_add(st_size_mul((uint64_t)ir_type_elements(&problem->in[1]), 16), 256);
+}
+bool gpu_scatter_can_run(const kern_problem_t *problem, const char **out_reason) {
+    if (ir_type_elements(&problem->in[1]) <= INT32_MAX) return true;
+    *out_reason = "scatter_add takes up to 2^31 - 1 indices";
+    return false;
+}
+
+/* ---- nests ---- */
+
+bool gpu_nest(const kern_problem_t *problem, size_t *out_workspace, uint32_t *out_launches,
+              const char **out_reason) {
+    emit_problem_t made;
+    if (emit_problem_create(problem, &made, out_reason) != ST_OK) {
+        *out_reason = st_last_error();
+        return false;
+    }
+    bool runs = made.schedule != NULL;
+    for (uint32_t i = 0; runs && i < made.schedule->n_kernels; i++) {
+        runs = made.schedule->kernels[i].blocks <= INT32_MAX;
+        if (!runs) *out_reason = "the nest takes more than 2^31 - 1 blocks";
+    }
+    if (runs) {
+        *out_workspace = made.schedule->workspace;
+        *out_launches = made.schedule->n_kernels;
+    }
+    emit_problem_clear(&made);
+    return runs;
+}
+
+bool gpu_nest_can_run(const kern_problem_t *problem, const char **out_reason) {
+    size_t workspace;
+    uint32_t launches;
+    return gpu_nest(problem, &workspace, &launches, out_reason);
+}
+size_t gpu_nest_workspace(const kern_problem_t *problem, int n_threads) {
+    size_t workspace;
+    uint32_t launches;
+    const char *reason;
+    (void)n_threads;
+    return gpu_nest(problem, &workspace, &launches, &reason) ? workspace : ST_SIZE_TOO_LARGE;
+}
+
+/* ---- the table ---- */
+
+#define OWN(name, op) \
+    { "own." name, IR_OP_##op, NULL, NULL }
+static const gpu_rule_t rules[] = {
+    {"cublaslt.matmul", IR_OP_MATMUL, gpu_matmul_can_run, gpu_matmul_workspace},
+    {"cudnn.conv", IR_OP_CONV, gpu_conv_can_run, gpu_conv_workspace},
+    {"cudnn.conv", IR_OP_CONV_GRAD_INPUT, gpu_conv_can_run, gpu_conv_workspace},
+    {"cudnn.conv", IR_OP_CONV_GRAD_WEIGHT, gpu_conv_can_run, gpu_conv_workspace},
+    {"cudnn.attention", IR_OP_ATTENTION, gpu_attention_can_run, gpu_attention_workspace},
+    {"cudnn.attention", IR_OP_ATTENTION_GRAD, gpu_attention_grad_can_run,
+     gpu_attention_grad_workspace},
+    OWN("concat", CONCAT),
+    OWN("pad", PAD),
+    OWN("gather_nd", GATHER_ND),
+    OWN("scatter_nd_add", SCATTER_ND_ADD),
+    {"own.scatter_add", IR_OP_SCATTER_ADD, gpu_scatter_can_run, gpu_scatter_workspace},
+    OWN("scatter_along_add", SCATTER_ALONG_ADD),
+    OWN("cumsum", CUMSUM),
+    OWN("argmax", ARGMAX),
+    OWN("rope", ROPE),
+    OWN("lr_schedule", LR_SCHEDULE),
+    OWN("max_pool", MAX_POOL),
+    OWN("max_pool_grad", MAX_POOL_GRAD),
+    OWN("avg_pool", AVG_POOL),
+    OWN("avg_pool_grad", AVG_POOL_GRAD),
+    OWN("conv", CONV),
+    OWN("conv_grad_input", CONV_GRAD_INPUT),
+    OWN("conv_grad_weight", CONV_GRAD_WEIGHT),
+    OWN("attention", ATTENTION),
+    OWN("attention_grad", ATTENTION_GRAD),
+    {"nest", IR_OP_END, gpu_nest_can_run, gpu_nest_workspace},
+    /* control flow is no kernel: the bodies' are, captured into the step's graph */
+    {"captured", IR_OP_REPEAT, NULL, NULL},
+    {"captured", IR_OP_COND, NULL, NULL},
+};
+
+const gpu_rule_t *gpu_rule_find(const char *name, ir_op_t op) {
+    for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++)
+        if ((rules[i].op == op || rules[i].op == IR_OP_END) && strcmp(rules[i].name, name) == 0)
+            return &rules[i];
+    return NULL;
+}
