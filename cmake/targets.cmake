@@ -23,4 +23,4 @@ const target_builtin_t target_builtins[] = {
 };
 " @ONLY)
 target_sources(stator_compile PRIVATE ${CMAKE_BINARY_DIR}/generated/target_builtins.c)
-target_compile_definitions(stator_compile PRIVATE STATOR_VERSION_TEXT="${PROJECT_VERSION}")
+target_compile_definitions(stator_compile PUBLIC STATOR_BUILD="${STATOR_BUILD}")

@@ -85,8 +85,8 @@ typedef struct stator_report_kernel {
 STATOR_API int stator_report_kernel_at(const stator_report_t *report, size_t index,
                                        stator_report_kernel_t *out_row);
 
-/* Nodes that were fused into one kernel, and what that is estimated to save. None of a loaded plan, or
- * without fusion. */
+/* Nodes that were fused into one kernel, and what that is estimated to save. There are rows only of a plan
+ * that was compiled with option `explain`, which takes longer. */
 typedef struct stator_report_fused {
     const char *name, *ops; /* the node's; what it is made of: "add rms_norm mul" */
     uint32_t n_nodes, launches_apart;

@@ -89,3 +89,18 @@ bool st_size_parse(const char *text, uint64_t *out_bytes) {
             return *out_bytes = (uint64_t)(number * units[i].factor), true;
     return false;
 }
+
+char *st_size_text(uint64_t bytes, char *buffer) {
+    static const char units[] = "KMGTPE";
+    if (bytes < 1024) {
+        snprintf(buffer, ST_NUMBER_BYTES, "%u B", (unsigned)bytes);
+        return buffer;
+    }
+    int unit = 0;
+    double value = (double)bytes / 1024;
+    while (value >= 1023.995 && units[unit + 1]) value /= 1024, unit++; /* as it is rounded */
+    uint64_t hundredths = (uint64_t)(value * 100 + 0.5); /* no locale's decimal point */
+    snprintf(buffer, ST_NUMBER_BYTES, "%u.%02u %ciB", (unsigned)(hundredths / 100),
+             (unsigned)(hundredths % 100), units[unit]);
+    return buffer;
+}

@@ -21,5 +21,8 @@ bool st_int_parse(const char *text, size_t bytes, int64_t *out_value);
 /* Whole of text as a number of bytes ≥ 0 with unit B, KiB, MiB, GiB, TiB or none ("4MiB", "1.5 GiB");
  * false if it is none or reaches 2^63. */
 bool st_size_parse(const char *text, uint64_t *out_bytes);
+/* "1.50 GiB", "512 B": in the largest unit of which it is at least one. `buffer` has ST_NUMBER_BYTES.
+ * Returns `buffer`. */
+char *st_size_text(uint64_t bytes, char *buffer);
 
 #endif

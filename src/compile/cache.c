@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/memory.h"
+#include "compile/target.h"
 
 enum { MAX_PATH = 4096 };
 
@@ -15,14 +16,23 @@ static uint64_t add_text(uint64_t hash, const char *text) {
     return st_hash64(text ? text : "", text ? strlen(text) + 1 : 1, hash);
 }
 
-uint64_t plan_key(const plan_t *plan) {
+uint64_t plan_key_for(const plan_t *plan, const char *build, const void *target_text,
+                      size_t target_bytes) {
     const uint64_t numbers[] = {PLAN_VERSION,    plan->graph_hash, plan->n_ranks,
                                 plan->n_threads, plan->timeout_ms, plan->n_options};
-    uint64_t key = add_text(st_hash64(numbers, sizeof numbers, 0), STATOR_VERSION_TEXT);
+    uint64_t key = add_text(st_hash64(numbers, sizeof numbers, 0), build);
     key = add_text(key, plan->device);
     for (uint32_t i = 0; i < plan->n_options; i++)
         key = add_text(add_text(key, plan->options[i].key), plan->options[i].value);
-    return key;
+    return st_hash64(target_text, target_bytes, key);
+}
+
+/* A description that is not built in is among the options. */
+uint64_t plan_key(const plan_t *plan) {
+    const target_builtin_t *b = target_builtins;
+    if (plan_option(plan, "target-description")) return plan_key_for(plan, STATOR_BUILD, "", 0);
+    while (b->name && strcmp(b->name, plan_target(plan)) != 0) b++;
+    return plan_key_for(plan, STATOR_BUILD, b->name ? (const char *)b->text : "", b->bytes);
 }
 
 static st_status_t path_of(const char *folder, uint64_t key, char path[MAX_PATH]) {

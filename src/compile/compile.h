@@ -33,6 +33,7 @@ typedef struct compile_options {
                              * memory they would take, and cannot be run; 0: all */
     bool no_advice;  /* a plan that does not fit says no more than that: no search for what would */
     bool no_fusion;  /* each node by itself */
+    bool explain;    /* the plan tells what was fused, and why not more */
     bool primitives; /* composites as their definitions, each node by itself: what fusion is
                              * measured against */
     const plan_t *state_of; /* lay the state out as in this plan: sessions then share it */

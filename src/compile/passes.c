@@ -195,7 +195,7 @@ st_status_t compile_pass_fuse(compile_context_t *c) {
     TRY(fuse_decide(plan->programs[largest].graph, &c->target, &decision));
     fuse_report_destroy(plan->fusion);
     plan->fusion = NULL;
-    TRY_GOTO(fuse_explain(decision, &plan->fusion), done);
+    if (c->options.explain) TRY_GOTO(fuse_explain(decision, &plan->fusion), done);
     for (uint32_t p = 0; p < plan->n_programs; p++) {
         ir_graph_t *made;
         TRY_GOTO(fuse_apply(decision, plan->programs[p].graph, &made), done);

@@ -90,7 +90,7 @@ typedef struct plan {
     const char *device;
     uint32_t n_options, n_inputs, n_outputs, n_programs;
     plan_option_t *options;
-    struct fuse_report *fusion; /* fusion/fuse.h; NULL in a plan from a file, or without fusion */
+    struct fuse_report *fusion; /* fusion/fuse.h; NULL unless compile_options_t.explain */
     plan_port_t *inputs, *outputs;
     plan_program_t *programs;
     uint32_t *program_of; /* [n_ranks] */
@@ -108,6 +108,9 @@ const char *plan_target(const plan_t *plan);
 
 /* Hash of all that decides a plan (cache.h); from the header alone. */
 uint64_t plan_key(const plan_t *plan);
+/* The same for another build of the program, and another text of the built-in target. */
+uint64_t plan_key_for(const plan_t *plan, const char *build, const void *target_text,
+                      size_t target_bytes);
 
 /* Bytes of a file (".plan"): versioned, checksummed. */
 st_status_t plan_encode(const plan_t *plan, uint8_t **out_data, size_t *out_bytes) ST_WARN_UNUSED;

@@ -5,7 +5,9 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/number.h"
 #include "compile/passes.h"
+#include "compile/report.h"
 #include "fusion/unread.h"
 
 /* How much longer a step may take to need less memory without being told to, on devices whose memory
@@ -94,10 +96,6 @@ st_status_t compile_pass_recompute(compile_context_t *c) {
 
 /* ---- fitting ---- */
 
-static double gib(uint64_t bytes) {
-    return (double)bytes / (1 << 30);
-}
-
 /* Steps by estimates before corners are tried. */
 enum { MAX_ESTIMATES = 8 };
 
@@ -122,6 +120,7 @@ static st_status_t bytes_elsewhere(const compile_context_t *c, uint64_t limit, u
     options.memory_limit = limit;
     options.no_advice = true;
     options.dump = NULL;
+    options.explain = false;
     st_status_t status = compile_plan(c->plan->source, &options, &plan);
     if (status == ST_DOES_NOT_FIT) return ST_OK;
     if (status != ST_OK) return status;
@@ -168,37 +167,69 @@ static st_status_t items_that_fit(const compile_context_t *c, uint64_t limit, ui
     return ST_OK;
 }
 
-static st_status_t does_not_fit(const compile_context_t *c, uint64_t least, uint64_t limit) {
-    uint32_t ranks = 0, items = 0;
-    uint64_t rank_bytes = 0, item_bytes = 0;
-    char advice[2][96] = {"", ""};
-    if (!c->options.no_advice) {
-        TRY(items_that_fit(c, limit, &items, &item_bytes));
-        TRY(ranks_that_fit(c, limit, &ranks, &rank_bytes));
-    }
-    if (items)
-        snprintf(advice[0], sizeof advice[0], "; a batch of %u (now %lld) needs %.2f GiB", items,
-                 (long long)compile_batch_items(c->plan->source), gib(item_bytes));
-    if (ranks)
-        snprintf(advice[1], sizeof advice[1], "; %u ranks (now %u) need %.2f GiB each", ranks,
-                 c->options.n_ranks, gib(rank_bytes));
-    return FAIL(ST_DOES_NOT_FIT, "a rank needs %.2f GiB, the memory limit is %.2f GiB%s%s",
-                gib(least), gib(limit), advice[0], advice[1]);
-}
-
 typedef struct fitting {
     compile_context_t *c;
     const compile_pass_t *passes;
     size_t n_passes;
     uint64_t limit, least; /* least: of all that was tried */
+    char largest[192];     /* the largest tensor of that, at its fullest moment; "" if not known */
 } fitting_t;
+
+static st_status_t does_not_fit(const fitting_t *f) {
+    const compile_context_t *c = f->c;
+    const uint64_t limit = f->limit;
+    uint32_t ranks = 0, items = 0;
+    uint64_t rank_bytes = 0, item_bytes = 0;
+    char advice[2][96] = {"", ""}, size[2][ST_NUMBER_BYTES];
+    if (!c->options.no_advice) {
+        TRY(items_that_fit(c, limit, &items, &item_bytes));
+        TRY(ranks_that_fit(c, limit, &ranks, &rank_bytes));
+    }
+    if (items)
+        snprintf(advice[0], sizeof advice[0], "; a batch of %u (now %lld) needs %s", items,
+                 (long long)compile_batch_items(c->plan->source),
+                 st_size_text(item_bytes, size[0]));
+    if (ranks)
+        snprintf(advice[1], sizeof advice[1], "; %u ranks (now %u) need %s each", ranks,
+                 c->options.n_ranks, st_size_text(rank_bytes, size[0]));
+    return FAIL(ST_DOES_NOT_FIT, "a rank needs %s, the memory limit is %s%s%s%s",
+                st_size_text(f->least, size[0]), st_size_text(limit, size[1]), f->largest,
+                advice[0], advice[1]);
+}
+
+/* Of the program that needs most. */
+static st_status_t name_largest(fitting_t *f) {
+    const plan_t *plan = f->c->plan;
+    uint32_t most = 0;
+    uint64_t most_bytes = 0;
+    report_t *report;
+    char type[IR_TYPE_TEXT_BYTES], size[ST_NUMBER_BYTES];
+    for (uint32_t p = 0; p < plan->n_programs; p++) {
+        const uint64_t *bytes = plan->programs[p].region_bytes;
+        if (bytes[PLAN_STATE] + bytes[PLAN_WORK] + bytes[PLAN_COMM] <= most_bytes) continue;
+        most = p;
+        most_bytes = bytes[PLAN_STATE] + bytes[PLAN_WORK] + bytes[PLAN_COMM];
+    }
+    TRY(report_memory(plan, f->c->target.context, most, &report));
+    f->largest[0] = '\0';
+    if (report->n_tensors) {
+        const report_tensor_t *t = &report->tensors[0];
+        snprintf(f->largest, sizeof f->largest,
+                 "; the largest tensor at its peak is '%.64s', %s, %s", t->what,
+                 ir_type_text(&t->type, type, sizeof type), st_size_text(t->bytes, size));
+    }
+    report_destroy(report);
+    return ST_OK;
+}
 
 static st_status_t try_place(fitting_t *f, uint32_t place, uint64_t *out_bytes) {
     f->c->fit.place = place;
     TRY(compile_run_passes(f->c, f->passes, f->n_passes));
     *out_bytes = compile_rank_bytes(f->c->plan);
-    if (*out_bytes < f->least) f->least = *out_bytes;
-    return ST_OK;
+    if (*out_bytes >= f->least) return ST_OK;
+    f->least = *out_bytes;
+    bool silent = f->c->options.no_advice || !f->limit || *out_bytes <= f->limit;
+    return silent ? ST_OK : name_largest(f);
 }
 
 /* Where estimates do not get there: the first corner that fits, then between it and `low`. */
@@ -227,12 +258,12 @@ static st_status_t search(fitting_t *f, uint32_t low, bool *out_found) {
 
 st_status_t compile_run_fitting(compile_context_t *c, const compile_pass_t *passes,
                                 size_t n_passes) {
-    fitting_t f = {c, passes, n_passes, limit_of(c), UINT64_MAX};
+    fitting_t f = {c, passes, n_passes, limit_of(c), UINT64_MAX, ""};
     uint64_t bytes;
     bool found = false;
     TRY(try_place(&f, 0, &bytes)); /* the first run chooses its own place */
     if (!f.limit || bytes <= f.limit) return ST_OK;
-    if (!c->fit.path) return does_not_fit(c, f.least, f.limit);
+    if (!c->fit.path) return does_not_fit(&f);
     uint32_t low = c->fit.place;
     for (int i = 0; i < MAX_ESTIMATES; i++) {
         uint32_t at = next_place(&c->fit, low, bytes - f.limit);
@@ -250,5 +281,5 @@ st_status_t compile_run_fitting(compile_context_t *c, const compile_pass_t *pass
         TRY(try_place(&f, next, &bytes));
         if (bytes <= f.limit) return ST_OK;
     }
-    return does_not_fit(c, f.least, f.limit);
+    return does_not_fit(&f);
 }

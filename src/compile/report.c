@@ -307,13 +307,10 @@ void report_destroy(report_t *report) {
     st_free(report);
 }
 
-st_status_t report_make(const plan_t *plan, const target_t *target, uint32_t rank,
+static st_status_t make(const plan_t *plan, const target_t *target, uint32_t program, bool timed,
                         report_t **out_report) {
-    *out_report = NULL;
-    if (rank >= plan->n_ranks)
-        return FAIL(ST_INVALID, "there is no rank %u: the plan has %u", rank, plan->n_ranks);
-    uint32_t program = plan->program_of[rank];
     making_t m = {.plan = plan, .program = &plan->programs[program], .target = target};
+    *out_report = NULL;
     TRY(sched_storages(m.program->graph, &m.memory));
     m.report = st_calloc(1, sizeof *m.report);
     st_status_t status = m.report ? ST_OK : st_no_memory(sizeof *m.report, "a report");
@@ -322,7 +319,7 @@ st_status_t report_make(const plan_t *plan, const target_t *target, uint32_t ran
         if (!m.report->target) status = st_no_memory(0, "a report");
     }
     if (status == ST_OK) status = tell_memory(&m);
-    if (status == ST_OK) status = tell_time(&m, program);
+    if (status == ST_OK && timed) status = tell_time(&m, program);
     sched_memory_free(&m.memory);
     st_free(m.kind_of);
     st_free(m.costs);
@@ -331,4 +328,17 @@ st_status_t report_make(const plan_t *plan, const target_t *target, uint32_t ran
     else
         report_destroy(m.report);
     return status;
+}
+
+st_status_t report_memory(const plan_t *plan, const target_t *target, uint32_t program,
+                          report_t **out_report) {
+    return make(plan, target, program, false, out_report);
+}
+
+st_status_t report_make(const plan_t *plan, const target_t *target, uint32_t rank,
+                        report_t **out_report) {
+    *out_report = NULL;
+    if (rank >= plan->n_ranks)
+        return FAIL(ST_INVALID, "there is no rank %u: the plan has %u", rank, plan->n_ranks);
+    return make(plan, target, plan->program_of[rank], true, out_report);
 }

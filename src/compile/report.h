@@ -61,6 +61,9 @@ typedef struct report {
 /* Of the program that `rank` runs. */
 st_status_t report_make(const plan_t *plan, const target_t *target, uint32_t rank,
                         report_t **out_report) ST_WARN_UNUSED;
+/* The same without time: memory only, of one program, whose plan need not be finished. */
+st_status_t report_memory(const plan_t *plan, const target_t *target, uint32_t program,
+                          report_t **out_report) ST_WARN_UNUSED;
 void report_destroy(report_t *report); /* NULL is fine */
 
 #endif

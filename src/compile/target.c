@@ -1,11 +1,14 @@
 /* Target descriptions by name or file (target.h). */
 #include "compile/target.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/file.h"
 #include "base/memory.h"
+
+enum { MOST_BUILTINS = 16 };
 
 static bool is_path(const char *name) {
     static const char suffix[] = ".target";
@@ -21,16 +24,42 @@ static st_status_t open_file(const char *path, target_t **out_target) {
     return status;
 }
 
+/* Built-in descriptions are parsed when first asked for, and stay: their rows are never written, so that
+ * all threads' targets share them. One that could not be parsed for lack of memory is tried again. */
+static st_status_t parsed(size_t index, const target_t **out) {
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static target_t *models[MOST_BUILTINS];
+    const target_builtin_t *b = &target_builtins[index];
+    st_status_t status = ST_OK;
+    ASSERT(index < MOST_BUILTINS);
+    pthread_mutex_lock(&lock);
+    if (!models[index])
+        status = target_parse(b->name, (const char *)b->text, b->bytes, &models[index]);
+    *out = models[index];
+    pthread_mutex_unlock(&lock);
+    return status;
+}
+
+/* The caller's own, for what target_bind sets; what it points to is the model's. */
+static st_status_t open_builtin(size_t index, target_t **out_target) {
+    const target_t *model;
+    TRY(parsed(index, &model));
+    target_t *target = st_calloc(1, sizeof *target);
+    if (!target) return st_no_memory(sizeof *target, "a target");
+    *target = *model;
+    target->arena = (st_arena_t){0};
+    target->builtin = true;
+    *out_target = target;
+    return ST_OK;
+}
+
 st_status_t target_open(const char *name, target_t **out_target) {
     char known[256] = "";
     *out_target = NULL;
     if (is_path(name)) return open_file(name, out_target);
     for (const target_builtin_t *b = target_builtins; b->name; b++) {
-        if (strcmp(b->name, name) == 0) {
-            TRY(target_parse(name, (const char *)b->text, b->bytes, out_target));
-            (*out_target)->builtin = true;
-            return ST_OK;
-        }
+        if (strcmp(b->name, name) == 0)
+            return open_builtin((size_t)(b - target_builtins), out_target);
         size_t used = strlen(known);
         snprintf(known + used, sizeof known - used, "%s%s", used ? ", " : "", b->name);
     }

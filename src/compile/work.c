@@ -303,6 +303,7 @@ static const work_row_t rows[IR_OP_END] = {
     [IR_OP_BATCH_NORM_GRAD_APPLY] = {of_input, 7}, [IR_OP_LAYER_NORM] = {of_input, 8},
     [IR_OP_LAYER_NORM_GRAD] = {of_input, 14}, [IR_OP_RMS_NORM] = {of_input, 5},
     [IR_OP_RMS_NORM_GRAD] = {of_input, 10}, [IR_OP_SGD] = {of_input, 5}, [IR_OP_ADAMW] = {of_input, 14},
+    [IR_OP_LR_SCHEDULE] = {of_output, 12},
     [IR_OP_ALL_REDUCE_START] = {collective, 1}, [IR_OP_ALL_REDUCE_WAIT] = {collective, 0},
     [IR_OP_ALL_GATHER_START] = {collective, 0}, [IR_OP_ALL_GATHER_WAIT] = {collective, 0},
 };
@@ -321,6 +322,10 @@ void work_of(const ir_op_ctx_t *ctx, const ir_type_t *out_types, work_t *out) {
         out->flop = out->kind == WORK_NOTHING
                         ? 0
                         : out->units * (row->operations > 0 ? row->operations : 1);
+}
+
+bool work_is_known(ir_op_t op) {
+    return rows[op].rule || rows[op].operations > 0 || (ir_op_def(op)->flags & IR_ELEMENTWISE);
 }
 
 work_kind_t work_kind_of(ir_op_t op) {

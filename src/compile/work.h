@@ -39,6 +39,9 @@ typedef struct work {
  * move each time; of a `cond` the body that does more counts. */
 void work_of(const ir_op_ctx_t *ctx, const ir_type_t *out_types, work_t *out);
 work_kind_t work_kind_of(ir_op_t op);
+/* Whether it is said what the op does: by a row, or because it is elementwise, one operation an
+ * element. Of all ops, which a test sees to. */
+bool work_is_known(ir_op_t op);
 /* Calls `each` with every node of a body but its inputs, in order. NO_MEMORY only. */
 typedef void (*work_visit_t)(void *context, const ir_op_ctx_t *ctx, const ir_type_t *out_types);
 st_status_t work_each_node(const ir_graph_t *body, work_visit_t each, void *context) ST_WARN_UNUSED;

@@ -98,11 +98,31 @@ static void integers_keep_64_bits(void **state) {
     assert_false(st_int_parse("1.0", 3, &value));
 }
 
+static void sizes_are_told_in_their_unit(void **state) {
+    (void)state;
+    static const struct {
+        uint64_t bytes;
+        const char *text;
+    } rows[] = {{0, "0 B"},
+                {1023, "1023 B"},
+                {1024, "1.00 KiB"},
+                {1536, "1.50 KiB"},
+                {((uint64_t)1 << 20) - 1, "1.00 MiB"},
+                {(uint64_t)3 << 19, "1.50 MiB"},
+                {(uint64_t)141 << 30, "141.00 GiB"},
+                {((uint64_t)1 << 40) - 1, "1.00 TiB"},
+                {UINT64_MAX, "16.00 EiB"}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char text[ST_NUMBER_BYTES];
+        assert_string_equal(st_size_text(rows[i].bytes, text), rows[i].text);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shortest_texts_are_these), cmocka_unit_test(every_double_reads_back),
         cmocka_unit_test(locale_does_not_matter),   cmocka_unit_test(only_whole_numbers_parse),
-        cmocka_unit_test(integers_keep_64_bits),
+        cmocka_unit_test(integers_keep_64_bits),    cmocka_unit_test(sizes_are_told_in_their_unit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,6 +16,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "compile/compile.h"
+#include "compile/target.h"
 #include "ir/symbols.h"
 #include "ir/text.h"
 
@@ -63,6 +64,28 @@ static void keys_tell_what_decides_a_plan(void **state) {
     plan_destroy(again);
     ir_graph_destroy(four);
     ir_graph_destroy(five);
+}
+
+/* What decides is the text of the built-in target, not its name, and which build made the plan. */
+static void keys_tell_target_and_build(void **state) {
+    (void)state;
+    ir_graph_t *graph = bound_to(4);
+    compile_options_t options = {.target = "h200"};
+    plan_t *plan = compile(graph, &options);
+    const target_builtin_t *b = target_builtins;
+    while (strcmp(b->name, "h200") != 0) b++;
+    uint8_t *text = st_malloc(b->bytes);
+    assert_non_null(text);
+    memcpy(text, b->text, b->bytes);
+    uint64_t key = plan_key_for(plan, "build", text, b->bytes);
+    assert_true(plan_key_for(plan, "other", text, b->bytes) != key);
+    assert_true(plan_key(plan) != plan_key_for(plan, "build", "", 0));
+    text[b->bytes / 2] ^= 1;
+    assert_true(plan_key_for(plan, "build", text, b->bytes) != key);
+    assert_true(plan_key(plan) == plan_key_for(plan, STATOR_BUILD, b->text, b->bytes));
+    st_free(text);
+    plan_destroy(plan);
+    ir_graph_destroy(graph);
 }
 
 static int count_files(const char *folder, char out_path[512]) {
@@ -155,6 +178,7 @@ static void plans_for_anothers_state_are_not_kept(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(keys_tell_what_decides_a_plan),
+        cmocka_unit_test(keys_tell_target_and_build),
         cmocka_unit_test(a_plan_is_made_once),
         cmocka_unit_test(plans_for_anothers_state_are_not_kept),
     };

@@ -134,11 +134,18 @@ static void test_bytes(void **state) {
     target_destroy(target);
 }
 
+/* An op that is forgotten would cost one operation an element, whatever it does. */
+static void test_known(void **state) {
+    (void)state;
+    for (int op = 1; op < IR_OP_END; op++)
+        if (ir_op_def((ir_op_t)op) && !work_is_known((ir_op_t)op))
+            fail_msg("work.c has no row for %s", ir_op_def((ir_op_t)op)->name);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_products),
-        cmocka_unit_test(test_convolutions),
-        cmocka_unit_test(test_attention),
+        cmocka_unit_test(test_known),        cmocka_unit_test(test_products),
+        cmocka_unit_test(test_convolutions), cmocka_unit_test(test_attention),
         cmocka_unit_test(test_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

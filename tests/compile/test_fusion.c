@@ -39,7 +39,7 @@ static void only_what_the_target_runs_is_fused(void **state) {
         "}\n";
     static const char *const targets[] = {"h200", "a100", "cpu"};
     for (size_t i = 0; i < 3; i++) {
-        compile_options_t options = {.target = targets[i]};
+        compile_options_t options = {.target = targets[i], .explain = true};
         plan_t *plan = plan_of(text, &options);
         bool told = false;
         for (uint32_t b = 0; b < plan->fusion->n_boundaries; b++)
@@ -47,6 +47,28 @@ static void only_what_the_target_runs_is_fused(void **state) {
         assert_int_equal(told, i < 2);
         plan_destroy(plan);
     }
+}
+
+/* A report costs time, and is made only when asked for; what is fused is the same. */
+static void explains_when_asked(void **state) {
+    (void)state;
+    static const char text[] =
+        "graph \"g\" {\n"
+        "  %0 x = input {dtype=f32, shape=[64,32]}\n"
+        "  %1 = relu(%0)\n"
+        "  %2 = exp(%1)\n"
+        "  output \"y\" = %2\n"
+        "}\n";
+    char *texts[2];
+    for (int i = 0; i < 2; i++) {
+        compile_options_t options = {.target = "h200", .explain = i == 1};
+        plan_t *plan = plan_of(text, &options);
+        assert_int_equal(plan->fusion != NULL, i == 1);
+        assert_int_equal(plan_print(plan, &texts[i]), ST_OK);
+        plan_destroy(plan);
+    }
+    assert_string_equal(texts[0], texts[1]);
+    for (int i = 0; i < 2; i++) st_free(texts[i]);
 }
 
 /* The one fused node of the plan's program. */
@@ -69,7 +91,7 @@ static void passes_count_for_all(void **state) {
         "  %2 = softmax(%1) {axis=1}\n"
         "  output \"y\" = %2\n"
         "}\n";
-    compile_options_t options = {.target = "h200"};
+    compile_options_t options = {.target = "h200", .explain = true};
     plan_t *plan = plan_of(text, &options);
     target_t *target;
     ir_target_t ask = {0};
@@ -93,6 +115,7 @@ static void passes_count_for_all(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(only_what_the_target_runs_is_fused),
+        cmocka_unit_test(explains_when_asked),
         cmocka_unit_test(passes_count_for_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

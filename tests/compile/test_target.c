@@ -1,6 +1,7 @@
 /* Target descriptions: what is read, what is refused and how that is said, which kernel a node gets, and
  * what the numbers mean. */
 #include <math.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -313,13 +314,54 @@ static void test_complete(void **state) {
     }
 }
 
+enum { N_THREADS = 8, N_ROUNDS = 50 };
+
+/* Each thread binds its own: nobody sees another's threads or ranks. */
+static void *open_many(void *argument) {
+    uint32_t own = *(uint32_t *)argument;
+    for (int i = 0; i < N_ROUNDS; i++)
+        for (const target_builtin_t *b = target_builtins; b->name; b++) {
+            target_t *t;
+            if (target_open(b->name, &t) != ST_OK) return "it does not open";
+            bool cpu = strcmp(b->name, "cpu") == 0;
+            target_bind(t, own, own);
+            if (t->machine.n_ranks != own || t->machine.n_threads != (cpu ? own : 1) || !t->builtin)
+                return "it is not its own";
+            target_destroy(t);
+        }
+    return NULL;
+}
+
+/* Built-in descriptions are parsed once a process: what one target points to another does. */
+static void test_parsed_once(void **state) {
+    (void)state;
+    pthread_t threads[N_THREADS];
+    uint32_t numbers[N_THREADS];
+    for (uint32_t i = 0; i < N_THREADS; i++) {
+        numbers[i] = i + 2;
+        assert_int_equal(pthread_create(&threads[i], NULL, open_many, &numbers[i]), 0);
+    }
+    for (uint32_t i = 0; i < N_THREADS; i++) {
+        void *says;
+        assert_int_equal(pthread_join(threads[i], &says), 0);
+        if (says) fail_msg("%s", (const char *)says);
+    }
+    target_t *a, *b;
+    assert_int_equal(target_open("cpu", &a), ST_OK);
+    assert_int_equal(target_open("cpu", &b), ST_OK);
+    assert_true(a != b && a->rates == b->rates && a->machine.n_threads == 1);
+    target_destroy(a);
+    assert_true(b->rates[0].ns > 0);
+    target_destroy(b);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reads),      cmocka_unit_test(test_refuses),
-        cmocka_unit_test(test_roofline),   cmocka_unit_test(test_rates),
-        cmocka_unit_test(test_collective), cmocka_unit_test(test_fused),
-        cmocka_unit_test(test_chooses),    cmocka_unit_test(test_h200),
-        cmocka_unit_test(test_complete),
+        cmocka_unit_test(test_parsed_once), cmocka_unit_test(test_reads),
+        cmocka_unit_test(test_refuses),     cmocka_unit_test(test_roofline),
+        cmocka_unit_test(test_rates),       cmocka_unit_test(test_collective),
+        cmocka_unit_test(test_fused),       cmocka_unit_test(test_chooses),
+        cmocka_unit_test(test_h200),        cmocka_unit_test(test_complete),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

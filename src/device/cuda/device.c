@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/number.h"
 #include "device/cuda/cuda.h"
 #include "device/cuda/libraries.h"
 
@@ -99,11 +100,10 @@ static st_status_t cuda_alloc(dev_stream_t *stream, size_t n_bytes, void **out_m
     cudaError_t error = cudaMalloc(out_memory, n_bytes);
     if (error == cudaErrorMemoryAllocation) {
         (void)cudaGetLastError();
-        return FAIL(ST_DOES_NOT_FIT,
-                    "GPU %d (%s) has %.2f GiB free of %.2f GiB, %.2f GiB are "
-                    "needed at once",
-                    stream->index, stream->properties.name, (double)unused / (1 << 30),
-                    (double)total / (1 << 30), (double)n_bytes / (1 << 30));
+        char text[3][ST_NUMBER_BYTES];
+        return FAIL(ST_DOES_NOT_FIT, "GPU %d (%s) has %s free of %s, %s are needed at once",
+                    stream->index, stream->properties.name, st_size_text(unused, text[0]),
+                    st_size_text(total, text[1]), st_size_text(n_bytes, text[2]));
     }
     if (error != cudaSuccess) return dev_cuda_fail(error, "cudaMalloc");
     error = cudaMemsetAsync(*out_memory, 0, n_bytes, stream->stream);
