@@ -15,6 +15,7 @@
 #include "ir/convert.h"
 #include "ir/expand.h"
 #include "ir/nest_axes.h"
+#include "ir/nest_order.h"
 #include "ir/op.h"
 
 typedef struct builder {
@@ -186,12 +187,13 @@ static uint32_t domain_of(builder_t *b, ir_value_t value) {
     return domain;
 }
 
-static nest_value_t load(builder_t *b, ir_value_t value, uint32_t tensor, const void *data) {
+static nest_value_t load(builder_t *b, ir_value_t value, uint32_t tensor, const ir_attr_t *data) {
     const ir_type_t *type = type_of(b, value);
     nest_stmt_t stmt = stmt_of(NEST_LOAD, IR_OP_INPUT, type->dtype);
     uint32_t domain = domain_of(b, value);
     stmt.access.tensor = tensor;
-    stmt.access.data = data;
+    stmt.access.data = data ? data->data.p : NULL;
+    stmt.access.data_bytes = data ? data->data.bytes : 0;
     stmt.access.dtype = type->dtype;
     dense_strides(b, value, type->rank, type->dims, &stmt.access);
     close_access(b, &stmt, domain);
@@ -202,7 +204,7 @@ static nest_value_t constant_node(builder_t *b, const ir_node_info_t *node) {
     const ir_type_t *type = type_of(b, node->first_output);
     const ir_attr_t *data = ir_node_attr(node, "data");
     if (data->data.bytes > ir_dtype_bytes(type->dtype))
-        return load(b, node->first_output, NEST_NONE, data->data.p);
+        return load(b, node->first_output, NEST_NONE, data);
     if (data->data.bytes == 0) return constant(b, type->dtype, 0, 0); /* no element */
     return constant(b, type->dtype, ir_element_load(type->dtype, data->data.p, 0),
                     ir_element_load_i64(type->dtype, data->data.p, 0));
@@ -618,8 +620,21 @@ static void mark_live(const ir_graph_t *body, bool *live) {
                 live[body->values.data[ir_node(body, i)->inputs[j]].producer] = true;
 }
 
+/* Domains with an f64 tensor or value are computed in f64. */
+static void widen(builder_t *b) {
+    for (size_t i = 0; i < b->stmts.n; i++) {
+        const nest_stmt_t *s = &b->stmts.data[i];
+        if ((s->mask | s->over) && s->dtype == IR_F64) b->domains.data[s->domain].wide = true;
+    }
+    for (size_t i = 0; i < b->stores.n; i++) {
+        const nest_store_t *s = &b->stores.data[i];
+        if (s->mask && s->access.dtype == IR_F64) b->domains.data[s->domain].wide = true;
+    }
+}
+
 static void finish(builder_t *b) {
     nest_t *nest = b->nest;
+    widen(b);
     nest->n_stmts = (uint32_t)b->stmts.n;
     nest->n_stores = (uint32_t)b->stores.n;
     nest->n_domains = (uint32_t)b->domains.n;
@@ -638,36 +653,9 @@ static void finish(builder_t *b) {
     for (uint32_t i = 0; i < nest->n_stmts && b->status == ST_OK; i++) {
         nest_access_t *access = &nest->stmts[i].access; /* the expanded body goes */
         if (!access->data) continue;
-        const ir_node_info_t *node = ir_node(b->body, nest->stmts[i].node);
-        access->data =
-            st_arena_copy(&nest->arena, access->data, ir_node_attr(node, "data")->data.bytes);
-        if (!access->data) b->status = st_no_memory(0, "a nest's constant");
+        access->data = st_arena_copy(&nest->arena, access->data, access->data_bytes);
+        if (!access->data) b->status = st_no_memory(access->data_bytes, "a nest's constant");
     }
-}
-
-/* Where each value is taken at the latest: by the statement after it that alone reads it, if it is a
- * product or difference. */
-static void place_takers(builder_t *b) {
-    nest_t *nest = b->nest;
-    uint32_t n = nest->n_stmts;
-    uint32_t *uses = st_calloc((size_t)n + 1, sizeof *uses);
-    nest->taken_at = st_arena_array(&nest->arena, (size_t)n + 1, sizeof *nest->taken_at);
-    if (!uses || !nest->taken_at) {
-        b->status = st_no_memory(n * sizeof *uses, "a nest");
-    } else {
-        for (uint32_t i = 0; i < nest->n_stores; i++) uses[nest->stores[i].value]++;
-        for (uint32_t i = n; i-- > 0;) { /* users have come before */
-            const nest_stmt_t *s = &nest->stmts[i];
-            bool moves = s->kind == NEST_OP && (s->op == IR_OP_MUL || s->op == IR_OP_SUB);
-            if (!moves || uses[i] != 1 || nest->taken_at[i] == 0) nest->taken_at[i] = i;
-            for (uint32_t k = 0; k < s->n_args; k++) {
-                uses[s->args[k]]++;
-                nest->taken_at[s->args[k]] = nest->taken_at[i];
-            }
-            if (s->access.index != NEST_NONE) uses[s->access.index] += 2;
-        }
-    }
-    st_free(uses);
 }
 
 static st_status_t build(builder_t *b) {
@@ -684,7 +672,7 @@ static st_status_t build(builder_t *b) {
     statements(b);
     if (!stopped(b)) coalesce(b);
     if (!stopped(b)) finish(b);
-    if (!stopped(b)) place_takers(b);
+    if (!stopped(b)) b->status = nest_order_build(b->nest);
     return b->status;
 }
 
@@ -720,42 +708,4 @@ void nest_destroy(nest_t *nest) {
     if (!nest) return;
     st_arena_clear(&nest->arena);
     st_free(nest);
-}
-
-/* ---- questions ---- */
-
-static bool loads(const nest_t *nest, nest_value_t value, uint32_t operand) {
-    const nest_stmt_t *s = &nest->stmts[value];
-    return s->kind == NEST_LOAD && s->access.tensor == operand;
-}
-
-/* Does a statement after `value`, or the store of another result, read a load of `operand`? */
-static bool read_later(const nest_t *nest, uint32_t operand, nest_value_t value) {
-    for (uint32_t i = 0; i < nest->n_stmts; i++)
-        for (uint32_t k = 0; k < nest->stmts[i].n_args; k++)
-            if (loads(nest, nest->stmts[i].args[k], operand) && nest->taken_at[i] > value)
-                return true;
-    for (uint32_t i = 0; i < nest->n_stores; i++)
-        if (nest->stores[i].value != value && loads(nest, nest->stores[i].value, operand))
-            return true;
-    return false;
-}
-
-bool nest_may_reuse(const nest_t *nest, uint32_t result, uint32_t operand) {
-    const nest_store_t *store = NULL;
-    for (uint32_t i = 0; i < nest->n_stores; i++)
-        if (nest->stores[i].access.tensor == result) store = &nest->stores[i];
-    if (!store || read_later(nest, operand, store->value)) return false;
-    for (uint32_t i = 0; i < nest->n_stmts; i++) {
-        const nest_stmt_t *s = &nest->stmts[i];
-        if (s->kind == NEST_REDUCE && store->domain != NEST_NONE && s->domain == store->domain)
-            return false; /* the operand may be read again when the reduction is done */
-        if (s->kind != NEST_LOAD || s->access.tensor != operand) continue;
-        if (s->domain != store->domain || s->mask != store->mask ||
-            ir_dtype_bytes(s->access.dtype) != ir_dtype_bytes(store->access.dtype) ||
-            s->access.index != NEST_NONE || s->access.offset != store->access.offset ||
-            memcmp(s->access.stride, store->access.stride, sizeof s->access.stride) != 0)
-            return false;
-    }
-    return true;
 }

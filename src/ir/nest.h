@@ -13,8 +13,8 @@
  * A body may hold several domains that share no axis (the updates of all parameters): they are
  * independent but for uniform values, which depend on no axis at all.
  *
- * Values are computed in f32, or f64 where a float tensor with axes is f64, whatever the dtype at
- * the edges; uniform values in f64; integers in 64 bits, wrapped to their dtype; a cast between
+ * Values are computed in f32, or f64 where a value or result with axes is f64 (nest_domain_t.wide),
+ * whatever the dtype at the edges; uniform values in f64; integers in 64 bits, wrapped to their dtype; a cast between
  * floats does nothing. Only loads and stores convert. */
 #ifndef STATOR_IR_NEST_H
 #define STATOR_IR_NEST_H
@@ -24,6 +24,7 @@
 enum {
     NEST_MAX_AXES = 12, /* of a domain, after neighbours that always go together became one */
     NEST_MAX_ARGS = 3,
+    NEST_TOGETHER = 64, /* stores of a domain that one pass or kernel surely makes together */
 };
 
 typedef uint32_t nest_value_t; /* index of a statement */
@@ -37,12 +38,14 @@ typedef struct nest_axis {
 typedef struct nest_domain {
     uint32_t n_axes;
     nest_axis_t axes[NEST_MAX_AXES];
+    bool wide; /* its values are f64 */
 } nest_domain_t;
 
 /* Element offset + sum of stride[i] * i-th axis + index_stride * (value of `index`). */
 typedef struct nest_access {
     uint32_t tensor;  /* operand or result; NEST_NONE: `data` */
-    const void *data; /* elements of a constant of the body, which must outlive the nest */
+    const void *data; /* elements of a constant of the body; the nest has its own copy */
+    size_t data_bytes;
     ir_dtype_t dtype; /* of the tensor */
     int64_t offset;
     int64_t stride[NEST_MAX_AXES];
@@ -105,8 +108,7 @@ typedef struct nest {
     nest_store_t *stores;
     uint32_t n_labels;
     nest_labels_t *labels;
-    uint32_t *taken_at; /* [n_stmts] the last statement that a value may be computed with: its own,
-                           or the one that alone reads it */
+    struct nest_order *order; /* nest_order.h */
 } nest_t;
 
 /* The nest of a body, whose `input` nodes are the operands and whose outputs are the results.
@@ -126,10 +128,10 @@ void nest_destroy(nest_t *nest); /* NULL is fine */
 st_status_t nest_find_labels(nest_t *nest, const ir_graph_t *body,
                              const char **out_reason) ST_WARN_UNUSED;
 
-/* May result `result` stand in the memory of operand `operand`? True where each element of the
- * operand is read only at the place of the result's element, in one pass, and by no statement after
- * the result's. Whoever runs nests takes statements in order; a product or difference that one
- * statement reads may be taken together with that one. */
+/* May result `result` stand in the memory of operand `operand`? True where under any schedule that
+ * keeps to nest_order.h, whatever reads an element of the operand, at first hand or computing a
+ * value again, is done by the time that the result's element takes its place: the operand is read
+ * only there, by the result and by results that are stored with it, before the result's statement. */
 bool nest_may_reuse(const nest_t *nest, uint32_t result, uint32_t operand);
 
 /* Text form for tests and plan reports; writes at most `capacity` bytes with the NUL and returns

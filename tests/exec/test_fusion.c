@@ -73,6 +73,34 @@ static void random_graphs_compute_the_same(void **state) {
     assert_true(counts.copies_fused * 10 <= counts.copies_apart * 11);
 }
 
+/* n is stored in a first phase, a after the sum, for which relu(x) is computed again: n must not have
+ * taken the memory of x. */
+static void phases_keep_their_operands(void **state) {
+    (void)state;
+    static const char text[] =
+        "graph \"phases\" {\n"
+        "  %0 u = input {dtype=f32, shape=[40,8], batch_axis=-1}\n"
+        "  %1 v = input {dtype=f32, shape=[8,25], batch_axis=-1}\n"
+        "  %2 y = input {dtype=f32, shape=[777], batch_axis=-1}\n"
+        "  %3 = matmul(%0, %1)\n"
+        "  %4 = relu(%3)\n"
+        "  %5 = exp(%4)\n"
+        "  %6 = reduce_sum(%2) {axes=[0]}\n"
+        "  %7 = mul(%4, %6)\n"
+        "  output \"n\" = %5\n"
+        "  output \"a\" = %7\n"
+        "}\n";
+    ir_graph_t *graph = NULL;
+    counts_t counts = {0};
+    if (ir_graph_parse(text, strlen(text), &graph) != ST_OK) fail_msg("%s", st_last_error());
+    for (int f64 = 0; f64 < 2; f64++) {
+        compile_options_t options = {.n_ranks = 1, .dtype = f64 ? IR_F64 : IR_DTYPE_NONE};
+        compare(graph, options, 1, f64 ? 1e-12 : 1e-5, "phases", &counts);
+    }
+    assert_int_equal(counts.fused, 2 * 2); /* the product, and all else */
+    ir_graph_destroy(graph);
+}
+
 static void training_steps_compute_the_same(void **state) {
     (void)state;
     ir_graph_t *forward[] = {model_mlp(12), model_conv(8)};
@@ -206,6 +234,7 @@ static void optimizer_updates_stay_in_place(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_graphs_compute_the_same),
+        cmocka_unit_test(phases_keep_their_operands),
         cmocka_unit_test(training_steps_compute_the_same),
         cmocka_unit_test(training_steps_are_the_same_in_primitives),
         cmocka_unit_test(attention_and_rope_are_the_same_in_primitives),

@@ -12,7 +12,9 @@
 
 #include "ir/body.h"
 #include "ir/convert.h"
+#include "ir/nest.h"
 #include "ir/text.h"
+#include "kernels/emit/schedule.h"
 
 enum { GUARD = 64, GUARD_BYTE = 0xA5 };
 
@@ -203,4 +205,98 @@ void body_check(body_t *body, double terms, const char *label) {
     results_free(body, &one);
     results_free(&wide, &expected);
     body_free(&wide);
+}
+
+/* ---- in place ---- */
+
+static void run_in_place(const body_t *body, const results_t *apart, const char *name,
+                         uint32_t result, uint32_t operand, const char *label) {
+    void *in[BODY_MAX], *out[BODY_MAX];
+    kern_problem_t problem = body->problem;
+    problem.attrs = &body->attr;
+    problem.in = body->in;
+    problem.out = body->out;
+    for (uint32_t j = 0; j < problem.n_in; j++) {
+        in[j] = malloc(ir_type_bytes(&body->in[j]) + 1);
+        memcpy(in[j], body->data[j], ir_type_bytes(&body->in[j]));
+    }
+    for (uint32_t k = 0; k < problem.n_out; k++)
+        out[k] = k == result ? in[operand] : malloc(ir_type_bytes(&body->out[k]) + 1);
+    if (kern_run_impl(kern_find(name), &problem, 2, (const void *const *)in, out) != ST_OK)
+        fail_msg("%s", st_last_error());
+    for (uint32_t k = 0; k < problem.n_out; k++) {
+        if (memcmp(out[k], apart->out[k], ir_type_bytes(&body->out[k])) != 0)
+            fail_msg("%s, %s: result %u differs with result %u over operand %u", label, name, k,
+                     result, operand);
+        if (k != result) free(out[k]);
+    }
+    for (uint32_t j = 0; j < problem.n_in; j++) free(in[j]);
+}
+
+/* Marks what a kernel computes to have `v`, down to what earlier kernels leave in the workspace. */
+static void mark_slice(const emit_schedule_t *s, const emit_kernel_t *k, nest_value_t v,
+                       bool *marks) {
+    const nest_stmt_t *stmt = &s->nest->stmts[v];
+    bool left = s->grid[v].is_grid || (s->uniform[v] != UINT64_MAX &&
+                                       (k->shape != EMIT_UNIFORM || s->level[v] < k->level));
+    if (marks[v] || left) return;
+    marks[v] = true;
+    for (uint32_t i = 0; i < stmt->n_args; i++) mark_slice(s, k, stmt->args[i], marks);
+    if (stmt->access.index != NEST_NONE && stmt->kind == NEST_LOAD)
+        mark_slice(s, k, stmt->access.index, marks);
+}
+
+static bool kernel_reads(const emit_schedule_t *s, const emit_kernel_t *k, uint32_t operand) {
+    bool *marks = calloc(s->nest->n_stmts + 1, sizeof *marks), reads = false;
+    for (uint32_t i = 0; i < k->n_stores; i++)
+        mark_slice(s, k, s->nest->stores[k->stores[i]].value, marks);
+    for (uint32_t i = 0; i < k->n_reduces && k->shape != EMIT_FINISH; i++)
+        mark_slice(s, k, s->nest->stmts[k->reduces[i]].args[0], marks);
+    for (uint32_t v = 0; v < s->nest->n_stmts; v++) {
+        const nest_stmt_t *stmt = &s->nest->stmts[v];
+        if (k->shape == EMIT_UNIFORM && s->uniform[v] != UINT64_MAX && s->level[v] == k->level)
+            mark_slice(s, k, v, marks);
+        reads |= marks[v] && stmt->kind == NEST_LOAD && stmt->access.tensor == operand;
+    }
+    free(marks);
+    return reads;
+}
+
+/* The kernel that stores the result is the last to read the operand. */
+static void check_kernels(const nest_t *nest, uint32_t result, uint32_t operand,
+                          const char *label) {
+    emit_schedule_t *s = NULL;
+    if (emit_schedule_create(nest, &s) != ST_OK) return; /* not for GPUs */
+    uint32_t stored = UINT32_MAX;
+    for (uint32_t i = 0; i < s->n_kernels; i++) {
+        if (stored != UINT32_MAX && kernel_reads(s, &s->kernels[i], operand))
+            fail_msg("%s: kernel %u reads operand %u, over which kernel %u stores result %u", label,
+                     i, operand, stored, result);
+        for (uint32_t k = 0; k < s->kernels[i].n_stores; k++)
+            if (nest->stores[s->kernels[i].stores[k]].access.tensor == result) stored = i;
+    }
+    assert_int_not_equal(stored, UINT32_MAX);
+    emit_schedule_destroy(s);
+}
+
+uint32_t body_check_in_place(const body_t *body, const char *label) {
+    static const char *const impls[] = {"cpu.fused.nest", "cpu.fused.reference"};
+    nest_t *nest = NULL;
+    const char *reason;
+    uint32_t n = 0;
+    assert_int_equal(nest_build(body->graph, &nest, &reason), ST_OK);
+    assert_non_null(nest);
+    results_t apart[2] = {body_run(body, impls[0], 2), body_run(body, impls[1], 2)};
+    for (uint32_t k = 0; k < body->n_out; k++)
+        for (uint32_t j = 0; j < body->n_in; j++) {
+            if (ir_type_bytes(&body->in[j]) != ir_type_bytes(&body->out[k]) ||
+                !ir_type_bytes(&body->in[j]) || !nest_may_reuse(nest, k, j))
+                continue;
+            n++;
+            for (int i = 0; i < 2; i++) run_in_place(body, &apart[i], impls[i], k, j, label);
+            check_kernels(nest, k, j, label);
+        }
+    for (int i = 0; i < 2; i++) results_free(body, &apart[i]);
+    nest_destroy(nest);
+    return n;
 }

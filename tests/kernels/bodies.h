@@ -37,6 +37,11 @@ void body_compare(const body_t *body, const results_t *got, const body_t *wide,
 /* Nest kernel against reference of the f64 body, on 1, 2 and 4 threads with the same bits. */
 void body_check(body_t *body, double terms, const char *label);
 
+/* Runs with each result over each operand where nest_may_reuse allows it: the same bits as apart, by
+ * the nest kernel and the reference; no kernel of the GPU's schedule reads the operand too late.
+ * Returns how many such pairs there are. */
+uint32_t body_check_in_place(const body_t *body, const char *label);
+
 /* 64 random bits; the state moves on. */
 uint64_t body_random(uint64_t *state);
 

@@ -1,6 +1,7 @@
 /* Random bodies of elementwise ops, reductions, broadcasts, transposes, reshapes, slices and gathers:
  * the nest kernel against the reference, in f64 and f32. What nest_build refuses is drawn again;
- * that most bodies are nests is part of the test. */
+ * that most bodies are nests is part of the test. Each result also runs in the memory of each operand
+ * that it may take. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,15 +17,17 @@
 #include "ir/nest.h"
 #include "ir/text.h"
 
-enum { MAX_POOL = 48 };
+enum { MAX_POOL = 48, MAX_SUMS = 8 };
 
 typedef struct draw {
     ir_build_t b;
     uint64_t state;
     ir_dtype_t real;
     bool smooth; /* no op whose result jumps: for types that round */
+    bool apart;  /* sums of operands that share no axis with the rest */
     ir_value_t pool[MAX_POOL];
-    uint32_t n;
+    uint32_t n, n_sums;
+    ir_value_t sums[MAX_SUMS];
     double terms;
     int n_inputs;
     int64_t dims[4]; /* the extents that shapes are made of */
@@ -234,6 +237,24 @@ static ir_value_t source(draw_t *d) {
     return input(d, type);
 }
 
+/* A value with a sum over other axes, which is known later than what the value is made of. */
+static ir_value_t with_sum(draw_t *d) {
+    ir_value_t x = any(d), total;
+    if (below(d, 3) && d->n_sums) {
+        total = d->sums[below(d, d->n_sums)];
+    } else {
+        int64_t axis = 0, n = 17 + below(d, 90);
+        ir_value_t y = input(d, ir_type_make(d->real, 1, &n));
+        if (d->n_sums && below(d, 2))
+            y = ir_b_binary(&d->b, IR_OP_MUL, y, d->sums[below(d, d->n_sums)]);
+        total = ir_b_reduce(&d->b, IR_OP_REDUCE_SUM, y, 1, &axis, false);
+        total = ir_b_unary(&d->b, IR_OP_TANH, ir_b_scale(&d->b, total, 1 / (double)n));
+        d->terms += (double)n;
+        if (d->n_sums < MAX_SUMS) d->sums[d->n_sums++] = total;
+    }
+    return ir_b_binary(&d->b, below(d, 2) ? IR_OP_MUL : IR_OP_ADD, x, total);
+}
+
 static ir_graph_t *draw_graph(draw_t *d) {
     static const int64_t extents[] = {1, 2, 3, 4, 5, 8, 12, 16, 33, 70, 130, 0};
     ir_graph_t *graph = NULL;
@@ -246,6 +267,11 @@ static ir_graph_t *draw_graph(draw_t *d) {
     uint32_t n = 3 + below(d, 12);
     for (uint32_t i = 0; i < n; i++) {
         uint32_t what = below(d, 12);
+        if (d->apart && below(d, 3) == 0) {
+            keep(d, with_sum(d));
+            continue;
+        }
+        if (d->apart && what >= 7) what = below(d, 7 + 3 * (below(d, 8) == 0));
         keep(d, what < 3    ? unary(d)
                 : what < 7  ? binary(d)
                 : what < 9  ? reduction(d)
@@ -265,10 +291,15 @@ static ir_graph_t *draw_graph(draw_t *d) {
     return graph;
 }
 
-static void run_many(ir_dtype_t real, bool smooth, int n_bodies, uint64_t seed) {
+/* Returns how many results stood in an operand's memory. */
+static uint32_t run_many(ir_dtype_t real, bool smooth, bool apart, int n_bodies, uint64_t seed) {
     int n_legal = 0, n_drawn = 0;
+    uint32_t n_in_place = 0;
     for (; n_legal < n_bodies; n_drawn++) {
-        draw_t d = {.state = seed + (uint64_t)n_drawn * 1000003, .real = real, .smooth = smooth};
+        draw_t d = {.state = seed + (uint64_t)n_drawn * 1000003,
+                    .real = real,
+                    .smooth = smooth,
+                    .apart = apart};
         ir_graph_t *graph = draw_graph(&d);
         nest_t *nest = NULL;
         const char *reason;
@@ -287,24 +318,33 @@ static void run_many(ir_dtype_t real, bool smooth, int n_bodies, uint64_t seed) 
         st_free(text);
         body_t body = body_make(graph, 11, d.state);
         body_check(&body, d.terms, label);
+        n_in_place += body_check_in_place(&body, label);
         body_free(&body);
     }
     if (n_legal * 2 < n_drawn) fail_msg("only %d of %d bodies are nests", n_legal, n_drawn);
+    return n_in_place;
 }
 
 static void test_f64(void **state) {
     (void)state;
-    run_many(IR_F64, false, 2000, 1);
+    (void)run_many(IR_F64, false, false, 2000, 1);
 }
 static void test_f32(void **state) {
     (void)state;
-    run_many(IR_F32, true, 1500, 2);
+    (void)run_many(IR_F32, true, false, 1500, 2);
+}
+static void test_several_domains(void **state) {
+    (void)state;
+    uint32_t n = run_many(IR_F64, false, true, 1000, 3) + run_many(IR_F32, true, true, 1000, 4);
+    print_message("%u results in the memory of an operand\n", n);
+    assert_true(n > 500);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_f64),
         cmocka_unit_test(test_f32),
+        cmocka_unit_test(test_several_domains),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

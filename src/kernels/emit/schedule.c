@@ -210,7 +210,7 @@ static int64_t ceil_div(int64_t a, int64_t b) {
 static size_t accumulator_bytes(const planner_t *p, nest_value_t v) {
     uint32_t domain = stmt_at(p, v)->domain;
     bool integer = !ir_dtype_is_float(stmt_at(p, v)->dtype);
-    return integer || domain == NEST_NONE || p->s->wide[domain] ? 8 : 4;
+    return integer || domain == NEST_NONE || p->nest->domains[domain].wide ? 8 : 4;
 }
 
 static st_status_t add_store(emit_kernel_t *k, uint32_t store) {
@@ -487,33 +487,11 @@ static st_status_t check_constants(const nest_t *nest) {
     for (uint32_t v = 0; v < nest->n_stmts; v++) {
         const nest_stmt_t *stmt = &nest->stmts[v];
         if (stmt->kind != NEST_LOAD || stmt->access.tensor != NEST_NONE) continue;
-        uint64_t bytes = st_size_mul((uint64_t)emit_constant_elements(nest, stmt),
-                                     ir_dtype_bytes(stmt->access.dtype));
-        if (bytes > MAX_CONSTANT_BYTES)
+        if (stmt->access.data_bytes > MAX_CONSTANT_BYTES)
             return FAIL(ST_UNSUPPORTED, "a constant of %llu bytes inside a nest: at most %d",
-                        (unsigned long long)bytes, MAX_CONSTANT_BYTES);
+                        (unsigned long long)stmt->access.data_bytes, MAX_CONSTANT_BYTES);
     }
     return ST_OK;
-}
-
-int64_t emit_constant_elements(const nest_t *nest, const nest_stmt_t *stmt) {
-    int64_t n = 1 + stmt->access.offset;
-    const nest_domain_t *d = stmt->domain == NEST_NONE ? NULL : &nest->domains[stmt->domain];
-    for (uint32_t i = 0; d && i < d->n_axes; i++)
-        if (stmt->mask >> i & 1) n += (d->axes[i].extent - 1) * stmt->access.stride[i];
-    return n;
-}
-
-static bool is_wide(const nest_t *nest, uint32_t domain) {
-    for (uint32_t v = 0; v < nest->n_stmts; v++)
-        if (nest->stmts[v].domain == domain && nest->stmts[v].kind == NEST_LOAD &&
-            nest->stmts[v].mask && nest->stmts[v].access.dtype == IR_F64)
-            return true;
-    for (uint32_t i = 0; i < nest->n_stores; i++)
-        if (nest->stores[i].domain == domain && nest->stores[i].mask &&
-            nest->stores[i].access.dtype == IR_F64)
-            return true;
-    return false;
 }
 
 /* Levels and kernels for the rows chosen. */
@@ -546,17 +524,15 @@ static st_status_t fill(planner_t *p) {
     s->grid = st_arena_array(&s->arena, n, sizeof *s->grid);
     s->level = st_arena_array(&s->arena, n, sizeof *s->level);
     s->uniform = st_arena_array(&s->arena, n, sizeof *s->uniform);
-    s->wide = st_arena_array(&s->arena, nest->n_domains + 1, sizeof *s->wide);
     p->spread = st_arena_array(&s->arena, n, sizeof *p->spread);
     p->needed = st_arena_array(&s->arena, n, sizeof *p->needed);
     p->cols = st_arena_array(&s->arena, nest->n_domains + 1, sizeof *p->cols);
-    if (!s->grid || !s->level || !s->uniform || !s->wide || !p->spread || !p->needed || !p->cols)
+    if (!s->grid || !s->level || !s->uniform || !p->spread || !p->needed || !p->cols)
         return st_no_memory(n * sizeof *s->grid, "the kernels of a nest");
     memset(s->grid, 0, n * sizeof *s->grid);
     memset(s->level, 0, n * sizeof *s->level);
     memset(p->spread, 0, n * sizeof *p->spread);
     memset(p->cols, 0, (nest->n_domains + 1) * sizeof *p->cols);
-    for (uint32_t d = 0; d < nest->n_domains; d++) s->wide[d] = is_wide(nest, d);
     find_spread(p);
     choose_cols(p);
     st_status_t status = plan_all(p);
@@ -565,6 +541,7 @@ static st_status_t fill(planner_t *p) {
     memset(p->cols, 0, (nest->n_domains + 1) * sizeof *p->cols);
     return plan_all(p);
 }
+
 st_status_t emit_schedule_create(const nest_t *nest, emit_schedule_t **out_schedule) {
     *out_schedule = NULL;
     emit_schedule_t *s = st_calloc(1, sizeof *s);

@@ -29,7 +29,7 @@ typedef enum emit_shape {
     EMIT_FINISH,
 } emit_shape_t;
 
-enum { EMIT_MAX_SINKS = 64, EMIT_MAX_PERSISTENT = 96, EMIT_BLOCK = 256 };
+enum { EMIT_MAX_SINKS = NEST_TOGETHER, EMIT_MAX_PERSISTENT = 96, EMIT_BLOCK = 256 };
 
 /* Where a reduction that ends a level has its partial results and its result, both in the
  * accumulator's type: bytes from the start of the workspace. */
@@ -63,15 +63,12 @@ typedef struct emit_schedule {
     emit_grid_t *grid;  /* [stmts] */
     uint8_t *level;     /* [stmts] */
     uint64_t *uniform;  /* [stmts] offset of the f64 of a uniform value, UINT64_MAX: none */
-    bool *wide;         /* [domains] computed in f64 */
     uint64_t workspace; /* bytes */
 } emit_schedule_t;
 
 st_status_t emit_schedule_create(const nest_t *nest, emit_schedule_t **out_schedule) ST_WARN_UNUSED;
 void emit_schedule_destroy(emit_schedule_t *schedule); /* NULL is fine */
 
-/* Elements of a constant, from its first to the last that the statement loads. */
-int64_t emit_constant_elements(const nest_t *nest, const nest_stmt_t *stmt);
 /* Threads of a block. */
 uint32_t emit_threads(const emit_kernel_t *kernel);
 /* Does the kernel move `access` as vectors along its vector axis? */

@@ -115,9 +115,9 @@ static const char *combiner(const writer_t *w, nest_value_t v) {
                 {IR_OP_REDUCE_PROD, "Product"},
                 {IR_OP_REDUCE_MAX, "Maximum"},
                 {IR_OP_REDUCE_MIN, "Minimum"}};
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        if (rows[i].op == emit_stmt(w, v)->op) return rows[i].name;
-    return "Sum";
+    size_t i = 0;
+    while (rows[i].op != emit_stmt(w, v)->op) ASSERT(++i < sizeof rows / sizeof rows[0]);
+    return rows[i].name;
 }
 
 /* a<v> = a<v> joined with the argument, which may be constant along the vector. */
@@ -401,11 +401,9 @@ static void put_data(writer_t *w) {
     for (nest_value_t v = 0; v < w->nest->n_stmts; v++) {
         const nest_stmt_t *stmt = emit_stmt(w, v);
         if (stmt->kind != NEST_LOAD || stmt->access.tensor != NEST_NONE) continue;
-        int64_t n = emit_constant_elements(w->nest, stmt);
         emit_put(w, "__device__ const unsigned char b%u[] __attribute__((aligned(16))) = {", v);
         const unsigned char *bytes = stmt->access.data;
-        for (int64_t i = 0; i < n * (int64_t)ir_dtype_bytes(stmt->access.dtype); i++)
-            emit_put(w, "%u,", bytes[i]);
+        for (size_t i = 0; i < stmt->access.data_bytes; i++) emit_put(w, "%u,", bytes[i]);
         emit_put(w, "};\n#define d%u ((const %s *)b%u)\n", v, emit_tensor_type(stmt->access.dtype),
                  v);
     }

@@ -56,13 +56,13 @@ const char *emit_value_type(const writer_t *w, nest_value_t v) {
     const nest_stmt_t *stmt = emit_stmt(w, v);
     if (!is_real(stmt)) return "long long";
     if (stmt->domain == NEST_NONE || (!stmt->mask && !stmt->over)) return "double";
-    return w->s->wide[stmt->domain] ? "double" : "float";
+    return w->nest->domains[stmt->domain].wide ? "double" : "float";
 }
 
 const char *emit_sum_type(const writer_t *w, nest_value_t v) {
     const nest_stmt_t *stmt = emit_stmt(w, v);
     if (!is_real(stmt)) return "long long";
-    return stmt->domain == NEST_NONE || w->s->wide[stmt->domain] ? "double" : "float";
+    return stmt->domain == NEST_NONE || w->nest->domains[stmt->domain].wide ? "double" : "float";
 }
 
 bool emit_along_vector(const writer_t *w, nest_value_t v) {

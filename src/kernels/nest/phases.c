@@ -54,7 +54,7 @@ static uint32_t need_slot(nx_planner_t *p, const nx_pass_t *pass, uint32_t stmt)
                       .inner = pass->col,
                       .elements = nest_points(&p->nest->domains[s->domain], s->mask),
                       .type = nx_type_of(s),
-                      .f64 = s->mask == 0 || p->domain_f64[s->domain]};
+                      .f64 = s->mask == 0 || p->nest->domains[s->domain].wide};
     p->status = ST_VEC_PUSH(&p->slots, made);
     if (p->status == ST_OK) *slot = (uint32_t)p->slots.n - 1;
     return *slot;
@@ -303,10 +303,11 @@ static void choose_chunks(nx_planner_t *p, nx_pass_t *pass) {
 /* ---- passes ---- */
 
 uint16_t nx_reduction(ir_op_t op) {
-    return op == IR_OP_REDUCE_SUM    ? NX_SUM
-           : op == IR_OP_REDUCE_PROD ? NX_PROD
-           : op == IR_OP_REDUCE_MAX  ? NX_MAX
-                                     : NX_MIN;
+    if (op == IR_OP_REDUCE_SUM) return NX_SUM;
+    if (op == IR_OP_REDUCE_PROD) return NX_PROD;
+    if (op == IR_OP_REDUCE_MAX) return NX_MAX;
+    ASSERT(op == IR_OP_REDUCE_MIN);
+    return NX_MIN;
 }
 
 static void add_partial(nx_planner_t *p, nx_pass_t *pass, uint32_t stmt) {
@@ -367,7 +368,7 @@ static void open_pass(nx_planner_t *p, uint32_t domain, uint32_t mask) {
     uint32_t number = (uint32_t)p->passes.n;
     nx_pass_t pass = {.domain = domain,
                       .mask = mask,
-                      .f64 = p->domain_f64[domain],
+                      .f64 = p->nest->domains[domain].wide,
                       .n_stages = 1,
                       .first_partial = (uint32_t)p->partials.n};
     scores_t s = score_axes(p, &pass);
@@ -460,14 +461,12 @@ static void list_roots(nx_planner_t *p) {
     for (uint32_t i = 0; i < p->nest->n_stmts && p->status == ST_OK; i++) {
         const nest_stmt_t *s = nx_stmt(p, i);
         for (uint32_t k = 0; k < nx_n_reads(s); k++) p->uses[nx_read(s, k)]++;
-        if ((s->mask | s->over) && s->dtype == IR_F64) p->domain_f64[s->domain] = true;
         if (s->kind == NEST_REDUCE)
             p->status = ST_VEC_PUSH(&p->roots, ((nx_root_t){false, i, NEST_NONE, 0}));
     }
     for (uint32_t i = 0; i < p->nest->n_stores && p->status == ST_OK; i++) {
         const nest_store_t *store = &p->nest->stores[i];
         p->uses[store->value]++;
-        if (store->mask && store->access.dtype == IR_F64) p->domain_f64[store->domain] = true;
         p->status = ST_VEC_PUSH(&p->roots, ((nx_root_t){true, i, NEST_NONE, 0}));
     }
 }
@@ -549,8 +548,7 @@ st_status_t nx_plan_create(nest_t *nest, nx_plan_t **out_plan) {
     p.view = numbers(&p, &scratch, n, 0);
     p.mark = numbers(&p, &scratch, n, 0);
     p.blocked = st_arena_array(&scratch, n + 1, sizeof *p.blocked);
-    p.domain_f64 = st_arena_array(&scratch, nest->n_domains + 1, sizeof *p.domain_f64);
-    if (!p.blocked || !p.domain_f64) p.status = st_no_memory(n, "the plan of a nest");
+    if (!p.blocked) p.status = st_no_memory(n, "the plan of a nest");
     if (p.status == ST_OK) make_plan(&p);
     st_arena_clear(&scratch);
     ST_VEC_FREE(&p.roots);

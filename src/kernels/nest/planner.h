@@ -26,7 +26,6 @@ typedef struct nx_planner {
     uint32_t *uses;        /* [stmts] by statements and stores */
     uint32_t *view;        /* [stmts] for the stage at hand: view + 1 */
     uint32_t *mark, stamp; /* [stmts] */
-    bool *domain_f64;      /* [domains] */
     ST_VEC(nx_root_t) roots;
     ST_VEC(nx_pass_t) passes;
     ST_VEC(nx_phase_t) phases;
