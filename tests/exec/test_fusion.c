@@ -37,6 +37,7 @@ typedef struct counts {
 static void compare(const ir_graph_t *graph, compile_options_t options, int n_steps,
                     double tolerance, const char *what, counts_t *out) {
     double *fused, *apart;
+    options.explain = true;
     plan_t *with = compile_ok(graph, &options);
     options.no_fusion = true;
     plan_t *without = compile_ok(graph, &options);
