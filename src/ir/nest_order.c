@@ -58,14 +58,19 @@ static void close_over_reads(const nest_t *nest, nest_order_t *o) {
     }
 }
 
-/* Where each value is taken at the latest: by the statement after it that alone reads it, if it is a
- * product or difference. */
+/* Ops that one instruction may do together with the one that alone reads them. */
+static bool may_move(const nest_stmt_t *s) {
+    return s->kind == NEST_OP && (s->op == IR_OP_MUL || s->op == IR_OP_SUB || s->op == IR_OP_DIV ||
+                                  s->op == IR_OP_SQRT || s->op == IR_OP_EXP || s->op == IR_OP_SILU);
+}
+
+/* Where each value is taken at the latest: by the statement after it that alone reads it, if it may
+ * move there. */
 static void place_takers(const nest_t *nest, nest_order_t *o, uint32_t *uses) {
     for (uint32_t i = 0; i < nest->n_stores; i++) uses[nest->stores[i].value]++;
     for (uint32_t i = nest->n_stmts; i-- > 0;) { /* users have come before */
         const nest_stmt_t *s = &nest->stmts[i];
-        bool moves = s->kind == NEST_OP && (s->op == IR_OP_MUL || s->op == IR_OP_SUB);
-        if (!moves || uses[i] != 1 || o->taken_at[i] == 0) o->taken_at[i] = i;
+        if (!may_move(s) || uses[i] != 1 || o->taken_at[i] == 0) o->taken_at[i] = i;
         for (uint32_t k = 0; k < n_reads(s); k++) {
             uint32_t a = read_of(s, k);
             uses[a] += k < s->n_args ? 1 : 2; /* an index is taken with nothing */

@@ -65,7 +65,7 @@ static layout_t layout_of(const nx_plan_t *plan, int n_threads) {
         st_size_add(l.errors, st_size_mul((size_t)n_threads, sizeof(fused_error_t))), 64);
     l.temporary = st_align_up(plan->register_bytes, 64);
     l.views = l.temporary + st_align_up((size_t)columns * sizeof(double), 64);
-    l.thread_bytes = st_align_up(l.views + views * CPU_FUSED_VIEW_BYTES, 4096);
+    l.thread_bytes = st_align_up(l.views + views * sizeof(fused_here_t), 4096);
     l.bytes = st_size_add(l.threads, st_size_mul((size_t)n_threads, l.thread_bytes));
     return l;
 }
@@ -93,6 +93,7 @@ typedef struct prepared {
     nx_plan_t *plan;
     layout_t layout;
     nx_inst_t *uniform_ops; /* [n_stmts] */
+    fused_strips_t *strips; /* [n_passes] */
 } prepared_t;
 
 static void release(void *arg) {
@@ -107,7 +108,9 @@ typedef void (*any_row_t)(void);
 static st_status_t resolve(const nx_plan_t *plan, const nx_pass_t *pass, nx_inst_t *inst) {
     nx_type_t dst = pass->views[inst->dst].type;
     (void)plan;
-    if (inst->code < NX_LOAD)
+    if (inst->code >= NX_DIFF_MUL_ADD && inst->code < NX_LOAD)
+        inst->run = (any_row_t)cpu_tile_many(inst->code, pass->f64);
+    else if (inst->code < NX_LOAD)
         inst->run = (any_row_t)cpu_tile_op(inst->code, inst->flag, inst->type, pass->f64);
     else if (inst->code == NX_LOAD || inst->code == NX_GATHER)
         inst->run = (any_row_t)cpu_tile_load(inst->dtype, dst, pass->f64);
@@ -134,11 +137,17 @@ static st_status_t prepare(const kern_problem_t *problem, int n_threads, void **
     const nest_t *nest = plan->nest;
     made->layout = layout_of(plan, n_threads);
     made->uniform_ops = st_arena_array(&plan->arena, nest->n_stmts + 1, sizeof *made->uniform_ops);
-    if (!made->uniform_ops)
+    made->strips = st_arena_array(&plan->arena, plan->n_passes + 1, sizeof *made->strips);
+    if (!made->uniform_ops || !made->strips)
         TRY_GOTO(st_no_memory(nest->n_stmts * sizeof(nx_inst_t), "a prepared nest"), fail);
-    for (uint32_t i = 0; i < plan->n_passes; i++)
+    for (uint32_t i = 0; i < plan->n_passes; i++) {
         for (uint32_t k = 0; k < plan->passes[i].n_insts; k++)
             TRY_GOTO(resolve(plan, &plan->passes[i], &plan->passes[i].insts[k]), fail);
+        const nx_pass_t *pass = &plan->passes[i];
+        TRY_GOTO(
+            cpu_fused_strips(pass, &nest->domains[pass->domain], &plan->arena, &made->strips[i]),
+            fail);
+    }
     for (uint32_t i = 0; i < nest->n_stmts; i++) {
         if (plan->uniform_at[i] == NEST_NONE || nest->stmts[i].kind != NEST_OP) continue;
         nx_inst_t *inst = &made->uniform_ops[i];
@@ -360,6 +369,7 @@ static st_status_t launch(const kern_call_t *call) {
     char *memory = call->workspace;
     fused_job_t job = {.call = call,
                        .plan = prepared->plan,
+                       .strips = prepared->strips,
                        .uniforms = (fused_uniform_t *)memory,
                        .shared = memory + l->shared,
                        .threads = memory + l->threads,

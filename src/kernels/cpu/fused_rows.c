@@ -15,8 +15,12 @@
 #if defined(__clang__)
 #define FUSED_LOOP
 #else
-#define FUSED_LOOP _Pragma("GCC ivdep") _Pragma("GCC unroll 4")
+#define FUSED_LOOP _Pragma("GCC ivdep")
 #endif
+
+#define ALWAYS_INLINE inline __attribute__((always_inline))
+#define NOINLINE __attribute__((noinline))
+enum { MANY_BLOCK = 128 };
 
 static inline uint16_t cpu_bf16_bits(float x) {
     uint32_t bits = m_bits(x), quiet = bits >> 16 | 0x40u;
@@ -167,6 +171,9 @@ static const op_row_t op_rows[] = {
     {NX_SUB_MUL, 0, REAL_ROW(sub_mul), NO_ROW},
     {NX_MUL_MUL, 0, REAL_ROW(mul_mul), NO_ROW},
     {NX_DIFF_MUL, 0, REAL_ROW(diff_mul), NO_ROW},
+    {NX_DIFF_EXP, 0, REAL_ROW(diff_exp), NO_ROW},
+    {NX_SILU_MUL, 0, REAL_ROW(silu_mul), NO_ROW},
+    {NX_ROOT_MUL_ADD, 0, REAL_ROW(root_mul_add), NO_ROW},
     {IR_OP_DIV, 0, REAL_ROW(div), SAME_ROW(div)},
     {IR_OP_POW, 0, REAL_ROW(pow), SAME_ROW(pow)},
     {IR_OP_MOD, 0, REAL_ROW(mod), SAME_ROW(mod)},
@@ -220,6 +227,20 @@ tile_row_t cpu_tile_op(uint16_t code, uint8_t flag, nx_type_t type, bool f64) {
         if (op_rows[i].code == code && op_rows[i].flag == flag)
             return type == NX_INT ? op_rows[i].integer[f64] : op_rows[i].real[f64];
     return NULL;
+}
+
+many_row_t cpu_tile_many(uint16_t code, bool f64) {
+    static const many_row_t rows[][2] = {
+        [NX_DIFF_MUL_ADD - NX_DIFF_MUL_ADD] = REAL_ROW(diff_mul_add),
+        [NX_MUL_MUL_ADD - NX_DIFF_MUL_ADD] = REAL_ROW(mul_mul_add),
+        [NX_DIFF_EXP_MUL - NX_DIFF_MUL_ADD] = REAL_ROW(diff_exp_mul),
+        [NX_MUL_ADD_MUL - NX_DIFF_MUL_ADD] = REAL_ROW(mul_add_mul),
+        [NX_MUL_SUB_MUL - NX_DIFF_MUL_ADD] = REAL_ROW(mul_sub_mul),
+        [NX_MUL_ADD_TRIPLE - NX_DIFF_MUL_ADD] = REAL_ROW(mul_add_triple),
+        [NX_MUL_SUB_QUOTIENT - NX_DIFF_MUL_ADD] = REAL_ROW(mul_sub_quotient),
+        [NX_DIFF_SUB_MUL - NX_DIFF_MUL_ADD] = REAL_ROW(diff_sub_mul),
+    };
+    return rows[code - NX_DIFF_MUL_ADD][f64];
 }
 
 const tile_reduction_t *cpu_tile_reduction(uint16_t code, uint32_t n_src, nx_type_t type,

@@ -9,20 +9,11 @@
 #include "base/hash.h"
 #include "kernels/cpu/fused.h"
 
-/* A view on the tile at hand. */
-typedef struct here {
-    char *p;
-    int64_t rs, cs; /* elements */
-    int64_t size;
-    int64_t at; /* NX_PLACE: the number */
-} here_t;
-
-_Static_assert(sizeof(here_t) == CPU_FUSED_VIEW_BYTES, "scratch is laid out for it");
-
 typedef struct frame {
     const fused_job_t *job;
     const nx_pass_t *pass;
-    here_t *here;
+    const fused_strips_t *strips;
+    fused_here_t *here;
     int64_t start[NEST_MAX_AXES];
     int64_t rows, cols; /* of the tile at hand */
     uint32_t later;     /* bit of a loop: not in its first block */
@@ -60,12 +51,12 @@ static char *base_of(const frame_t *f, const nx_view_t *view) {
 static void set_fixed(const frame_t *f) {
     for (uint32_t i = 0; i < f->pass->n_views; i++) {
         const nx_view_t *view = &f->pass->views[i];
-        here_t *h = &f->here[i];
-        *h = (here_t){.size = type_size(f->pass, view->type)};
+        fused_here_t *h = &f->here[i];
+        *h = (fused_here_t){.size = type_size(f->pass, view->type)};
         if (view->space == NX_REGISTER) {
             h->p = f->registers + view->offset;
             h->cs = view->mode == NX_FULL || view->mode == NX_COL;
-            h->rs = view->mode == NX_ROW;
+            h->rs = view->mode == NX_FULL ? f->pass->cols : view->mode == NX_ROW;
         } else if (view->space == NX_UNIFORM) {
             fused_uniform_t *u = &f->job->uniforms[view->number];
             h->p = view->type == NX_INT ? (char *)&u->i
@@ -85,12 +76,8 @@ static void set_tile(const frame_t *f) {
     const nx_pass_t *pass = f->pass;
     for (uint32_t i = 0; i < pass->n_views; i++) {
         const nx_view_t *view = &pass->views[i];
-        here_t *h = &f->here[i];
-        if (view->space == NX_REGISTER) {
-            if (view->mode == NX_FULL) h->rs = f->cols;
-            continue;
-        }
-        if (view->space == NX_UNIFORM) continue;
+        fused_here_t *h = &f->here[i];
+        if (view->space == NX_REGISTER || view->space == NX_UNIFORM) continue;
         int64_t at = view->offset;
         for (uint32_t k = 0; k < pass->n_loops; k++) {
             uint32_t axis = pass->loops[k].axis;
@@ -118,13 +105,13 @@ static extent_t extent_of(const frame_t *f, nx_mode_t mode) {
 }
 
 /* Strides between the rows and along one, in elements. */
-static int64_t between(const extent_t *e, const here_t *h) {
+static int64_t between(const extent_t *e, const fused_here_t *h) {
     return e->turned ? 0 : h->rs;
 }
-static int64_t along(const extent_t *e, const here_t *h) {
+static int64_t along(const extent_t *e, const fused_here_t *h) {
     return e->turned ? h->rs : h->cs;
 }
-static bool dense(const extent_t *e, const here_t *h) {
+static bool dense(const extent_t *e, const fused_here_t *h) {
     return (h->rs == e->cols && h->cs == 1) || (h->rs == 0 && h->cs == 0);
 }
 
@@ -147,22 +134,34 @@ static void narrow(const nx_inst_t *inst, int64_t *v, int64_t n) {
 
 static void run_op(const frame_t *f, const nx_inst_t *inst) {
     extent_t e = extent_of(f, inst->mode);
-    const here_t *d = &f->here[inst->dst], *a = &f->here[inst->src[0]];
-    const here_t *b = inst->n_src > 1 ? &f->here[inst->src[1]] : a;
-    const here_t *c = inst->n_src > 2 ? &f->here[inst->src[2]] : a;
-    tile_row_t row = (tile_row_t)inst->run;
-    bool whole = e.rows > 1 && d->rs == e.cols && dense(&e, a) && dense(&e, b) && dense(&e, c);
+    const fused_here_t *d = &f->here[inst->dst], *src[NX_SOURCES];
+    bool whole = e.rows > 1 && d->rs == e.cols;
+    for (uint32_t k = 0; k < NX_SOURCES; k++) {
+        src[k] = &f->here[inst->src[k < inst->n_src ? k : 0]];
+        whole = whole && dense(&e, src[k]);
+    }
     if (whole) {
         e.cols *= e.rows;
         e.rows = 1;
     }
-    const int64_t sa = along(&e, a), sb = along(&e, b), sc = along(&e, c);
-    const int64_t ra = between(&e, a) * a->size, rb = between(&e, b) * b->size,
-                  rc = between(&e, c) * c->size, rd = between(&e, d) * d->size;
+    int64_t stride[NX_SOURCES];
+    const void *from[NX_SOURCES];
+    unsigned mask = 0;
+    for (uint32_t k = 0; k < NX_SOURCES; k++) {
+        stride[k] = along(&e, src[k]);
+        mask |= (unsigned)(stride[k] != 0 && k < inst->n_src) << k;
+    }
     bool narrows = ir_dtype_is_integer(inst->dtype) && inst->dtype != IR_I64;
     for (int64_t r = 0; r < e.rows; r++) {
-        row(d->p + r * rd, a->p + r * ra, sa, b->p + r * rb, sb, c->p + r * rc, sc, e.cols);
-        if (narrows) narrow(inst, (int64_t *)(d->p + r * rd), e.cols);
+        char *to = d->p + r * between(&e, d) * d->size;
+        for (uint32_t k = 0; k < NX_SOURCES; k++)
+            from[k] = src[k]->p + r * between(&e, src[k]) * src[k]->size;
+        if (inst->n_src > 3)
+            ((many_row_t)inst->run)(to, from[0], from[1], from[2], from[3], from[4], mask, e.cols);
+        else
+            ((tile_row_t)inst->run)(to, from[0], stride[0], from[1], stride[1], from[2], stride[2],
+                                    e.cols);
+        if (narrows) narrow(inst, (int64_t *)to, e.cols);
     }
 }
 
@@ -170,7 +169,7 @@ static void run_op(const frame_t *f, const nx_inst_t *inst) {
 
 static void run_load(const frame_t *f, const nx_inst_t *inst) {
     extent_t e = extent_of(f, inst->mode);
-    const here_t *d = &f->here[inst->dst], *a = &f->here[inst->src[0]];
+    const fused_here_t *d = &f->here[inst->dst], *a = &f->here[inst->src[0]];
     load_row_t row = (load_row_t)inst->run;
     if (e.rows > 1 && a->rs == e.cols && a->cs == 1) {
         e.cols *= e.rows;
@@ -183,7 +182,7 @@ static void run_load(const frame_t *f, const nx_inst_t *inst) {
 
 static void run_store(const frame_t *f, const nx_inst_t *inst) {
     extent_t e = extent_of(f, inst->mode);
-    const here_t *d = &f->here[inst->dst], *a = &f->here[inst->src[0]];
+    const fused_here_t *d = &f->here[inst->dst], *a = &f->here[inst->src[0]];
     store_row_t row = (store_row_t)inst->run;
     if (e.rows > 1 && d->rs == e.cols && d->cs == 1 && dense(&e, a)) {
         e.cols *= e.rows;
@@ -203,7 +202,8 @@ static void bad_index(const frame_t *f, const nx_inst_t *inst, int64_t index, in
 static void run_gather(const frame_t *f, const nx_inst_t *inst) {
     extent_t e = extent_of(f, inst->mode);
     const nest_access_t *access = &f->job->plan->nest->stmts[inst->stmt].access;
-    const here_t *d = &f->here[inst->dst], *a = &f->here[inst->src[0]], *x = &f->here[inst->src[1]];
+    const fused_here_t *d = &f->here[inst->dst], *a = &f->here[inst->src[0]],
+                       *x = &f->here[inst->src[1]];
     load_row_t row = (load_row_t)inst->run;
     const int64_t step = along(&e, x), n = step == 0 ? e.cols : 1;
     for (int64_t r = 0; r < e.rows; r++) {
@@ -221,13 +221,17 @@ static void run_gather(const frame_t *f, const nx_inst_t *inst) {
 
 static void run_iota(const frame_t *f, const nx_inst_t *inst) {
     extent_t e = extent_of(f, inst->mode);
-    const here_t *d = &f->here[inst->dst], *a = &f->here[inst->src[0]];
+    const fused_here_t *d = &f->here[inst->dst], *a = &f->here[inst->src[0]];
     const int64_t step = along(&e, a);
     for (int64_t r = 0; r < e.rows; r++) {
         char *to = d->p + r * between(&e, d) * d->size;
-        const int64_t at = a->at + r * between(&e, a);
+        const int64_t at = a->at + r * between(&e, a), last = at + (e.cols - 1) * step;
+        bool small = (int32_t)at == at && (int32_t)last == last; /* those convert in vectors */
         if (inst->type == NX_INT)
             for (int64_t c = 0; c < e.cols; c++) ((int64_t *)to)[c] = at + c * step;
+        else if (small && !f->pass->f64)
+            for (int32_t c = 0; c < (int32_t)e.cols; c++)
+                ((float *)to)[c] = (float)((int32_t)at + c * (int32_t)step);
         else if (f->pass->f64)
             for (int64_t c = 0; c < e.cols; c++) ((double *)to)[c] = (double)(at + c * step);
         else
@@ -237,7 +241,7 @@ static void run_iota(const frame_t *f, const nx_inst_t *inst) {
 
 static void run_random(const frame_t *f, const nx_inst_t *inst) {
     extent_t e = extent_of(f, inst->mode);
-    const here_t *d = &f->here[inst->dst], *a = &f->here[inst->src[0]];
+    const fused_here_t *d = &f->here[inst->dst], *a = &f->here[inst->src[0]];
     const nest_stmt_t *s = &f->job->plan->nest->stmts[inst->stmt];
     const fused_uniform_t *u = f->job->uniforms;
     const int64_t seed = u[s->args[0]].i, turn = u[s->args[1]].i, step = along(&e, a);
@@ -288,7 +292,7 @@ static void run_fill(const frame_t *f, const nx_inst_t *inst) {
 
 static void run_finish(const frame_t *f, const nx_inst_t *inst) {
     const nx_view_t *from = &f->pass->views[inst->src[0]];
-    const here_t *d = &f->here[inst->dst], *a = &f->here[inst->src[0]];
+    const fused_here_t *d = &f->here[inst->dst], *a = &f->here[inst->src[0]];
     int64_t n = from->mode == NX_ROW ? f->pass->rows : from->mode == NX_COL ? f->pass->cols : 1;
     if (from->type == NX_WIDE)
         ((tile_row_t)inst->run)(d->p, a->p, 1, a->p, 1, a->p, 1, n);
@@ -300,9 +304,9 @@ static void run_finish(const frame_t *f, const nx_inst_t *inst) {
 static void run_reduction(const frame_t *f, const nx_inst_t *inst) {
     const tile_reduction_t *rows = (const tile_reduction_t *)inst->run_data;
     const nx_view_t *view = &f->pass->views[inst->dst];
-    const here_t *d = &f->here[inst->dst], *a = &f->here[inst->src[0]];
-    const here_t *b = inst->n_src > 1 ? &f->here[inst->src[1]] : a;
-    const here_t *c = inst->n_src > 2 ? &f->here[inst->src[2]] : a;
+    const fused_here_t *d = &f->here[inst->dst], *a = &f->here[inst->src[0]];
+    const fused_here_t *b = inst->n_src > 1 ? &f->here[inst->src[1]] : a;
+    const fused_here_t *c = inst->n_src > 2 ? &f->here[inst->src[2]] : a;
     extent_t e = extent_of(f, inst->mode);
     bool keep_row = view->mode == NX_FULL || view->mode == NX_ROW;
     bool keep_col = view->mode == NX_FULL || view->mode == NX_COL;
@@ -337,6 +341,11 @@ static void run_reduction(const frame_t *f, const nx_inst_t *inst) {
 static void run_insts(const frame_t *f, uint32_t first, uint32_t end) {
     for (uint32_t i = first; i < end; i++) {
         const nx_inst_t *inst = &f->pass->insts[i];
+        if (f->strips->where[i]) {
+            cpu_fused_run_strip(f->strips, f->pass, f->here, i, f->rows, f->cols);
+            i = f->strips->where[i] - 1;
+            continue;
+        }
         if (inst->when & f->later) continue;
         if (inst->code < NX_LOAD)
             run_op(f, inst);
@@ -399,9 +408,11 @@ static void run_item(frame_t *f) {
 
 void cpu_fused_chunk(const fused_job_t *job, const nx_pass_t *pass, int64_t chunk, int64_t place,
                      int thread) {
-    here_t *here = (here_t *)(job->threads + (size_t)thread * job->thread_bytes + job->views);
+    fused_here_t *here =
+        (fused_here_t *)(job->threads + (size_t)thread * job->thread_bytes + job->views);
     frame_t f = {.job = job,
                  .pass = pass,
+                 .strips = &job->strips[pass - job->plan->passes],
                  .here = here,
                  .rows = 1,
                  .cols = 1,

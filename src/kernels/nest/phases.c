@@ -10,7 +10,7 @@
 #include "kernels/nest/planner.h"
 
 enum {
-    TILE_BYTES = 4096,        /* of a register: several, and of operands, fit a level 1 cache */
+    TILE_BYTES = 16384,       /* of a register: several, and of operands, fit a level 1 cache */
     LONG_COLUMNS = 16384,     /* bytes of a row of columns that is still one tile */
     ITEM_BYTES = 65536,       /* of an item that is still one tile */
     CHUNK_POINTS = 32768,     /* a chunk's, at least */
@@ -256,7 +256,9 @@ static void choose_tile(const nx_planner_t *p, nx_pass_t *pass, const scores_t *
     pass->row = best_axis(domain, s, within ? within : others);
     int64_t columns = pass->col < 0 ? 1 : domain->axes[pass->col].extent;
     int64_t rows = pass->row < 0 ? 1 : domain->axes[pass->row].extent;
-    bool transposed = !within && pass->row >= 0 && s->unit[pass->row] > 0;
+    bool transposed =
+        !within && pass->row >= 0 && pass->col >= 0 &&
+        8 * s->unit[pass->row] > s->unit[pass->col]; /* not that of a few parameters */
     bool local_columns = has(pass->over, pass->col);
     if (local_columns)
         pass->cols = columns * size <= LONG_COLUMNS ? columns : tile;

@@ -23,14 +23,25 @@
 /* Codes of instructions; below NX_FIRST they are ops of ir_op_t, elementwise. */
 typedef enum nx_code {
     NX_FIRST = 1024,
-    NX_MUL_ADD,  /* a b + c */
-    NX_MUL_SUB,  /* a b - c */
-    NX_SUB_MUL,  /* c - a b, sources a, b, c */
-    NX_MUL_MUL,  /* a b c */
-    NX_DIFF_MUL, /* (a - b) c */
-    NX_LOAD,     /* dtype and strides of src[0] → register */
-    NX_STORE,    /* register → dtype and strides of dst */
-    NX_GATHER,   /* src[0]: memory, src[1]: index */
+    NX_MUL_ADD,          /* a b + c */
+    NX_MUL_SUB,          /* a b - c */
+    NX_SUB_MUL,          /* c - a b, sources a, b, c */
+    NX_MUL_MUL,          /* a b c */
+    NX_DIFF_MUL,         /* (a - b) c */
+    NX_DIFF_EXP,         /* e^(a - b) */
+    NX_SILU_MUL,         /* silu(a) b */
+    NX_ROOT_MUL_ADD,     /* sqrt(a) b + c */
+    NX_DIFF_MUL_ADD,     /* (a - b) c + d */
+    NX_MUL_MUL_ADD,      /* a b c + d */
+    NX_DIFF_EXP_MUL,     /* (e^(a - b) - c) d */
+    NX_MUL_ADD_MUL,      /* a b + c d */
+    NX_MUL_SUB_MUL,      /* a b - c d */
+    NX_MUL_ADD_TRIPLE,   /* a b + c d e */
+    NX_MUL_SUB_QUOTIENT, /* a b - c d / e */
+    NX_DIFF_SUB_MUL,     /* (a - b - c d) e */
+    NX_LOAD,             /* dtype and strides of src[0] → register */
+    NX_STORE,            /* register → dtype and strides of dst */
+    NX_GATHER,           /* src[0]: memory, src[1]: index */
     NX_IOTA,
     NX_RANDOM, /* src[0]: place of the element; its statement has the arguments */
     NX_FILL,   /* dst = identity of the reduction */
@@ -66,7 +77,7 @@ typedef struct nx_view {
     int64_t stride[NEST_MAX_AXES];
 } nx_view_t;
 
-enum { NX_SOURCES = 3 };
+enum { NX_SOURCES = 5 };
 typedef struct nx_inst {
     uint16_t code;
     uint8_t flag, n_src;

@@ -106,23 +106,151 @@ typedef struct pattern {
     uint32_t n, src[NX_SOURCES];
 } pattern_t;
 
+/* Does the value differ along the columns of the tile? */
+static bool along_columns(const writer_t *w, uint32_t stmt) {
+    return has(nx_stmt(w->p, stmt)->mask, w->pass->col);
+}
+
+/* Appends the factors of product `stmt`, the one with columns first: rows are made for that. */
+static void add_factors(const writer_t *w, pattern_t *x, uint32_t stmt) {
+    const nest_stmt_t *s = nx_stmt(w->p, stmt);
+    bool turn = !along_columns(w, s->args[0]) && along_columns(w, s->args[1]);
+    x->src[x->n++] = s->args[turn];
+    x->src[x->n++] = s->args[!turn];
+}
+
+/* The argument of `stmt` that is an `op` for it alone, the second first; -1: none. */
+static int32_t inner_of(const writer_t *w, uint32_t stmt, ir_op_t op, uint32_t mask) {
+    const nest_stmt_t *s = nx_stmt(w->p, stmt);
+    if (s->n_args > 1 && s->args[0] == s->args[1]) return -1;
+    for (uint32_t k = s->n_args; k-- > 0;)
+        if (only_once(w, s->args[k], op, mask)) return (int32_t)k;
+    return -1;
+}
+
+/* a b + c d, a b + c d e: `first` and `second` are products. */
+static pattern_t two_products(const writer_t *w, uint32_t first, uint32_t second, uint32_t mask) {
+    pattern_t x = {NX_MUL_ADD_MUL, 0, {0}};
+    if (inner_of(w, second, IR_OP_MUL, mask) < 0) { /* the triple comes last */
+        uint32_t other = first;
+        first = second;
+        second = other;
+    }
+    add_factors(w, &x, first);
+    int32_t k = inner_of(w, second, IR_OP_MUL, mask);
+    if (k < 0) {
+        add_factors(w, &x, second);
+        return x;
+    }
+    x.code = NX_MUL_ADD_TRIPLE;
+    add_factors(w, &x, nx_stmt(w->p, second)->args[k]);
+    x.src[x.n++] = nx_stmt(w->p, second)->args[1 - k];
+    return x;
+}
+
+static pattern_t sum_pattern(const writer_t *w, uint32_t index, pattern_t plain) {
+    const nest_stmt_t *s = nx_stmt(w->p, index);
+    int32_t k = inner_of(w, index, IR_OP_MUL, s->mask);
+    if (k < 0) return plain;
+    uint32_t inner = s->args[k], other = s->args[1 - k];
+    if (only_once(w, other, IR_OP_MUL, s->mask))
+        return two_products(w, s->args[0], s->args[1], s->mask);
+    const nest_stmt_t *m = nx_stmt(w->p, inner);
+    int32_t root = inner_of(w, inner, IR_OP_SQRT, s->mask);
+    if (root >= 0)
+        return (pattern_t){
+            NX_ROOT_MUL_ADD, 3, {nx_stmt(w->p, m->args[root])->args[0], m->args[1 - root], other}};
+    int32_t diff = inner_of(w, inner, IR_OP_SUB, s->mask);
+    if (diff >= 0) {
+        const nest_stmt_t *d = nx_stmt(w->p, m->args[diff]);
+        return (pattern_t){NX_DIFF_MUL_ADD, 4, {d->args[0], d->args[1], m->args[1 - diff], other}};
+    }
+    int32_t factor = inner_of(w, inner, IR_OP_MUL, s->mask);
+    if (factor >= 0) {
+        const nest_stmt_t *f = nx_stmt(w->p, m->args[factor]);
+        return (pattern_t){NX_MUL_MUL_ADD, 4, {f->args[0], f->args[1], m->args[1 - factor], other}};
+    }
+    return (pattern_t){NX_MUL_ADD, 3, {m->args[0], m->args[1], other}};
+}
+
+static pattern_t difference_pattern(const writer_t *w, uint32_t index, pattern_t plain) {
+    const nest_stmt_t *s = nx_stmt(w->p, index);
+    if (s->args[0] == s->args[1]) return plain;
+    bool product = only_once(w, s->args[0], IR_OP_MUL, s->mask);
+    pattern_t x = {NX_MUL_SUB_MUL, 0, {0}};
+    if (only_once(w, s->args[1], IR_OP_MUL, s->mask)) {
+        const nest_stmt_t *m = nx_stmt(w->p, s->args[1]);
+        if (!product) return (pattern_t){NX_SUB_MUL, 3, {m->args[0], m->args[1], s->args[0]}};
+        add_factors(w, &x, s->args[0]);
+        add_factors(w, &x, s->args[1]);
+        return x;
+    }
+    if (!product) return plain;
+    add_factors(w, &x, s->args[0]);
+    if (only_once(w, s->args[1], IR_OP_DIV, s->mask)) {
+        const nest_stmt_t *q = nx_stmt(w->p, s->args[1]);
+        if (q->args[0] != q->args[1] && only_once(w, q->args[0], IR_OP_MUL, s->mask)) {
+            x.code = NX_MUL_SUB_QUOTIENT;
+            add_factors(w, &x, q->args[0]);
+            x.src[x.n++] = q->args[1];
+            return x;
+        }
+    }
+    const nest_stmt_t *m = nx_stmt(w->p, s->args[0]);
+    return (pattern_t){NX_MUL_SUB, 3, {m->args[0], m->args[1], s->args[1]}};
+}
+
+/* (e^(a - b) - c) d, (a - b - c d) e: difference `inner` times `other`. */
+static bool long_product(const writer_t *w, uint32_t inner, uint32_t other, uint32_t mask,
+                         pattern_t *out) {
+    const nest_stmt_t *s = nx_stmt(w->p, inner);
+    const uint32_t left = s->args[0], right = s->args[1];
+    if (left == right) return false;
+    if (only_once(w, left, IR_OP_EXP, mask) &&
+        only_once(w, nx_stmt(w->p, left)->args[0], IR_OP_SUB, mask)) {
+        const nest_stmt_t *d = nx_stmt(w->p, nx_stmt(w->p, left)->args[0]);
+        *out = (pattern_t){NX_DIFF_EXP_MUL, 4, {d->args[0], d->args[1], right, other}};
+        return true;
+    }
+    if (!only_once(w, left, IR_OP_SUB, mask) || !only_once(w, right, IR_OP_MUL, mask)) return false;
+    const nest_stmt_t *d = nx_stmt(w->p, left);
+    *out = (pattern_t){NX_DIFF_SUB_MUL, 2, {d->args[0], d->args[1]}};
+    add_factors(w, out, right);
+    out->src[out->n++] = other;
+    return true;
+}
+
+static pattern_t product_pattern(const writer_t *w, uint32_t index, pattern_t plain) {
+    static const struct {
+        ir_op_t op;
+        uint16_t code;
+    } inners[] = {{IR_OP_SILU, NX_SILU_MUL}, {IR_OP_SUB, NX_DIFF_MUL}, {IR_OP_MUL, NX_MUL_MUL}};
+    const nest_stmt_t *s = nx_stmt(w->p, index);
+    for (uint32_t i = 0; i < sizeof inners / sizeof *inners; i++) {
+        int32_t k = inner_of(w, index, inners[i].op, s->mask);
+        if (k < 0) continue;
+        const nest_stmt_t *m = nx_stmt(w->p, s->args[k]);
+        pattern_t x = {inners[i].code, 0, {0}};
+        if (m->op == IR_OP_SUB && long_product(w, s->args[k], s->args[1 - k], s->mask, &x))
+            return x;
+        for (uint32_t j = 0; j < m->n_args; j++) x.src[x.n++] = m->args[j];
+        x.src[x.n++] = s->args[1 - k];
+        return x;
+    }
+    return plain;
+}
+
 static pattern_t op_pattern(const writer_t *w, uint32_t index) {
     const nest_stmt_t *s = nx_stmt(w->p, index);
     pattern_t plain = {(uint16_t)s->op, s->n_args, {0}};
     for (uint32_t k = 0; k < s->n_args; k++) plain.src[k] = s->args[k];
-    bool sum = s->op == IR_OP_ADD, difference = s->op == IR_OP_SUB, product = s->op == IR_OP_MUL;
-    if (nx_type_of(s) != NX_REAL || !(sum || difference || product) || s->args[0] == s->args[1])
-        return plain;
-    for (uint32_t k = 2; k-- > 0;) { /* the second argument first: c - a b */
-        uint32_t inner = s->args[k], other = s->args[1 - k];
-        if (product && only_once(w, inner, IR_OP_SUB, s->mask)) {
-            const nest_stmt_t *m = nx_stmt(w->p, inner);
-            return (pattern_t){NX_DIFF_MUL, 3, {m->args[0], m->args[1], other}};
-        }
-        if (!only_once(w, inner, IR_OP_MUL, s->mask)) continue;
-        uint16_t code = sum ? NX_MUL_ADD : product ? NX_MUL_MUL : k == 1 ? NX_SUB_MUL : NX_MUL_SUB;
-        const nest_stmt_t *m = nx_stmt(w->p, inner);
-        return (pattern_t){code, 3, {m->args[0], m->args[1], other}};
+    if (nx_type_of(s) != NX_REAL) return plain;
+    if (s->op == IR_OP_ADD) return sum_pattern(w, index, plain);
+    if (s->op == IR_OP_SUB) return difference_pattern(w, index, plain);
+    if (s->op == IR_OP_MUL) return product_pattern(w, index, plain);
+    if (s->op == IR_OP_EXP && only_once(w, s->args[0], IR_OP_SUB, s->mask)) {
+        const nest_stmt_t *d = nx_stmt(w->p, s->args[0]);
+        return (pattern_t){NX_DIFF_EXP, 2, {d->args[0], d->args[1]}};
     }
     return plain;
 }
@@ -143,11 +271,19 @@ static pattern_t reduce_pattern(const writer_t *w, uint32_t index) {
     return p;
 }
 
+/* A cast of positions to reals, which are made as reals. */
+static bool places_only(const writer_t *w, const nest_stmt_t *s) {
+    if (s->kind != NEST_OP || s->op != IR_OP_CAST || !ir_dtype_is_float(s->dtype)) return false;
+    const nest_stmt_t *from = nx_stmt(w->p, s->args[0]);
+    return from->kind == NEST_IOTA && from->mask && nx_type_of(from) == NX_INT;
+}
+
 static pattern_t pattern_of(const writer_t *w, uint32_t index) {
     const nest_stmt_t *s = nx_stmt(w->p, index);
     if (s->kind == NEST_REDUCE) return reduce_pattern(w, index);
     if (s->kind == NEST_OP && s->op != IR_OP_CAST) return op_pattern(w, index);
     pattern_t p = {(uint16_t)s->op, nx_n_reads(s), {0}};
+    if (places_only(w, s)) p.n = 0;
     for (uint32_t k = 0; k < p.n; k++) p.src[k] = nx_read(s, k);
     return p;
 }
@@ -304,16 +440,13 @@ static void write_op(writer_t *w, uint32_t stmt, uint32_t dst) {
     inst.n_src = (uint8_t)x.n;
     inst.mode = mode_of(w, s->mask);
     if (x.code >= NX_FIRST) inst.type = NX_REAL;
-    if (s->op == IR_OP_CAST) {
-        const nest_stmt_t *from = nx_stmt(w->p, s->args[0]);
-        if (inst.flag == NX_SAME) {
-            show(w, stmt, view_at(w, s->args[0]), false);
-            return;
-        }
-        if (from->kind == NEST_IOTA && inst.flag == NX_INT_TO_REAL && from->mask) {
-            write_source(w, stmt, from, NX_REAL);
-            return;
-        }
+    if (s->op == IR_OP_CAST && inst.flag == NX_SAME) {
+        show(w, stmt, view_at(w, s->args[0]), false);
+        return;
+    }
+    if (places_only(w, s)) {
+        write_source(w, stmt, nx_stmt(w->p, s->args[0]), NX_REAL);
+        return;
     }
     for (uint32_t k = 0; k < x.n; k++) inst.src[k] = view_at(w, x.src[k]);
     inst.dst = dst != NEST_NONE ? dst : new_register(w, nx_type_of(s), inst.mode);
@@ -510,10 +643,12 @@ static bool gives_place(const writer_t *w, const nx_inst_t *inst, uint32_t k) {
            !repeated(inst, k);
 }
 
-/* Places by last use; `list` keeps places to give again, the newest of the right size first. */
+/* Places by last use; `list` keeps places to give again, the newest of the same points and type first:
+ * elements of others would overlap where instructions run a part of the tile at a time. */
 static void place_registers(writer_t *w) {
     typedef struct place {
         size_t offset, bytes;
+        const nx_view_t *view; /* that had it */
     } place_t;
     size_t n = w->views.n, top = 0, n_free = 0;
     st_arena_t scratch = {0};
@@ -537,12 +672,13 @@ static void place_registers(writer_t *w) {
             nx_view_t *view = &w->views.data[inst->src[k]];
             if (view->space != NX_REGISTER || last[inst->src[k]] != i) continue;
             if (gives_place(w, inst, k))
-                list[n_free++] = (place_t){(size_t)view->offset, register_bytes(w, view)};
+                list[n_free++] = (place_t){(size_t)view->offset, register_bytes(w, view), view};
         }
         nx_view_t *dst = &w->views.data[inst->dst];
         if (dst->space == NX_REGISTER && !placed[inst->dst]) {
             size_t bytes = register_bytes(w, dst), at = n_free;
-            while (at-- > 0 && list[at].bytes != bytes) {
+            while (at-- > 0 && (list[at].bytes != bytes || list[at].view->mode != dst->mode ||
+                                list[at].view->type != dst->type)) {
             }
             if (at != SIZE_MAX) {
                 dst->offset = (int64_t)list[at].offset;
@@ -557,7 +693,7 @@ static void place_registers(writer_t *w) {
             nx_view_t *view = &w->views.data[inst->src[k]];
             if (view->space == NX_REGISTER && last[inst->src[k]] == i && !gives_place(w, inst, k) &&
                 !repeated(inst, k))
-                list[n_free++] = (place_t){(size_t)view->offset, register_bytes(w, view)};
+                list[n_free++] = (place_t){(size_t)view->offset, register_bytes(w, view), view};
         }
     }
     if (top > w->p->plan->register_bytes) w->p->plan->register_bytes = top;
