@@ -553,6 +553,43 @@ static void test_bad_index(void **state) {
     body_free(&body);
 }
 
+/* Instructions of many sources over more columns than a strip has; sources of all, of a row, of a
+ * column, as rows are made for and as not. */
+static void test_strips(void **state) {
+    (void)state;
+    static const char *const shapes[][3] = {{"[3,1300]", "[3,1]", "[1300]"},
+                                            {"[1,1100]", "[1,1]", "[1100]"},
+                                            {"[600,900]", "[600,1]", "[900]"}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        char text[4096];
+        snprintf(text, sizeof text,
+                 BODY("%%0 a = input {dtype=$T, shape=%s, batch_axis=-1}\n"
+                      "%%1 b = input {dtype=$T, shape=%s, batch_axis=-1}\n"
+                      "%%2 r = input {dtype=$T, shape=%s, batch_axis=-1}\n"
+                      "%%3 c = input {dtype=$T, shape=%s, batch_axis=-1}\n"
+                      "%%4 = mul(%%0, %%2)\n%%5 = mul(%%2, %%1)\n%%6 = add(%%4, %%5)\n"
+                      "%%7 = mul(%%6, %%3)\n%%8 = mul(%%0, %%1)\n%%9 = sub(%%7, %%8)\n"
+                      "%%10 = sub(%%9, %%2)\n%%11 = exp(%%10)\n%%12 = exp(%%10)\n"
+                      "%%13 = sub(%%0, %%3)\n%%14 = tanh(%%13)\n%%15 = sub(%%14, %%2)\n"
+                      "%%16 = exp(%%15)\n%%17 = sub(%%16, %%1)\n%%18 = mul(%%17, %%2)\n"
+                      "%%19 = sub(%%18, %%3)\n%%20 = mul(%%1, %%3)\n%%21 = sub(%%19, %%20)\n"
+                      "%%22 = mul(%%21, %%2)\n%%23 = abs(%%22)\n%%24 = sqrt(%%23)\n"
+                      "%%25 = mul(%%24, %%2)\n%%26 = add(%%25, %%3)\n%%27 = silu(%%26)\n"
+                      "%%28 = mul(%%27, %%0)\n%%29 = mul(%%28, %%1)\n%%30 = mul(%%29, %%3)\n"
+                      "%%31 = mul(%%0, %%3)\n%%32 = add(%%31, %%30)\n%%33 = abs(%%32)\n"
+                      "%%34 = add(%%33, %%2)\n%%35 = abs(%%34)\n%%36 = sqrt(%%35)\n"
+                      "%%37 = exp(%%36)\n%%38 = mul(%%32, %%2)\n%%39 = div(%%38, %%37)\n"
+                      "%%40 = mul(%%1, %%2)\n%%41 = sub(%%40, %%39)\n%%42 = sub(%%1, %%3)\n"
+                      "%%43 = mul(%%42, %%2)\n%%44 = add(%%43, %%41)\n%%45 = mul(%%44, %%2)\n"
+                      "%%46 = mul(%%45, %%3)\n%%47 = add(%%46, %%0)\n%%48 = tanh(%%12)\n"
+                      "%%49 = reduce_sum(%%47) {axes=[1]}\n"
+                      "output \"x\" = %%47\noutput \"y\" = %%48\noutput \"z\" = %%32\n"
+                      "output \"s\" = %%49\n"),
+                 shapes[i][0], shapes[i][0], shapes[i][1], shapes[i][2]);
+        check(text, 1, 30000, shapes[i][0]);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_row_norms),
@@ -572,6 +609,7 @@ int main(void) {
         cmocka_unit_test(test_bad_index),
         cmocka_unit_test(test_bad_labels),
         cmocka_unit_test(test_labels_of_the_body),
+        cmocka_unit_test(test_strips),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

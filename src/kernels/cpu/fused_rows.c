@@ -11,7 +11,7 @@
         int64_t n
 #define UNUSED_B (void)pb, (void)sb, (void)pc, (void)sc
 
-/* Independent iterations, vectors of which are unrolled: a row is a few dozen of them. */
+/* Independent iterations. Unrolling them gains nothing. */
 #if defined(__clang__)
 #define FUSED_LOOP
 #else

@@ -10,7 +10,7 @@
 #include "kernels/nest/planner.h"
 
 enum {
-    TILE_BYTES = 16384,       /* of a register: several, and of operands, fit a level 1 cache */
+    TILE_BYTES = 16384,       /* of a register; a strip of it is in use at a time */
     LONG_COLUMNS = 16384,     /* bytes of a row of columns that is still one tile */
     ITEM_BYTES = 65536,       /* of an item that is still one tile */
     CHUNK_POINTS = 32768,     /* a chunk's, at least */
