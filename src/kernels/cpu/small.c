@@ -14,7 +14,8 @@
  * Blocks depend on shapes only: the same bits on any number of threads. */
 #include "kernels/cpu/small.h"
 
-#include <stdatomic.h>
+#include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "kernels/table.h"
@@ -389,8 +390,22 @@ typedef struct rows_job {
     const plan_t *plan;
     const void *shared[MAX_OPERANDS];
     char *parts, *slots;
-    atomic_int failed;
+    pthread_mutex_t mutex; /* of what follows: the failure of the first block, by its rows */
+    st_status_t status;
+    int64_t failed_at;
+    char message[512];
 } rows_job_t;
+
+/* Of several blocks that fail the first counts, so that the message is the same every run. */
+static void latch(rows_job_t *job, int64_t begin, st_status_t status) {
+    pthread_mutex_lock(&job->mutex);
+    if (job->status == ST_OK || begin < job->failed_at) {
+        job->status = status;
+        job->failed_at = begin;
+        snprintf(job->message, sizeof job->message, "%s", st_last_error());
+    }
+    pthread_mutex_unlock(&job->mutex);
+}
 
 static const void *operand(const kern_call_t *call, const plan_t *plan, uint32_t j) {
     return j < plan->n_in ? call->in[j] : call->out[j - plan->n_in];
@@ -436,7 +451,8 @@ static void rows_chunk(void *arg, int64_t begin, int64_t end, int thread) {
                          .out = out,
                          .workspace = slot + plan->slot_bytes,
                          .prepared = plan->prepared};
-    if (plan->inner->launch(&inner) != ST_OK) atomic_store(&job->failed, 1);
+    st_status_t status = plan->inner->launch(&inner);
+    if (status != ST_OK) latch(job, begin, status);
     for (uint32_t j = plan->n_in; j < plan->n; j++)
         if (plan->role[j] == BY_ROW && cpu_is_small(plan->stored[j]))
             cpu_narrow(plan->stored[j], out[j - plan->n_in],
@@ -470,7 +486,7 @@ static st_status_t check_labels(const kern_call_t *call) {
 }
 
 static st_status_t launch_rows(const kern_call_t *call, const plan_t *plan) {
-    rows_job_t job = {.call = call, .plan = plan};
+    rows_job_t job = {.call = call, .plan = plan, .mutex = PTHREAD_MUTEX_INITIALIZER};
     char *common = call->workspace;
     job.parts = common + plan->common_bytes;
     job.slots = job.parts + parts_bytes(plan);
@@ -486,9 +502,10 @@ static st_status_t launch_rows(const kern_call_t *call, const plan_t *plan) {
     dev_team_for(call->team, plan->rows, plan->block, rows_chunk, &job);
     for (uint32_t j = plan->n_in; j < plan->n; j++)
         if (plan->role[j] == SUMMED) join_parts(plan, job.parts, j, call->out[j - plan->n_in]);
-    return atomic_load(&job.failed)
-               ? FAIL(ST_INTERNAL, "kernel '%s' failed on a block of rows", plan->inner->name)
-               : ST_OK;
+    if (job.status == ST_OK) return ST_OK;
+    st_error_adopt(job.status, job.message);
+    return st_error_context(job.status, "kernel '%s', rows from %lld on", plan->inner->name,
+                            (long long)job.failed_at);
 }
 
 static st_status_t launch_whole(const kern_call_t *call, const plan_t *plan) {
