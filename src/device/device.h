@@ -19,6 +19,10 @@ typedef struct dev_fault {
     uint32_t node; /* of the program */
     int64_t index, position, size;
 } dev_fault_t;
+/* As device code has it: own.cuh and prelude.cuh of the CUDA kernels. */
+_Static_assert(offsetof(dev_fault_t, index) == 8 && offsetof(dev_fault_t, position) == 16 &&
+                   offsetof(dev_fault_t, size) == 24 && sizeof(dev_fault_t) == 32,
+               "dev_fault_t is laid out as device code writes it");
 
 typedef struct dev_device {
     const char *name; /* "cpu" */

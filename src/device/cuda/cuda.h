@@ -12,6 +12,9 @@ typedef struct dev_cuda_fault {
     unsigned set;
     dev_fault_t fault;
 } dev_cuda_fault_t;
+/* `Fault` of kernels/cuda/own.cuh and kernels/emit/prelude.cuh. */
+_Static_assert(offsetof(dev_cuda_fault_t, fault) == 8 && sizeof(dev_cuda_fault_t) == 40,
+               "dev_cuda_fault_t is laid out as device code writes it");
 
 struct dev_stream {
     int index; /* the device's number */

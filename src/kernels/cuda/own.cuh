@@ -13,10 +13,11 @@ enum {
 #undef DTYPE
 };
 
-struct Fault {
+struct Fault { /* dev_cuda_fault_t of device/cuda/cuda.h */
     unsigned set, pad, node, pad2;
     long long index, position, size;
 };
+static_assert(sizeof(Fault) == 40, "laid out as dev_cuda_fault_t");
 
 __device__ inline void report(const own_fault_t &f, long long index, long long position,
                               long long size) {

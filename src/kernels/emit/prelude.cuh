@@ -6,13 +6,14 @@ struct bf16 {
 struct f16 {
     unsigned short bits;
 };
-struct Fault {
+struct Fault { // dev_cuda_fault_t of device/cuda/cuda.h
     unsigned set;
     unsigned pad;
     unsigned node;
     unsigned pad2;
     long long index, position, size;
 };
+static_assert(sizeof(Fault) == 40, "laid out as dev_cuda_fault_t");
 struct Params {
     void *t[N_TENSORS];
     char *work;
