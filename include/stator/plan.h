@@ -18,7 +18,11 @@ typedef struct stator_plan stator_plan_t;
 
 /* Option keys: those of "compiling" in the table, and "mode" ("eval": norms and dropout as in
  * evaluation, no updates). With `state_of` the state is laid out as in that plan and a session of
- * this plan has to share that of a session of the other; NULL otherwise. Blocks; thread-safe. */
+ * this plan has to share that of a session of the other; NULL otherwise. Blocks; thread-safe.
+ * With "plan-cache" set and no `state_of` the plan is read from that folder if it has one of the same
+ * graph, options, target and versions, which is proved again; else, or if the file is damaged, it is
+ * compiled and written there. IO: the folder cannot be made or written. (Nearest: the compilation cache of torch.compile, which keeps
+ * kernels; this one keeps the whole plan.) */
 STATOR_API stator_status_t stator_plan_compile(const stator_graph_t *graph,
                                                const stator_options_t *options,
                                                const stator_plan_t *state_of,

@@ -57,7 +57,8 @@ STATOR_API stator_report_totals_t stator_report_totals(const stator_report_t *re
 /* Memory by kind. `region`: "state", "work", "comm"; `kind`: "parameters", "buffers", "moments";
  * "inputs", "constants", "activations" (made forward, read backward), "gradients", "outputs",
  * "workspace", "temporaries", "gaps" (what packing leaves unused at the peak); "collectives". The rows
- * of a region sum up to it. */
+ * of a region sum up to it, alignment included; but where the plan shares another's state (`state_of`),
+ * what only that one has belongs to no row. */
 typedef struct stator_report_memory {
     const char *region, *kind;
     uint64_t bytes;

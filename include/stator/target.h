@@ -2,7 +2,8 @@
  *
  * A description says what a device has, how fast it does what, and which kernels exist there; the option
  * "target" takes one by name or as a file. Descriptions are texts, installed under share/stator/targets
- * and built into the library. */
+ * and built into the library; targets/README.md tells what they say. Both functions may be called from any
+ * thread. (Nearest: XLA's device descriptions, LLVM's -mcpu with its scheduling model.) */
 #ifndef STATOR_TARGET_H
 #define STATOR_TARGET_H
 
@@ -14,11 +15,13 @@
 extern "C" {
 #endif
 
-/* Name of the built-in description `index`; NULL past the last. Thread-safe. */
+/* Name of the built-in description `index`; NULL past the last. Does not block. */
 STATOR_API const char *stator_target_at(size_t index);
 /* Measures this machine with single operations, never a model, and writes a description of it for
- * device cpu: give it to the option "target" as a file. Blocks for about half a minute. *out_text is
- * freed with stator_free. INVALID: a name that is empty or has blanks. */
+ * device cpu: give it to the option "target" as a file. Blocks for about half a minute and wants the
+ * machine to itself: what runs besides, another call too, is measured as slowness. *out_text is freed
+ * with stator_free. INVALID: a name that is empty or has blanks. (Nearest: cudnnFindConvolution…, which
+ * measures each problem when it is met.) */
 STATOR_API stator_status_t stator_target_calibrate(const char *name,
                                                    char **out_text) STATOR_WARN_UNUSED;
 
