@@ -118,12 +118,14 @@ static void json_fusion(const stator_report_t *report) {
     printf("]");
 }
 
-static void print_json(const stator_plan_t *plan, const stator_report_t *report, bool explain) {
+static void print_json(const stator_plan_t *plan, const stator_report_t *report, int64_t rank,
+                       bool explain) {
     stator_report_totals_t t = stator_report_totals(report);
     stator_plan_info_t info = stator_plan_info(plan);
     printf("{\"target\":");
     tool_json_string(stdout, t.target);
-    printf(",\"ranks\":%u,\"threads\":%u", info.n_ranks, info.n_threads);
+    printf(",\"ranks\":%u,\"rank\":%lld,\"threads\":%u", info.n_ranks, (long long)rank,
+           info.n_threads);
     printf(",\"regions\":{\"state\":%llu,\"work\":%llu,\"comm\":%llu}",
            (unsigned long long)t.state_bytes, (unsigned long long)t.work_bytes,
            (unsigned long long)t.comm_bytes);
@@ -246,10 +248,11 @@ static void print_recomputed(const stator_report_totals_t *t) {
            t->us_recomputed * 1e-3);
 }
 
-static void print_tables(const stator_plan_t *plan, const stator_report_t *report) {
+static void print_tables(const stator_plan_t *plan, const stator_report_t *report, int64_t rank) {
     stator_report_totals_t t = stator_report_totals(report);
     stator_plan_info_t info = stator_plan_info(plan);
     printf("target %s, %u rank%s", t.target, info.n_ranks, info.n_ranks == 1 ? "" : "s");
+    if (info.n_ranks > 1) printf("; rank %lld", (long long)rank);
     printf("; a step is predicted to take %.3f ms", t.step_us * 1e-3);
     if (t.backward_us > 0 || t.optimizer_us > 0)
         printf(": forward %.3f, backward %.3f, optimizer %.3f", t.forward_us * 1e-3,
@@ -275,14 +278,19 @@ stator_status_t tool_plan(tool_t *tool) {
     stator_plan_t *plan = NULL;
     stator_report_t *report = NULL;
     stator_status_t status;
+    const int64_t rank = tool_int(tool, "rank");
     TOOL_TRY_GOTO(tool_compile_or_load(tool, &plan), done);
-    TOOL_TRY_GOTO(stator_report_create(plan, 0, &report), done);
+    if (rank >= stator_plan_info(plan).n_ranks)
+        TOOL_TRY_GOTO(tool_fail(STATOR_INVALID, "--rank %lld: the plan has ranks 0 to %u",
+                                (long long)rank, stator_plan_info(plan).n_ranks - 1),
+                      done);
+    TOOL_TRY_GOTO(stator_report_create(plan, (uint32_t)rank, &report), done);
     if (tool_text(tool, "output")[0])
         TOOL_TRY_GOTO(stator_plan_save(plan, tool_text(tool, "output")), done);
     if (tool_flag(tool, "json"))
-        print_json(plan, report, tool_flag(tool, "explain"));
+        print_json(plan, report, rank, tool_flag(tool, "explain"));
     else
-        print_tables(plan, report);
+        print_tables(plan, report, rank);
     if (tool_flag(tool, "explain") && !tool_flag(tool, "json")) print_fusion(report);
 done:
     stator_report_destroy(report);

@@ -32,6 +32,20 @@ cmp from-graph from-plan || fail "the plan's figures are not the graph's"
 answer 0 "$stator" plan step.plan
 says out "target cpu, 1 rank" "a step is predicted to take" "parameters" "moments" "activations" \
     "packed into" "largest at that step" "GFLOP/s" "utilization"
+# of a batch of 4 one of three ranks has 2, the others 1
+answer 0 "$stator" plan g.stator --ranks 3 --threads 1 --json
+says out '"ranks":3,"rank":0,'
+work() { sed 's/.*"work":\([0-9]*\),.*/\1/' out; }
+one=$(work)
+answer 0 "$stator" plan g.stator --ranks 3 --threads 1 --rank 1 --json
+says out '"ranks":3,"rank":1,'
+two=$(work)
+answer 0 "$stator" plan g.stator --ranks 3 --threads 1 --rank 2 --json
+[ "$one $two" != "$(work) $(work)" ] || fail "three ranks need the same memory: $one"
+answer 0 "$stator" plan g.stator --ranks 3 --rank 1
+says out "target cpu, 3 ranks; rank 1; a step is predicted"
+answer 2 "$stator" plan g.stator --ranks 3 --rank 3
+says err "--rank 3: the plan has ranks 0 to 2"
 answer 0 "$stator" plan g.stator --mode eval --target a100
 says out "target a100"
 if grep -q moments out; then fail "an evaluation has moments"; fi
