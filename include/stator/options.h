@@ -17,7 +17,8 @@ typedef struct stator_options stator_options_t;
 /* Defaults, overridden by the environment. Not thread-safe per object. */
 STATOR_API stator_status_t stator_options_create(stator_options_t **out_options) STATOR_WARN_UNUSED;
 STATOR_API void stator_options_destroy(stator_options_t *options); /* NULL is fine */
-/* INVALID: unknown key (the message names the nearest), or a value not of the key's kind. */
+/* INVALID: unknown key (the message names the nearest), or a value not of the key's kind. Keys of kind
+ * PROCESS hold for the whole process, whichever object they are set in. */
 STATOR_API stator_status_t stator_options_set(stator_options_t *options, const char *key,
                                               const char *value) STATOR_WARN_UNUSED;
 /* Value as text, the default if never set; NULL for an unknown key. Valid until the key is set

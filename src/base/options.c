@@ -1,7 +1,9 @@
+/* Option objects (options.h): values as texts, checked when they are set. */
 #include "base/options.h"
 
 #include <ctype.h>
 #include <math.h>
+#include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +21,7 @@
 #define BOOL "BOOL"
 #define FLOATS "FLOATS"
 #define SIZE "SIZE"
+#define PROCESS "PROCESS"
 static const st_option_row_t rows[] = {
 #define OPTION(key, kind, fallback, commands, help) {key, kind, fallback, commands, help},
 #include "base/options.def"
@@ -98,27 +101,81 @@ static st_status_t check_value(const st_option_row_t *row, const char *value) {
         parse_floats(value, NULL, 0, &ok), expected = "numbers separated by commas";
     else if (strcmp(row->kind, SIZE) == 0)
         ok = st_size_parse(value, &u), expected = "a size such as 4MiB";
-    else if (strcmp(row->kind, STRING) != 0)
+    else if (strcmp(row->kind, STRING) != 0 && strcmp(row->kind, PROCESS) != 0)
         ok = is_choice(row->kind, value);
     return ok ? ST_OK
               : FAIL(ST_INVALID, "option '%s' is '%s', expected %s", row->key, value, expected);
 }
 
+/* ---- the process's own ---- */
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static char *process_value[N_OPTIONS]; /* set by any object, under the mutex */
+static st_process_option_t forward;
+
+static bool is_process(int i) {
+    return strcmp(rows[i].kind, PROCESS) == 0;
+}
+
+/* STATOR_<KEY>, NULL if unset or empty. */
+static const char *environment_of(int i, char name[64]) {
+    size_t used = (size_t)snprintf(name, 64, "STATOR_");
+    for (const char *p = rows[i].key; *p && used < 63; p++)
+        name[used++] = *p == '-' ? '_' : (char)toupper((unsigned char)*p);
+    name[used] = '\0';
+    return st_environment(name);
+}
+
+static st_status_t process_set(int i, const char *value) {
+    char *copy = st_strdup(value);
+    if (!copy) return st_no_memory(strlen(value), "an option");
+    pthread_mutex_lock(&mutex);
+    st_free(process_value[i]);
+    process_value[i] = copy;
+    pthread_mutex_unlock(&mutex);
+    return ST_OK;
+}
+
+st_status_t st_process_option(const char *key, char *out, size_t capacity) {
+    if (forward) return forward(key, out, capacity);
+    char name[64];
+    int i = row_index(key);
+    ASSERT(i >= 0 && is_process(i));
+    pthread_mutex_lock(&mutex);
+    const char *value = process_value[i] ? process_value[i] : environment_of(i, name);
+    if (!value) value = rows[i].fallback;
+    int n = snprintf(out, capacity, "%s", value);
+    pthread_mutex_unlock(&mutex);
+    return n >= 0 && (size_t)n < capacity
+               ? ST_OK
+               : FAIL(ST_DOES_NOT_FIT, "option '%s' has %d bytes, %zu at most are possible", key, n,
+                      capacity - 1);
+}
+
+void st_process_option_forward(st_process_option_t to) {
+    forward = to;
+}
+
 /* ---- objects ---- */
+
+static st_status_t set(st_options_t *options, int i, const char *value) {
+    TRY(check_value(&rows[i], value));
+    char *copy = st_strdup(value);
+    if (!copy) return st_no_memory(strlen(value), "an option");
+    st_free(options->value[i]);
+    options->value[i] = copy;
+    return ST_OK;
+}
 
 st_status_t st_options_create(st_options_t **out_options) {
     *out_options = NULL;
     st_options_t *options = st_calloc(1, sizeof *options);
     if (!options) return st_no_memory(sizeof *options, "options");
     for (int i = 0; i < N_OPTIONS; i++) {
-        char name[64] = "STATOR_";
-        size_t used = strlen(name);
-        for (const char *p = rows[i].key; *p && used < sizeof name - 1; p++)
-            name[used++] = *p == '-' ? '_' : (char)toupper((unsigned char)*p);
-        name[used] = '\0';
-        const char *value = st_environment(name);
+        char name[64];
+        const char *value = environment_of(i, name);
         if (!value) continue;
-        st_status_t status = st_options_set(options, rows[i].key, value);
+        st_status_t status = set(options, i, value);
         if (status != ST_OK) {
             st_options_destroy(options);
             return st_error_context(status, "environment variable %s", name);
@@ -144,12 +201,8 @@ st_status_t st_options_set(st_options_t *options, const char *key, const char *v
                    ? FAIL(ST_INVALID, "there is no option '%s'; did you mean '%s'?", key, nearest)
                    : FAIL(ST_INVALID, "there is no option '%s'", key);
     }
-    TRY(check_value(&rows[i], value));
-    char *copy = st_strdup(value);
-    if (!copy) return st_no_memory(strlen(value), "an option");
-    st_free(options->value[i]);
-    options->value[i] = copy;
-    return ST_OK;
+    TRY(set(options, i, value));
+    return is_process(i) ? process_set(i, value) : ST_OK;
 }
 
 bool st_options_given(const st_options_t *options, const char *key) {

@@ -1,5 +1,4 @@
-/* Option objects: string keys, one table (options.def). The only place that reads the environment.
- * */
+/* Option objects: string keys, one table (options.def). The only place that reads the environment. */
 #ifndef STATOR_BASE_OPTIONS_H
 #define STATOR_BASE_OPTIONS_H
 
@@ -14,7 +13,8 @@ typedef struct st_options st_options_t;
 typedef struct st_option_row {
     const char *key;
     const char
-        *kind; /* "STRING", "INT", "COUNT", "FLOAT", "RATE", "BOOL", "FLOATS", "SIZE", or "a|b|c" */
+        *kind; /* "STRING", "INT", "COUNT", "FLOAT", "RATE", "BOOL", "FLOATS", "SIZE", "PROCESS", or
+                * "a|b|c" */
     const char *fallback;
     const char *commands;
     const char *help;
@@ -42,6 +42,14 @@ uint64_t st_options_size(const st_options_t *options, const char *key);
 /* Number of values in a list; writes at most `capacity`. */
 size_t st_options_floats(const st_options_t *options, const char *key, double *out,
                          size_t capacity);
+
+/* ---- options of the process: rows of kind PROCESS ---- */
+/* What any option object set last, else the environment's value, else the default, into `out`;
+ * DOES_NOT_FIT if it is longer. Any thread. The key is of that kind (ASSERT). */
+st_status_t st_process_option(const char *key, char *out, size_t capacity) ST_WARN_UNUSED;
+/* A module with its own copy of this file asks its host's instead. Set once, before any other call. */
+typedef st_status_t (*st_process_option_t)(const char *key, char *out, size_t capacity);
+void st_process_option_forward(st_process_option_t to);
 
 /* Processors this process may run on, at least 1. */
 int64_t st_processor_count(void);

@@ -8,8 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/options.h"
-
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static const dev_module_t *opened; /* the one module there is: cuda */
 
@@ -41,9 +39,9 @@ static void *try_open(const char *folder, const char *below, const char *device,
 
 static st_status_t open_library(const char *device, void **out_library) {
     char tried[1600] = "", folder[4096];
-    const char *given = st_environment("STATOR_MODULE_PATH");
     *out_library = NULL;
-    if (given && given[0]) *out_library = try_open(given, "", device, tried, sizeof tried);
+    TRY(st_process_option("module-path", folder, sizeof folder));
+    if (folder[0]) *out_library = try_open(folder, "", device, tried, sizeof tried);
     own_folder(folder, sizeof folder);
     if (!*out_library && folder[0])
         *out_library = try_open(folder, "", device, tried, sizeof tried);
@@ -74,6 +72,7 @@ static st_status_t open_module(const char *device) {
         return status;
     }
     module->forward_errors(adopt);
+    module->forward_options(st_process_option);
     opened = module;
     return ST_OK;
 }

@@ -5,6 +5,7 @@
 #ifndef STATOR_DEVICE_MODULE_H
 #define STATOR_DEVICE_MODULE_H
 
+#include "base/options.h"
 #include "device/device.h"
 
 typedef struct dev_module {
@@ -14,6 +15,8 @@ typedef struct dev_module {
     const void *const *kernels;
     /* Where the module's failures are recorded besides; called once, first. */
     void (*forward_errors)(void (*to)(const char *message));
+    /* Where it asks for options of the process; called once, too. */
+    void (*forward_options)(st_process_option_t to);
 } dev_module_t;
 
 /* STATOR_BUILD comes from CMake: the version and a hash of the headers that both sides share. */

@@ -62,6 +62,35 @@ static void values_are_read_by_kind(void **state) {
     st_options_destroy(options);
 }
 
+/* An option of the process is what any object set last, else what the environment says; objects that
+ * only begin with the environment's value change nothing. */
+static void process_options_are_shared(void **state) {
+    (void)state;
+    char text[16], small[4];
+    st_options_t *a = NULL, *b = NULL;
+    assert_int_equal(st_process_option("cuda-path", text, sizeof text), ST_OK);
+    assert_string_equal(text, "");
+    assert_int_equal(setenv("STATOR_CUDA_PATH", "/env", 1), 0);
+    assert_int_equal(st_options_create(&a), ST_OK);
+    assert_string_equal(st_options_string(a, "cuda-path"), "/env");
+    assert_int_equal(st_process_option("cuda-path", text, sizeof text), ST_OK);
+    assert_string_equal(text, "/env");
+    assert_int_equal(st_options_set(a, "cuda-path", "/set"), ST_OK);
+    assert_int_equal(st_options_create(&b), ST_OK);
+    assert_int_equal(st_process_option("cuda-path", text, sizeof text), ST_OK);
+    assert_string_equal(text, "/set");
+    st_options_destroy(a);
+    assert_int_equal(st_process_option("cuda-path", text, sizeof text), ST_OK);
+    assert_string_equal(text, "/set");
+    assert_int_equal(st_process_option("cuda-path", small, sizeof small), ST_DOES_NOT_FIT);
+    assert_non_null(strstr(st_last_error(), "option 'cuda-path' has 4 bytes"));
+    assert_int_equal(st_options_set(b, "cuda-path", ""), ST_OK);
+    assert_int_equal(st_process_option("cuda-path", text, sizeof text), ST_OK);
+    assert_string_equal(text, "");
+    st_options_destroy(b);
+    assert_int_equal(unsetenv("STATOR_CUDA_PATH"), 0);
+}
+
 /* A bad value is refused with the option, the value and what was expected; the old one stays. */
 static void bad_values_are_refused(void **state) {
     (void)state;
@@ -155,6 +184,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(table_is_sound),
         cmocka_unit_test(values_are_read_by_kind),
+        cmocka_unit_test(process_options_are_shared),
         cmocka_unit_test(bad_values_are_refused),
         cmocka_unit_test(unknown_key_hints_at_the_nearest),
         cmocka_unit_test(environment_overrides_defaults),

@@ -18,7 +18,7 @@ typedef struct library_name {
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
-/* Below each folder of STATOR_CUDA_PATH and the usual places. */
+/* Below each folder of option cuda-path and the usual places. */
 static void *open_below(const char *root, const char *file) {
     static const char *const patterns[] = {"%s/%s", "%s/lib/%s", "%s/lib64/%s", "%s/*/lib/%s"};
     for (size_t i = 0; i < sizeof patterns / sizeof patterns[0]; i++) {
@@ -37,11 +37,10 @@ static void *open_below(const char *root, const char *file) {
 }
 
 static st_status_t open_library(const library_name_t *name, void **out_library) {
-    const char *given = st_environment("STATOR_CUDA_PATH");
     char why[512] = "";
     *out_library = NULL;
     char folders[2048];
-    snprintf(folders, sizeof folders, "%s", given ? given : "");
+    TRY(st_process_option("cuda-path", folders, sizeof folders));
     char *rest = folders;
     for (char *folder; (folder = strsep(&rest, ":")) && !*out_library;)
         if (folder[0]) *out_library = open_below(folder, name->file);
@@ -51,7 +50,7 @@ static st_status_t open_library(const library_name_t *name, void **out_library) 
     if (*out_library) return ST_OK;
     return FAIL(
         ST_NOT_FOUND,
-        "%s is needed and does not open: %s; STATOR_CUDA_PATH may list folders that have it",
+        "%s is needed and does not open: %s; option cuda-path may list folders that have it",
         name->title, why);
 }
 

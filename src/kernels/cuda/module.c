@@ -27,6 +27,7 @@ const dev_module_t *stator_module(void) {
         .device = &dev_cuda,
         .kernels = arrays,
         .forward_errors = st_error_forward,
+        .forward_options = st_process_option_forward,
     };
     return &module;
 }

@@ -33,23 +33,25 @@ static rtc_module_t *modules;
 
 /* ---- disk ---- */
 
-static bool cache_path(uint64_t key, char *path, size_t capacity) {
-    const char *given = st_environment("STATOR_CACHE"), *xdg = st_environment("XDG_CACHE_HOME"),
-               *home = st_environment("HOME");
+/* *path is "" where no folder is known or can be made. */
+static st_status_t cache_path(uint64_t key, char *path, size_t capacity) {
+    const char *xdg = st_environment("XDG_CACHE_HOME"), *home = st_environment("HOME");
     char folder[2048];
-    int n;
-    if (given && given[0])
-        n = snprintf(folder, sizeof folder, "%s", given);
-    else if (xdg && xdg[0])
+    int n = 0;
+    path[0] = '\0';
+    TRY(st_process_option("cache", folder, sizeof folder));
+    if (!folder[0] && xdg)
         n = snprintf(folder, sizeof folder, "%s/stator", xdg);
-    else if (home && home[0])
+    else if (!folder[0] && home)
         n = snprintf(folder, sizeof folder, "%s/.cache/stator", home);
-    else
-        return false;
-    if (n < 0 || (size_t)n >= sizeof folder) return false;
-    if (st_make_folder(folder) != ST_OK) return false;
-    return (size_t)snprintf(path, capacity, "%s/%016llx.cubin", folder, (unsigned long long)key) <
-           capacity;
+    if (!folder[0] || n < 0 || (size_t)n >= sizeof folder) return ST_OK;
+    if (st_make_folder(folder) != ST_OK) {
+        st_clear_error();
+        return ST_OK;
+    }
+    n = snprintf(path, capacity, "%s/%016llx.cubin", folder, (unsigned long long)key);
+    if (n < 0 || (size_t)n >= capacity) path[0] = '\0';
+    return ST_OK;
 }
 
 static bool read_cubin(const char *path, uint64_t key, cubin_t *out) {
@@ -152,10 +154,10 @@ static st_status_t fill_request(const dev_stream_t *stream, const char *source, 
 
 static st_status_t find_cubin(const request_t *request, cubin_t *out) {
     char path[2100];
-    bool has_path = cache_path(request->key, path, sizeof path);
-    if (has_path && read_cubin(path, request->key, out)) return ST_OK;
+    TRY(cache_path(request->key, path, sizeof path));
+    if (path[0] && read_cubin(path, request->key, out)) return ST_OK;
     TRY(compile(request->source, request->options, request->n_options, out));
-    if (has_path) write_cubin(path, request->key, out);
+    if (path[0]) write_cubin(path, request->key, out);
     return ST_OK;
 }
 
