@@ -5,9 +5,11 @@
 #include <string.h>
 
 #include "autodiff/precision.h"
+#include "base/memory.h"
 #include "compile/convert.h"
 #include "fusion/buckets.h"
 #include "fusion/fuse.h"
+#include "fusion/layout.h"
 #include "fusion/recognize.h"
 #include "fusion/simplify.h"
 #include "ir/expand.h"
@@ -185,6 +187,27 @@ st_status_t compile_pass_primitives(compile_context_t *c) {
         compile_replace(&c->plan->programs[p].graph, simple);
     }
     return ST_OK;
+}
+
+st_status_t compile_pass_layout(compile_context_t *c) {
+    plan_t *plan = c->plan;
+    layout_decision_t *decision = NULL;
+    st_status_t status = ST_OK;
+    const ir_graph_t **graphs = st_calloc(plan->n_programs, sizeof *graphs);
+    if (!graphs) return st_no_memory(plan->n_programs * sizeof *graphs, "the layout");
+    for (uint32_t p = 0; p < plan->n_programs; p++) graphs[p] = plan->programs[p].graph;
+    TRY_GOTO(layout_decide(graphs, plan->n_programs, compile_largest_program(plan), &c->target,
+                           &decision),
+             done);
+    for (uint32_t p = 0; p < plan->n_programs; p++) {
+        ir_graph_t *made;
+        TRY_GOTO(layout_apply(decision, plan->programs[p].graph, &made), done);
+        compile_replace(&plan->programs[p].graph, made);
+    }
+done:
+    layout_decision_destroy(decision);
+    st_free(graphs);
+    return status;
 }
 
 st_status_t compile_pass_fuse(compile_context_t *c) {

@@ -32,6 +32,9 @@ static bool wants_primitives(const compile_options_t *options) {
 static bool wants_fusion(const compile_options_t *options) {
     return !options->no_fusion && !options->primitives;
 }
+static bool wants_layout(const compile_options_t *options) {
+    return !options->no_layout;
+}
 static bool several_ranks(const compile_options_t *options) {
     return options->n_ranks > 1;
 }
@@ -48,6 +51,7 @@ static const compile_pass_t pipeline[] = {
     /* one program a rank: who computes which part */
     {"lower",    compile_pass_lower,     NULL},             /* split the batch, insert collectives */
     {"recompute", compile_pass_recompute, NULL},            /* what backward makes again, not keeps */
+    {"layout",   compile_pass_layout,    wants_layout},     /* orders of dims; transposes as views */
     {"primitives", compile_pass_primitives, wants_primitives}, /* composites into definitions */
     {"fuse",     compile_pass_fuse,      wants_fusion},     /* nodes into loop nests */
     {"buckets",  compile_pass_buckets,   several_ranks},    /* merge gradients' all-reduces */
@@ -136,6 +140,7 @@ static st_status_t record_options(compile_context_t *c, const target_t *target) 
         {"fusion", o->primitives  ? "primitives"
                    : o->no_fusion ? "off"
                                   : "on"},
+        {"layout", o->no_layout ? "off" : "on"},
         {"bucket-size", o->bucket_bytes ? bucket : "auto"},
         {"recompute", recompute[o->recompute]},
         {"memory-limit", o->memory_limit ? limit : "auto"},

@@ -170,13 +170,14 @@ static double visible(const ir_op_ctx_t *ctx, int64_t m, int64_t s) {
 static void attend(const ir_op_ctx_t *ctx, uint32_t first, double qk_products, double v_products,
                    work_t *w) {
     const ir_type_t *q = &ctx->in[first], *k = &ctx->in[first + 1], *v = &ctx->in[first + 2];
+    const int head = ir_ctx_int(ctx, "rows_first") ? 2 : 1, row = 3 - head;
     w->kind = WORK_ATTENTION;
     w->variant = ir_ctx_int(ctx, "causal") ? "causal" : "full";
     w->dims = (work_dims_t){.b = q->dims[0],
-                            .h = q->dims[1],
-                            .g = k->dims[1],
-                            .m = q->dims[2],
-                            .s = k->dims[2],
+                            .h = q->dims[head],
+                            .g = k->dims[head],
+                            .m = q->dims[row],
+                            .s = k->dims[row],
                             .d = q->dims[3],
                             .e = v->dims[3]};
     double pairs = (double)w->dims.b * (double)w->dims.h * visible(ctx, w->dims.m, w->dims.s);

@@ -3,6 +3,7 @@
 
 #include "ir/build.h"
 #include "ir/define.h"
+#include "ir/rules_nn.h"
 
 typedef ir_value_t v_t;
 
@@ -82,10 +83,36 @@ static v_t unless_none(ir_build_t *b, v_t statistic, v_t x, double other) {
     return ir_b_select(b, none, ir_b_scalar(b, dtype, other), x);
 }
 
+/* With the rows before the heads: the definition over the heads first, between transposes. `mask` is
+ * the number of the mask's input. */
+static st_status_t define_turned(ir_graph_t *graph, const ir_op_ctx_t *ctx, const v_t *inputs,
+                                 v_t *out, uint32_t mask) {
+    ir_build_t b = {.graph = graph};
+    const ir_op_def_t *def = ir_op_def(ctx->op);
+    ir_type_t in[7];
+    ir_attr_t attrs[8];
+    v_t plain[7];
+    ASSERT(ctx->n_inputs <= 7 && ir_op_n_attrs(def) <= 8);
+    for (uint32_t i = 0; i < ir_op_n_attrs(def); i++) attrs[i] = ctx->attrs[i];
+    ir_attr_of(ctx->op, attrs, "rows_first")->i = 0;
+    for (uint32_t j = 0; j < ctx->n_inputs; j++) {
+        const bool heads = ctx->in[j].rank == 4 && j != mask;
+        in[j] = ir_heads_first(&ctx->in[j], heads);
+        plain[j] = heads ? ir_b_swap(&b, inputs[j], 1, 2) : inputs[j];
+    }
+    TRY(b.status);
+    ir_op_ctx_t inner = {ctx->op, ctx->n_inputs, ctx->n_outputs, in, attrs, ctx->name};
+    TRY(def->define(graph, &inner, plain, out));
+    for (uint32_t k = 0; k < ctx->n_outputs; k++)
+        if (ir_b_type(&b, out[k])->rank == 4) out[k] = ir_b_swap(&b, out[k], 1, 2);
+    return b.status;
+}
+
 st_status_t ir_define_attention(ir_graph_t *graph, const ir_op_ctx_t *ctx, const v_t *inputs,
                                 v_t *out) {
     ir_build_t b = {.graph = graph};
     const int64_t last = 3;
+    if (ir_ctx_int(ctx, "rows_first")) return define_turned(graph, ctx, inputs, out, 3);
     if (ctx->in[1].dims[2] == 0)
         return FAIL(ST_UNSUPPORTED, "attention over no keys has no definition: a maximum of none");
     attend_t a = operands(&b, ctx, inputs, 0);
@@ -105,6 +132,7 @@ st_status_t ir_define_attention_grad(ir_graph_t *graph, const ir_op_ctx_t *ctx, 
                                      v_t *out) {
     ir_build_t b = {.graph = graph};
     const int64_t last = 3;
+    if (ir_ctx_int(ctx, "rows_first")) return define_turned(graph, ctx, inputs, out, 6);
     attend_t a = operands(&b, ctx, inputs, 1);
     const int64_t rows[4] = {a.q_type->dims[0], a.q_type->dims[1], a.q_type->dims[2], 1};
     v_t x = scores_of(&b, ctx, &a, ctx->n_inputs > 6 ? &inputs[6] : NULL);
@@ -133,17 +161,23 @@ st_status_t ir_define_rope(ir_graph_t *graph, const ir_op_ctx_t *ctx, const v_t 
     const ir_type_t *type = &ctx->in[0];
     const int64_t *d = type->dims, half = d[3] / 2;
     const int64_t axis = ir_ctx_int(ctx, "interleaved") ? 4 : 3;
+    const int64_t which = axis - 3;
     const int64_t split[2][5] = {{d[0], d[1], d[2], 2, half}, {d[0], d[1], d[2], half, 2}};
-    const int64_t angle[2][3] = {{d[2], 1, half}, {d[2], half, 1}};
-    const int64_t pair[2][2] = {{2, 1}, {1, 2}}, which = axis - 3;
+    const bool rows_first = ir_ctx_int(ctx, "rows_first");
+    const int64_t m = d[rows_first ? 1 : 2];
+    const int64_t angle[2][3] = {{m, 1, half}, {m, half, 1}};
+    const int64_t across[2][4] = {{m, 1, 1, half}, {m, 1, half, 1}}; /* the heads */
+    const int64_t *angles = rows_first ? across[which] : angle[which];
+    const int32_t rank = rows_first ? 4 : 3;
+    const int64_t pair[2][2] = {{2, 1}, {1, 2}};
     const double first = ir_ctx_int(ctx, "inverse") ? 1 : -1;
     v_t x = ir_b_reshape(&b, inputs[0], 5, split[which]);
     v_t other = ir_b_node(&b, IR_OP_FLIP, 1, &x, 1, (ir_arg_t[]){IR_ARG_INTS("axes", &axis, 1)});
     x = wide(&b, x);
     other = wide(&b, other);
     ir_dtype_t dtype = ir_b_type(&b, x)->dtype;
-    v_t c = ir_b_reshape(&b, wide(&b, inputs[1]), 3, angle[which]);
-    v_t s = ir_b_reshape(&b, wide(&b, inputs[2]), 3, angle[which]);
+    v_t c = ir_b_reshape(&b, wide(&b, inputs[1]), rank, angles);
+    v_t s = ir_b_reshape(&b, wide(&b, inputs[2]), rank, angles);
     v_t sign =
         ir_b_iota(&b, ir_type_make(dtype, 2, pair[which]), (int32_t)which, first, -2 * first);
     v_t turned = op(&b, IR_OP_MUL, other, op(&b, IR_OP_MUL, s, sign));

@@ -58,6 +58,15 @@ st_status_t ir_need_axis(const ir_op_ctx_t *ctx, int32_t *out_axis) {
 
 /* ---- gradients ---- */
 
+ir_type_t ir_heads_first(const ir_type_t *type, bool rows_first) {
+    ir_type_t plain = *type;
+    if (rows_first && type->rank == 4) {
+        plain.dims[1] = type->dims[2];
+        plain.dims[2] = type->dims[1];
+    }
+    return plain;
+}
+
 st_status_t ir_no_output_gradient(const ir_value_t *dout, uint32_t k, const char *what) {
     if (dout[k] == IR_NONE) return ST_OK;
     return FAIL(ST_UNSUPPORTED, "there is no gradient through output %u (%s)", k, what);

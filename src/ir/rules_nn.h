@@ -30,6 +30,9 @@ st_status_t ir_no_output_gradient(const ir_value_t *dout, uint32_t k,
 /* FAILs if the gradient of input j is wanted, which has no rule. */
 st_status_t ir_no_input_gradient(const bool *want, uint32_t j, const char *what) ST_WARN_UNUSED;
 
+/* [B,H,M,D] of a tensor that has its rows before its heads where `rows_first`; rank 4, else itself. */
+ir_type_t ir_heads_first(const ir_type_t *type, bool rows_first);
+
 /* Splits along one of the dims in the set `dims` (bit d), which stands at the same place in all
  * operands of `inputs` and `outputs` (bit j: operand j); other inputs are replicated. The outputs
  * of `partial` come out as partial sums. Proposes what occurs among the placements that the inputs

@@ -140,13 +140,16 @@ int64_t kern_pool_count(const kern_window_t *w, const int64_t o[3], bool count_p
 kern_attention_t kern_attention_of(const kern_problem_t *problem, uint32_t first,
                                    uint32_t n_fixed) {
     const ir_type_t *q = &problem->in[first], *k = q + 1, *v = q + 2;
+    const bool rows_first = kern_int(problem, "rows_first") != 0;
+    const int head = rows_first ? 2 : 1, row = rows_first ? 1 : 2;
     kern_attention_t a = {.b = q->dims[0],
-                          .h = q->dims[1],
-                          .g = k->dims[1],
-                          .m = q->dims[2],
-                          .s = k->dims[2],
+                          .h = q->dims[head],
+                          .g = k->dims[head],
+                          .m = q->dims[row],
+                          .s = k->dims[row],
                           .d = q->dims[3],
-                          .e = v->dims[3]};
+                          .e = v->dims[3],
+                          .rows_first = rows_first};
     a.causal = kern_int(problem, "causal") != 0;
     a.window = kern_int(problem, "window");
     a.scale = kern_float(problem, "scale");

@@ -57,7 +57,7 @@ int64_t kern_pool_count(const kern_window_t *w, const int64_t o[3], bool count_p
  * with |m - s| < window. */
 typedef struct kern_attention {
     int64_t b, h, g, m, s, d, e;
-    bool causal;
+    bool causal, rows_first; /* q and its like are [B, rows, heads, width] */
     int64_t window;
     double scale;
     const ir_type_t *mask; /* NULL: none */
@@ -65,6 +65,15 @@ typedef struct kern_attention {
 } kern_attention_t;
 /* `first` is the index of q among the inputs; mask comes after `n_fixed` inputs. */
 kern_attention_t kern_attention_of(const kern_problem_t *problem, uint32_t first, uint32_t n_fixed);
+/* Of q, k, v, o and their gradients: where row `row` of a head begins, and how far the next row is. */
+static inline int64_t kern_attention_at(const kern_attention_t *a, int64_t heads, int64_t rows,
+                                        int64_t width, int64_t b, int64_t head, int64_t row) {
+    int64_t outer = a->rows_first ? b * rows + row : b * heads + head;
+    return (outer * (a->rows_first ? heads : rows) + (a->rows_first ? head : row)) * width;
+}
+static inline int64_t kern_attention_step(const kern_attention_t *a, int64_t heads, int64_t width) {
+    return a->rows_first ? heads * width : width;
+}
 void kern_attention_keys(const kern_attention_t *a, int64_t m, int64_t *first, int64_t *last);
 
 /* Kernels' messages do not name their node: who runs them adds its label. */

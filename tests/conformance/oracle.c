@@ -490,7 +490,7 @@ static bool constants(const o_call_t *c) {
     return true;
 }
 
-bool conf_oracle(const conf_built_t *built, double *const *out) {
+static bool plain_oracle(o_call_t *call) {
     static const struct {
         ir_op_t first, last;
         bool (*rule)(const o_call_t *);
@@ -526,11 +526,89 @@ bool conf_oracle(const conf_built_t *built, double *const *out) {
         {IR_OP_REPEAT, IR_OP_REPEAT, oracle_repeat},
         {IR_OP_COND, IR_OP_COND, oracle_cond},
     };
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
+        if (call->p->op >= rules[i].first && call->p->op <= rules[i].last)
+            return rules[i].rule(call);
+    return false;
+}
+
+/* ---- operands in another order ---- */
+
+/* Dims of the plain form of a type: with rows_first rows change places with heads, with channels_last
+ * the last dim comes second. false: it has the plain order anyway. */
+static bool plain_order(const kern_problem_t *p, const ir_type_t *type, int32_t *order) {
+    bool rows = p->op == IR_OP_ATTENTION || p->op == IR_OP_ATTENTION_GRAD || p->op == IR_OP_ROPE;
+    for (int32_t d = 0; d < type->rank; d++) order[d] = d;
+    if (type->rank < 3 || (rows && type->rank != 4)) return false;
+    if (rows) {
+        order[1] = 2, order[2] = 1;
+    } else {
+        order[1] = type->rank - 1;
+        for (int32_t d = 2; d < type->rank; d++) order[d] = d - 1;
+    }
+    return true;
+}
+
+/* Element i of the plain tensor → where it is in the other. */
+static int64_t element_of(const ir_type_t *plain, const ir_type_t *type, const int32_t *order,
+                          int64_t i) {
+    int64_t at[D], own[D];
+    unravel(plain, i, at);
+    for (int32_t d = 0; d < type->rank; d++) own[order[d]] = at[d];
+    return ravel(type, own);
+}
+
+static ir_type_t plain_type(const ir_type_t *type, const int32_t *order) {
+    ir_type_t plain = *type;
+    for (int32_t d = 0; d < type->rank; d++) plain.dims[d] = type->dims[order[d]];
+    return plain;
+}
+
+/* The plain op over copies in the plain order. Masks are in it already. */
+static bool turned_oracle(const conf_built_t *built, double *const *out) {
+    const kern_problem_t *p = &built->problem;
+    ir_type_t in[8], made[4];
+    double *in_copy[8] = {0}, *out_copy[4] = {0};
+    int32_t order[D];
+    kern_problem_t problem = *p;
+    o_call_t call = {.p = &problem, .out = out_copy};
+    const uint32_t mask = p->op == IR_OP_ATTENTION ? 3 : p->op == IR_OP_ATTENTION_GRAD ? 6 : 8;
+    for (uint32_t j = 0; j < p->n_in; j++) {
+        const int64_t n = count(&p->in[j]);
+        in_copy[j] = malloc(((size_t)n + 1) * sizeof(double));
+        bool turn = plain_order(p, &p->in[j], order) && j != mask;
+        in[j] = turn ? plain_type(&p->in[j], order) : p->in[j];
+        for (int64_t i = 0; i < n; i++)
+            in_copy[j][i] = built->in_values[j][turn ? element_of(&in[j], &p->in[j], order, i) : i];
+        call.in[j] = (o_tensor_t){&in[j], in_copy[j]};
+    }
+    for (uint32_t k = 0; k < p->n_out; k++) {
+        out_copy[k] = malloc(((size_t)count(&p->out[k]) + 1) * sizeof(double));
+        made[k] = plain_order(p, &p->out[k], order) ? plain_type(&p->out[k], order) : p->out[k];
+    }
+    problem.in = in;
+    problem.out = made;
+    bool known = plain_oracle(&call);
+    for (uint32_t k = 0; k < p->n_out; k++) {
+        bool turn = plain_order(p, &p->out[k], order);
+        for (int64_t i = 0; known && i < count(&made[k]); i++)
+            out[k][turn ? element_of(&made[k], &p->out[k], order, i) : i] = out_copy[k][i];
+        free(out_copy[k]);
+    }
+    for (uint32_t j = 0; j < p->n_in; j++) free(in_copy[j]);
+    return known;
+}
+
+bool conf_oracle(const conf_built_t *built, double *const *out) {
+    const ir_op_def_t *def = ir_op_def(built->problem.op);
+    for (uint32_t i = 0; i < ir_op_n_attrs(def); i++) {
+        const char *key = def->attrs[i].key;
+        if ((strcmp(key, "rows_first") == 0 || strcmp(key, "channels_last") == 0) &&
+            built->problem.attrs[i].i)
+            return turned_oracle(built, out);
+    }
     o_call_t call = {.p = &built->problem, .out = out};
     for (uint32_t j = 0; j < built->problem.n_in; j++)
         call.in[j] = (o_tensor_t){&built->problem.in[j], built->in_values[j]};
-    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
-        if (built->problem.op >= rules[i].first && built->problem.op <= rules[i].last)
-            return rules[i].rule(&call);
-    return false;
+    return plain_oracle(&call);
 }

@@ -5,6 +5,9 @@
  *   window   0: all; else query m sees the keys with |m - s| < window
  *   mask     bool: true attends; float: added to the scaled products
  *
+ *   rows_first  q, k, v and o are [B, rows, heads, width], as products over [B, rows, heads · width]
+ *               make and read them; else [B, heads, rows, width]
+ *
  * A row that sees no key gives 0. lse is the log of the sum of exponentials of each row; the
  * gradient needs it. */
 #include <math.h>
@@ -17,10 +20,14 @@
 static const ir_attr_spec_t attrs[] = {{"causal", IR_ATTR_BOOL, false, 0, NULL},
                                        {"window", IR_ATTR_INT, false, 0, NULL},
                                        {"scale", IR_ATTR_FLOAT, false, 0, NULL},
+                                       {"rows_first", IR_ATTR_BOOL, false, 0, NULL},
                                        {0}};
 
 static st_status_t shape(const ir_op_ctx_t *ctx, ir_type_t *out) {
-    const ir_type_t *q = &ctx->in[0], *k = &ctx->in[1], *v = &ctx->in[2];
+    const bool rows_first = ir_ctx_int(ctx, "rows_first");
+    ir_type_t plain[3];
+    for (int j = 0; j < 3; j++) plain[j] = ir_heads_first(&ctx->in[j], rows_first);
+    const ir_type_t *q = &plain[0], *k = &plain[1], *v = &plain[2];
     char tq[IR_TYPE_TEXT_BYTES], tk[IR_TYPE_TEXT_BYTES], tv[IR_TYPE_TEXT_BYTES];
     ir_type_text(q, tq, sizeof tq);
     ir_type_text(k, tk, sizeof tk);
@@ -34,9 +41,9 @@ static st_status_t shape(const ir_op_ctx_t *ctx, ir_type_t *out) {
     if (!fits || k->dims[1] < 1 || q->dims[1] % k->dims[1])
         return FAIL(
             ST_INVALID,
-            "q %s, k %s, v %s: q[B,H,M,D], k[B,G,S,D], v[B,G,S,E] with H a multiple of G are "
+            "q %s, k %s, v %s%s: q[B,H,M,D], k[B,G,S,D], v[B,G,S,E] with H a multiple of G are "
             "needed",
-            tq, tk, tv);
+            tq, tk, tv, rows_first ? " (dims 1 and 2 exchanged: rows_first)" : "");
     if (ir_ctx_int(ctx, "window") < 0 || !isfinite(ir_ctx_attr(ctx, "scale")->f))
         return FAIL(ST_INVALID,
                     "window %lld and scale %g: window ≥ 0 and a finite scale are needed",
@@ -56,7 +63,7 @@ static st_status_t shape(const ir_op_ctx_t *ctx, ir_type_t *out) {
                         (long long)scores.dims[0], (long long)scores.dims[1],
                         (long long)scores.dims[2], (long long)scores.dims[3]);
     }
-    out[0] = *q;
+    out[0] = ctx->in[0];
     out[0].dims[3] = v->dims[3];
     out[1] = ir_type_make(ir_dtype_wide(q->dtype), 3, q->dims);
     return ST_OK;
@@ -69,12 +76,12 @@ static st_status_t gradient(ir_graph_t *graph, ir_node_t node, const ir_value_t 
     if (info.n_inputs > 3) TRY(ir_no_input_gradient(want, 3, "mask"));
     if (dout[0] == IR_NONE || (!want[0] && !want[1] && !want[2])) return ST_OK;
     ir_build_t b = {.graph = graph};
-    ir_arg_t args[3];
-    for (int i = 0; i < 3; i++) args[i] = (ir_arg_t){attrs[i].key, info.attrs[i]};
+    ir_arg_t args[4];
+    for (int i = 0; i < 4; i++) args[i] = (ir_arg_t){attrs[i].key, info.attrs[i]};
     ir_value_t in[7] = {dout[0],           info.inputs[0],        info.inputs[1], info.inputs[2],
                         info.first_output, info.first_output + 1, IR_NONE};
     if (info.n_inputs > 3) in[6] = info.inputs[3];
-    ir_value_t dq = ir_b_node(&b, IR_OP_ATTENTION_GRAD, info.n_inputs + 3, in, 3, args);
+    ir_value_t dq = ir_b_node(&b, IR_OP_ATTENTION_GRAD, info.n_inputs + 3, in, 4, args);
     for (uint32_t j = 0; b.status == ST_OK && j < 3; j++)
         if (want[j]) din[j] = dq + j;
     return b.status;

@@ -6,6 +6,7 @@
 static const ir_attr_spec_t attrs[] = {{"causal", IR_ATTR_BOOL, false, 0, NULL},
                                        {"window", IR_ATTR_INT, false, 0, NULL},
                                        {"scale", IR_ATTR_FLOAT, false, 0, NULL},
+                                       {"rows_first", IR_ATTR_BOOL, false, 0, NULL},
                                        {0}};
 
 /* The forward op's rule over its inputs gives what do, o and lse must be. */

@@ -15,7 +15,7 @@ typedef struct norm_job {
     void *partial; /* [chunks][dw, db][h] */
     /* rope */
     const void *cosine, *sine;
-    int64_t positions;
+    int64_t positions, heads; /* heads: rows of one position that follow each other */
     bool interleaved, inverse;
 } norm_job_t;
 
@@ -108,8 +108,10 @@ static st_status_t layer_norm_grad(const kern_call_t *call) {
 static st_status_t rope(const kern_call_t *call) {
     const kern_problem_t *problem = call->problem;
     const ir_type_t *x = &problem->in[0];
+    const bool rows_first = kern_int(problem, "rows_first") != 0;
     norm_job_t job = {.h = x->dims[3],
-                      .positions = x->dims[2],
+                      .positions = x->dims[rows_first ? 1 : 2],
+                      .heads = rows_first ? x->dims[2] : 1,
                       .x = call->in[0],
                       .cosine = call->in[1],
                       .sine = call->in[2],

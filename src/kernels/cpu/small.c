@@ -123,8 +123,7 @@ static bool norm_grad(const kern_problem_t *problem, plan_t *plan) {
 }
 
 static bool rope(const kern_problem_t *problem, plan_t *plan) {
-    (void)problem;
-    lead_all(plan, 2);
+    lead_all(plan, kern_int(problem, "rows_first") ? 1 : 2);
     shared_from(plan, 1, 3);
     return true;
 }
@@ -144,11 +143,12 @@ static bool images(const kern_problem_t *problem, plan_t *plan) {
     return true;
 }
 
-/* Query heads of one key head and image are a row: [B·G, H/G, …] with keys [B·G, 1, …]. A mask must
- * be the same for all of them. */
+/* Query heads of one key head and item of the batch are a row: [B·G, H/G, …] with keys [B·G, 1, …]; the
+ * item, where rows come first. A mask must be the same for all of them. */
 static bool attention_groups(const kern_problem_t *problem, plan_t *plan) {
     const bool gradient = problem->op == IR_OP_ATTENTION_GRAD;
     const uint32_t q = gradient ? 1 : 0, mask = gradient ? 6 : 3;
+    const bool rows_first = kern_int(problem, "rows_first") != 0;
     const int64_t heads = problem->in[q].dims[1], groups = problem->in[q + 1].dims[1];
     lead_all(plan, 1);
     for (uint32_t j = 0; j < plan->n; j++) {
@@ -159,11 +159,12 @@ static bool attention_groups(const kern_problem_t *problem, plan_t *plan) {
             plan->role[j] = SHARED;
             continue;
         }
+        if (rows_first) continue;
         const int64_t own = type->dims[1];
         type->dims[0] *= groups;
         type->dims[1] = own / groups;
     }
-    return heads % groups == 0;
+    return rows_first || heads % groups == 0;
 }
 
 /* ---- the table ---- */

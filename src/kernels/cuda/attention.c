@@ -36,6 +36,23 @@ static dnn_tensor_t turned(dnn_t *dnn, cudnnDataType_t type, int64_t b, int64_t 
     const int64_t strides[4] = {h * rows * columns, rows * columns, 1, rows};
     return strided(dnn, type, dims, strides, address);
 }
+/* q, k, v, o or a gradient of one of them in memory, `rows` × width of each head: the rows of a head
+ * follow each other, or stand `heads` apart. */
+static dnn_tensor_t heads_of(dnn_t *dnn, const kern_attention_t *a, cudnnDataType_t type,
+                             int64_t heads, int64_t rows, int64_t width, const void *address) {
+    const int64_t dims[4] = {a->b, heads, rows, width};
+    const int64_t strides[4] = {heads * rows * width, a->rows_first ? width : rows * width,
+                                a->rows_first ? heads * width : width, 1};
+    return strided(dnn, type, dims, strides, address);
+}
+/* The same, seen transposed: width × rows. */
+static dnn_tensor_t heads_turned(dnn_t *dnn, const kern_attention_t *a, cudnnDataType_t type,
+                                 int64_t heads, int64_t width, int64_t rows, const void *address) {
+    const int64_t dims[4] = {a->b, heads, width, rows};
+    const int64_t strides[4] = {heads * rows * width, a->rows_first ? width : rows * width, 1,
+                                a->rows_first ? heads * width : width};
+    return strided(dnn, type, dims, strides, address);
+}
 static dnn_tensor_t scores(dnn_t *dnn, const kern_attention_t *a, cudnnDataType_t type) {
     return dense(dnn, type, a->b, a->h, a->m, a->s, NULL);
 }
@@ -75,10 +92,10 @@ static st_status_t build_forward(const kern_call_t *call, dnn_t *dnn) {
     kern_attention_t a = kern_attention_of(call->problem, 0, 3);
     cudnnDataType_t type;
     dnn_type(call->problem->in[0].dtype, &type);
-    dnn_tensor_t q = dense(dnn, type, a.b, a.h, a.m, a.d, call->in[0]);
-    dnn_tensor_t k = turned(dnn, type, a.b, a.g, a.d, a.s, call->in[1]);
-    dnn_tensor_t v = dense(dnn, type, a.b, a.g, a.s, a.e, call->in[2]);
-    dnn_tensor_t o = dense(dnn, type, a.b, a.h, a.m, a.e, call->out[0]);
+    dnn_tensor_t q = heads_of(dnn, &a, type, a.h, a.m, a.d, call->in[0]);
+    dnn_tensor_t k = heads_turned(dnn, &a, type, a.g, a.d, a.s, call->in[1]);
+    dnn_tensor_t v = heads_of(dnn, &a, type, a.g, a.s, a.e, call->in[2]);
+    dnn_tensor_t o = heads_of(dnn, &a, type, a.h, a.m, a.e, call->out[0]);
     dnn_tensor_t lse = row_values(dnn, &a, call->out[1]);
     dnn_tensor_t s = scores(dnn, &a, CUDNN_DATA_FLOAT);
     dnn_matmul(dnn, q, k, s);
@@ -116,15 +133,15 @@ static st_status_t build_backward(const kern_call_t *call, dnn_t *dnn) {
     cudnnDataType_t type;
     dnn_type(call->problem->in[1].dtype, &type);
     size_t rows = gpu_attention_row_bytes(&a);
-    dnn_tensor_t grad = dense(dnn, type, a.b, a.h, a.m, a.e, call->in[0]);
-    dnn_tensor_t q = dense(dnn, type, a.b, a.h, a.m, a.d, call->in[1]);
-    dnn_tensor_t k = turned(dnn, type, a.b, a.g, a.d, a.s, call->in[2]);
-    dnn_tensor_t v = turned(dnn, type, a.b, a.g, a.e, a.s, call->in[3]);
-    dnn_tensor_t o = dense(dnn, type, a.b, a.h, a.m, a.e, call->in[4]);
+    dnn_tensor_t grad = heads_of(dnn, &a, type, a.h, a.m, a.e, call->in[0]);
+    dnn_tensor_t q = heads_of(dnn, &a, type, a.h, a.m, a.d, call->in[1]);
+    dnn_tensor_t k = heads_turned(dnn, &a, type, a.g, a.d, a.s, call->in[2]);
+    dnn_tensor_t v = heads_turned(dnn, &a, type, a.g, a.e, a.s, call->in[3]);
+    dnn_tensor_t o = heads_of(dnn, &a, type, a.h, a.m, a.e, call->in[4]);
     dnn_tensor_t lse = row_values(dnn, &a, call->in[5]);
-    dnn_tensor_t dq = dense(dnn, type, a.b, a.h, a.m, a.d, call->out[0]);
-    dnn_tensor_t dk = dense(dnn, type, a.b, a.g, a.s, a.d, call->out[1]);
-    dnn_tensor_t dv = dense(dnn, type, a.b, a.g, a.s, a.e, call->out[2]);
+    dnn_tensor_t dq = heads_of(dnn, &a, type, a.h, a.m, a.d, call->out[0]);
+    dnn_tensor_t dk = heads_of(dnn, &a, type, a.g, a.s, a.d, call->out[1]);
+    dnn_tensor_t dv = heads_of(dnn, &a, type, a.g, a.s, a.e, call->out[2]);
     dnn_tensor_t d = row_values(dnn, &a, call->workspace);
     dnn_tensor_t scale = dnn_number(dnn, (float)a.scale);
 
@@ -155,7 +172,7 @@ static st_status_t build_backward(const kern_call_t *call, dnn_t *dnn) {
     dnn_reshape(dnn, ds, ds_turned);
     product_of_group(dnn, &a, type, ds_turned, q, a.d, dk);
 
-    dnn_tensor_t k_rows = dense(dnn, type, a.b, a.g, a.s, a.d, NULL);
+    dnn_tensor_t k_rows = heads_of(dnn, &a, type, a.g, a.s, a.d, NULL);
     dnn_reshape(dnn, k, k_rows);
     dnn_matmul(dnn, ds, k_rows, dq);
     return dnn_plan(dnn, dnn_key(call->problem, call->workspace_bytes), false,

@@ -286,7 +286,7 @@ __global__ void rope(own_rope_t a) {
     OWN_FOR(p, a.rows * half) {
         long long row = p / half, i = p % half;
         long long one = row * a.d + (a.interleaved ? 2 * i : i), two = one + (a.interleaved ? 1 : half);
-        long long at = row % a.m * half + i;
+        long long at = row / a.heads % a.m * half + i;
         if (a.x.dtype == OWN_F64) {
             double c = get(a.cosine, at), s = a.inverse ? -get(a.sine, at) : get(a.sine, at);
             double x = get(a.x, one), y = get(a.x, two);

@@ -135,12 +135,14 @@ static st_status_t argmax(const kern_call_t *call) {
 static st_status_t rope(const kern_call_t *call) {
     const kern_problem_t *p = call->problem;
     const ir_type_t *x = &p->in[0];
+    const bool rows_first = kern_int(p, "rows_first") != 0;
     own_rope_t a = {.x = in_tensor(call, 0),
                     .cosine = in_tensor(call, 1),
                     .sine = in_tensor(call, 2),
                     .out = out_tensor(call, 0),
                     .rows = x->dims[0] * x->dims[1] * x->dims[2],
-                    .m = x->dims[2],
+                    .heads = rows_first ? x->dims[2] : 1,
+                    .m = x->dims[rows_first ? 1 : 2],
                     .d = x->dims[3],
                     .interleaved = kern_int(p, "interleaved") != 0,
                     .inverse = kern_int(p, "inverse") != 0};
@@ -283,6 +285,7 @@ static own_attention_t attention_of(const kern_call_t *call, uint32_t first, uin
                          .window = s.window,
                          .causal = s.causal,
                          .has_mask = s.mask != NULL,
+                         .rows_first = s.rows_first,
                          .scale = s.scale};
     if (s.mask) a.mask = in_tensor(call, n_fixed);
     for (int i = 0; i < 4; i++) a.mask_stride[i] = s.mask_stride[i];

@@ -89,7 +89,7 @@ cudaError_t own_argmax(const own_line_t *a, cudaStream_t stream);
 /* Rotates pairs (f32 inside, f64 for f64). */
 typedef struct own_rope {
     own_tensor_t x, cosine, sine, out;
-    int64_t rows, m, d; /* rows = B * H * M */
+    int64_t rows, heads, m, d; /* rows = B * H * M; heads: 1 unless rows come first */
     bool interleaved, inverse;
 } own_rope_t;
 cudaError_t own_rope(const own_rope_t *a, cudaStream_t stream);
@@ -131,7 +131,7 @@ cudaError_t own_conv_grad_weight(const own_conv_t *a, cudaStream_t stream); /* w
 typedef struct own_attention {
     own_tensor_t q, k, v, o, lse, mask, d_o, dq, dk, dv;
     int64_t b, h, g, m, s, d, e, window;
-    bool causal, has_mask;
+    bool causal, has_mask, rows_first;
     double scale;
     int64_t mask_stride[4];
 } own_attention_t;

@@ -227,6 +227,13 @@ cudaError_t own_conv_grad_weight(const own_conv_t *a, cudaStream_t stream) {
 
 /* ---- attention ---- */
 
+/* First element of row `row` of a head (kern_attention_at). */
+__device__ long long row_at(const own_attention_t &a, long long heads, long long rows,
+                            long long width, long long b, long long head, long long row) {
+    long long outer = a.rows_first ? b * rows + row : b * heads + head;
+    return (outer * (a.rows_first ? heads : rows) + (a.rows_first ? head : row)) * width;
+}
+
 /* Score of query (b, h, m) and key s; -infinity where it does not attend. */
 __device__ double score(const own_attention_t &a, long long b, long long h, long long m, long long s) {
     long long apart = m > s ? m - s : s - m;
@@ -241,7 +248,7 @@ __device__ double score(const own_attention_t &a, long long b, long long h, long
             bias = get(a.mask, at);
         }
     }
-    long long q = ((b * a.h + h) * a.m + m) * a.d, k = ((b * a.g + h * a.g / a.h) * a.s + s) * a.d;
+    long long q = row_at(a, a.h, a.m, a.d, b, h, m), k = row_at(a, a.g, a.s, a.d, b, h * a.g / a.h, s);
     double sum = 0;
     for (long long i = 0; i < a.d; i++) sum += get(a.q, q + i) * get(a.k, k + i);
     return sum * a.scale + bias;
@@ -249,7 +256,8 @@ __device__ double score(const own_attention_t &a, long long b, long long h, long
 
 __global__ void attention(own_attention_t a) {
     OWN_FOR(r, a.b * a.h * a.m) {
-        long long b = r / a.m / a.h, h = r / a.m % a.h, m = r % a.m, g = b * a.g + h * a.g / a.h;
+        long long b = r / a.m / a.h, h = r / a.m % a.h, m = r % a.m, g = h * a.g / a.h;
+        long long o = row_at(a, a.h, a.m, a.e, b, h, m);
         double most = -INFINITY, sum = 0;
         for (long long s = 0; s < a.s; s++) {
             double x = score(a, b, h, m, s);
@@ -261,9 +269,9 @@ __global__ void attention(own_attention_t a) {
             double value = 0;
             for (long long s = 0; s < a.s && most != -INFINITY; s++) {
                 double p = exp(score(a, b, h, m, s) - most);
-                if (p != 0) value += p / sum * get(a.v, (g * a.s + s) * a.e + e);
+                if (p != 0) value += p / sum * get(a.v, row_at(a, a.g, a.s, a.e, b, g, s) + e);
             }
-            put(a.o, r * a.e + e, value);
+            put(a.o, o + e, value);
         }
     }
 }
@@ -275,14 +283,15 @@ cudaError_t own_attention(const own_attention_t *a, cudaStream_t stream) {
 /* Gradient of the score of (b, h, m, s); *p its probability. */
 __device__ double score_grad(const own_attention_t &a, long long b, long long h, long long m,
                              long long s, double *p) {
-    long long r = (b * a.h + h) * a.m + m, g = b * a.g + h * a.g / a.h;
+    long long o = row_at(a, a.h, a.m, a.e, b, h, m);
+    long long v = row_at(a, a.g, a.s, a.e, b, h * a.g / a.h, s);
     double x = score(a, b, h, m, s), delta = 0, dp = 0;
-    *p = x == -INFINITY ? 0 : exp(x - get(a.lse, r));
+    *p = x == -INFINITY ? 0 : exp(x - get(a.lse, (b * a.h + h) * a.m + m));
     if (*p == 0) return 0;
     for (long long e = 0; e < a.e; e++) {
-        double dy = get(a.d_o, r * a.e + e);
-        delta += dy * get(a.o, r * a.e + e);
-        dp += dy * get(a.v, (g * a.s + s) * a.e + e);
+        double dy = get(a.d_o, o + e);
+        delta += dy * get(a.o, o + e);
+        dp += dy * get(a.v, v + e);
     }
     return *p * (dp - delta) * a.scale;
 }
@@ -292,8 +301,8 @@ __global__ void attention_grad_query(own_attention_t a) {
         long long r = i / a.d, d = i % a.d, b = r / a.m / a.h, h = r / a.m % a.h, m = r % a.m;
         double sum = 0, p;
         for (long long s = 0; s < a.s; s++)
-            sum += score_grad(a, b, h, m, s, &p) * get(a.k, ((b * a.g + h * a.g / a.h) * a.s + s) * a.d + d);
-        put(a.dq, i, sum);
+            sum += score_grad(a, b, h, m, s, &p) * get(a.k, row_at(a, a.g, a.s, a.d, b, h * a.g / a.h, s) + d);
+        put(a.dq, row_at(a, a.h, a.m, a.d, b, h, m) + d, sum);
     }
 }
 
@@ -305,12 +314,12 @@ __global__ void attention_grad_key(own_attention_t a) {
         for (long long h = g * each; h < (g + 1) * each; h++)
             for (long long m = 0; m < a.m; m++) {
                 double ds = score_grad(a, b, h, m, key % a.s, &p);
-                long long r = (b * a.h + h) * a.m + m;
-                sum += column < a.d ? ds * get(a.q, r * a.d + column)
-                                    : p * get(a.d_o, r * a.e + column - a.d);
+                sum += column < a.d
+                           ? ds * get(a.q, row_at(a, a.h, a.m, a.d, b, h, m) + column)
+                           : p * get(a.d_o, row_at(a, a.h, a.m, a.e, b, h, m) + column - a.d);
             }
-        if (column < a.d) put(a.dk, key * a.d + column, sum);
-        else put(a.dv, key * a.e + column - a.d, sum);
+        if (column < a.d) put(a.dk, row_at(a, a.g, a.s, a.d, b, g, key % a.s) + column, sum);
+        else put(a.dv, row_at(a, a.g, a.s, a.e, b, g, key % a.s) + column - a.d, sum);
     }
 }
 

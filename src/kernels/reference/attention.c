@@ -20,8 +20,8 @@ static double score(const kern_call_t *call, const kern_attention_t *a, uint32_t
             bias = ref_get(call, mask, at);
         }
     }
-    int64_t row_q = ((b * a->h + h) * a->m + m) * a->d;
-    int64_t row_k = ((b * a->g + h * a->g / a->h) * a->s + s) * a->d;
+    int64_t row_q = kern_attention_at(a, a->h, a->m, a->d, b, h, m);
+    int64_t row_k = kern_attention_at(a, a->g, a->s, a->d, b, h * a->g / a->h, s);
     double sum = 0;
     for (int64_t i = 0; i < a->d; i++)
         sum += ref_get(call, q, row_q + i) * ref_get(call, q + 1, row_k + i);
@@ -54,10 +54,10 @@ static st_status_t attention(const kern_call_t *call) {
             double value = 0;
             for (int64_t s = 0; s < a.s; s++) {
                 if (p[s] == 0) continue;
-                int64_t v = ((b * a.g + h * a.g / a.h) * a.s + s) * a.e + e;
-                value += p[s] / sum * ref_get(call, 2, v);
+                int64_t v = kern_attention_at(&a, a.g, a.s, a.e, b, h * a.g / a.h, s);
+                value += p[s] / sum * ref_get(call, 2, v + e);
             }
-            ref_put(call, 0, r * a.e + e, value);
+            ref_put(call, 0, kern_attention_at(&a, a.h, a.m, a.e, b, h, m) + e, value);
         }
     }
     return ST_OK;
@@ -74,10 +74,10 @@ static size_t grad_workspace(const kern_problem_t *problem, int n_threads) {
 /* Row r of the query heads that read key head bg: its dq, and its parts of dk and dv. */
 static void grad_row(const kern_call_t *call, const kern_attention_t *a, int64_t b, int64_t h,
                      int64_t m, double *p, double *ds, double *dk, double *dv) {
-    int64_t r = (b * a->h + h) * a->m + m, bg = b * a->g + h * a->g / a->h;
-    double delta = 0, lse = ref_get(call, 5, r);
-    for (int64_t e = 0; e < a->e; e++)
-        delta += ref_get(call, 0, r * a->e + e) * ref_get(call, 4, r * a->e + e);
+    const int64_t g = h * a->g / a->h, o = kern_attention_at(a, a->h, a->m, a->e, b, h, m);
+    const int64_t q = kern_attention_at(a, a->h, a->m, a->d, b, h, m);
+    double delta = 0, lse = ref_get(call, 5, (b * a->h + h) * a->m + m);
+    for (int64_t e = 0; e < a->e; e++) delta += ref_get(call, 0, o + e) * ref_get(call, 4, o + e);
     double sum = 0;
     for (int64_t s = 0; s < a->s; s++) {
         double x = score(call, a, 1, 6, b, h, m, s);
@@ -91,19 +91,19 @@ static void grad_row(const kern_call_t *call, const kern_attention_t *a, int64_t
         ds[s] = 0;
         if (p[s] == 0) continue;
         for (int64_t e = 0; e < a->e; e++) {
-            double dy = ref_get(call, 0, r * a->e + e);
-            dp += dy * ref_get(call, 3, (bg * a->s + s) * a->e + e);
+            double dy = ref_get(call, 0, o + e);
+            dp += dy * ref_get(call, 3, kern_attention_at(a, a->g, a->s, a->e, b, g, s) + e);
             dv[s * a->e + e] += p[s] * dy;
         }
         ds[s] = p[s] * (dp - delta) * a->scale;
-        for (int64_t d = 0; d < a->d; d++)
-            dk[s * a->d + d] += ds[s] * ref_get(call, 1, r * a->d + d);
+        for (int64_t d = 0; d < a->d; d++) dk[s * a->d + d] += ds[s] * ref_get(call, 1, q + d);
     }
     for (int64_t d = 0; d < a->d; d++) {
         double dq = 0;
         for (int64_t s = 0; s < a->s; s++)
-            if (ds[s] != 0) dq += ds[s] * ref_get(call, 2, (bg * a->s + s) * a->d + d);
-        ref_put(call, 0, r * a->d + d, dq);
+            if (ds[s] != 0)
+                dq += ds[s] * ref_get(call, 2, kern_attention_at(a, a->g, a->s, a->d, b, g, s) + d);
+        ref_put(call, 0, q + d, dq);
     }
 }
 
@@ -115,8 +115,12 @@ static st_status_t attention_grad(const kern_call_t *call) {
         for (int64_t i = 0; i < a.s * (a.d + a.e); i++) dk[i] = 0;
         for (int64_t h = bg % a.g * each; h < (bg % a.g + 1) * each; h++)
             for (int64_t m = 0; m < a.m; m++) grad_row(call, &a, bg / a.g, h, m, p, ds, dk, dv);
-        for (int64_t i = 0; i < a.s * a.d; i++) ref_put(call, 1, bg * a.s * a.d + i, dk[i]);
-        for (int64_t i = 0; i < a.s * a.e; i++) ref_put(call, 2, bg * a.s * a.e + i, dv[i]);
+        for (int64_t s = 0; s < a.s; s++) {
+            const int64_t k = kern_attention_at(&a, a.g, a.s, a.d, bg / a.g, bg % a.g, s);
+            const int64_t v = kern_attention_at(&a, a.g, a.s, a.e, bg / a.g, bg % a.g, s);
+            for (int64_t i = 0; i < a.d; i++) ref_put(call, 1, k + i, dk[s * a.d + i]);
+            for (int64_t i = 0; i < a.e; i++) ref_put(call, 2, v + i, dv[s * a.e + i]);
+        }
     }
     return ST_OK;
 }

@@ -211,12 +211,14 @@ static st_status_t rope(const kern_call_t *call) {
     const ir_type_t *x = &call->problem->in[0];
     bool interleaved = kern_int(call->problem, "interleaved") != 0;
     double sign = kern_int(call->problem, "inverse") ? -1 : 1;
-    int64_t m = x->dims[2], d = x->dims[3], half = d / 2, rows = x->dims[0] * x->dims[1] * m;
+    const bool rows_first = kern_int(call->problem, "rows_first") != 0;
+    int64_t m = x->dims[rows_first ? 1 : 2], heads = rows_first ? x->dims[2] : 1;
+    int64_t d = x->dims[3], half = d / 2, rows = x->dims[0] * x->dims[1] * x->dims[2];
     for (int64_t r = 0; r < rows; r++)
         for (int64_t i = 0; i < half; i++) {
             int64_t one = r * d + (interleaved ? 2 * i : i), two = one + (interleaved ? 1 : half);
-            double cosine = ref_get(call, 1, r % m * half + i);
-            double sine = sign * ref_get(call, 2, r % m * half + i);
+            double cosine = ref_get(call, 1, r / heads % m * half + i);
+            double sine = sign * ref_get(call, 2, r / heads % m * half + i);
             double a = ref_get(call, 0, one), b = ref_get(call, 0, two);
             ref_put(call, 0, one, a * cosine - b * sine);
             ref_put(call, 0, two, b * cosine + a * sine);
