@@ -230,6 +230,21 @@ static int by_time(const void *a, const void *b) {
     return strcmp(x->name, y->name);
 }
 
+/* Whether a step moves elements to other places and does nothing else: a transpose, or a nest of
+ * transposes. */
+static bool only_permutes(const ir_node_info_t *node) {
+    bool permutes = node->op == IR_OP_TRANSPOSE;
+    if (node->op != IR_OP_FUSED) return permutes;
+    const ir_graph_t *body = ir_node_attr(node, "body")->graph;
+    for (ir_node_t n = 0; n < body->nodes.n; n++) {
+        const ir_node_info_t *inner = ir_node(body, n);
+        if (inner->op == IR_OP_INPUT || (ir_op_def(inner->op)->flags & IR_VIEW)) continue;
+        if (!only_permutes(inner)) return false;
+        permutes = true;
+    }
+    return permutes;
+}
+
 static void tell_step(making_t *m, ir_node_t n) {
     report_t *r = m->report;
     const ir_cost_t *cost = &m->costs[n];
@@ -247,8 +262,7 @@ static void tell_step(making_t *m, ir_node_t n) {
     r->flop += cost->flop;
     r->product_flop += cost->product_flop;
     r->bytes_moved += bytes;
-    if (step->kind == PLAN_STEP_COPY || ir_node(m->program->graph, n)->op == IR_OP_TRANSPOSE)
-        r->bytes_layout_copied += bytes;
+    if (only_permutes(ir_node(m->program->graph, n))) r->bytes_layout_copied += bytes;
     if (!cost->kernel) return;
     report_kernel_t *row = kernel_row(r, cost->kernel);
     row->n_calls++;
