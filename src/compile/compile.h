@@ -36,7 +36,7 @@ typedef struct compile_options {
     bool explain;    /* the plan tells what was fused, and why not more */
     bool primitives; /* composites as their definitions, each node by itself: what fusion is
                              * measured against */
-    bool no_layout; /* transposes stay where they are */
+    bool no_layout;  /* transposes stay where they are */
     const plan_t *state_of; /* lay the state out as in this plan: sessions then share it */
     uint64_t timeout_ms;    /* bound of every wait for peers; 0: 60 s */
     const char *plan_cache; /* folder of plans to look in first (cache.h); NULL: none. Plans with

@@ -47,6 +47,7 @@ static const row_t rows[] = {
     {"reference-kernels", "true", DECIDES, ""},
     {"fusion", "on", DECIDES, ""},
     {"fusion", "primitives", DECIDES, ""},
+    {"layout", "off", DECIDES, ""},
     {"bucket-size", "1MiB", DECIDES, ""},
     {"recompute", "off", DECIDES, ""},
     {"recompute", "fused", DECIDES, ""},
