@@ -145,11 +145,30 @@ const onnx_op_t *onnx_find_op(const char *name, int64_t opset, bool *out_known) 
 }
 
 /* "Loop 'name'", with the domain if it is not ONNX's own, and the reason where the op is known. */
+/* What is missing for ops that own graphs, and the way around. */
+static const char *missing(const char *op) {
+    static const struct {
+        const char *op, *text;
+    } rows[] = {
+        {"If",
+         " (graphs inside nodes are not read: export with the condition as a constant, or both "
+         "sides and Where)"},
+        {"Loop", " (graphs inside nodes are not read: export with a fixed trip count, unrolled)"},
+        {"Scan", " (graphs inside nodes are not read: export with a fixed length, unrolled)"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (strcmp(rows[i].op, op) == 0) return rows[i].text;
+    return "";
+}
+
 static void describe(const Onnx__NodeProto *node, bool known, char *out, size_t capacity) {
     const char *domain = node->domain ? node->domain : "";
-    snprintf(out, capacity, "%.64s%s%.64s '%.128s'%s", domain, domain[0] ? "." : "",
-             node->op_type ? node->op_type : "?", node->name ? node->name : "",
-             known ? " (not in this opset)" : "");
+    const char *op = node->op_type ? node->op_type : "?";
+    snprintf(out, capacity, "%.64s%s%.64s '%.128s'%s", domain, domain[0] ? "." : "", op,
+             node->name ? node->name : "",
+             known       ? " (not in this opset)"
+             : domain[0] ? ""
+                         : missing(op));
 }
 
 st_status_t onnx_check_supported(const onnx_t *o) {
