@@ -245,6 +245,14 @@ static void collective(const target_t *t, const ir_op_ctx_t *ctx, const work_t *
     out->limit = "link";
 }
 
+/* What the description says of this kernel alone; 0: nothing. */
+static double gflops_of(const target_t *t, ir_op_t op, const char *kernel) {
+    for (uint32_t i = 0; kernel && i < t->n_kernels; i++)
+        if (t->kernels[i].ops[op] && strcmp(t->kernels[i].name, kernel) == 0)
+            return t->kernels[i].gflops;
+    return 0;
+}
+
 /* `reach`: bytes that bandwidths and rates are those of. */
 static void time_of(const target_t *t, const ir_op_ctx_t *ctx, const work_t *w, double reach,
                     ir_cost_t *out) {
@@ -252,7 +260,14 @@ static void time_of(const target_t *t, const ir_op_ctx_t *ctx, const work_t *w, 
     double launch = out->launches * t->machine.launch_us;
     double passes = speed(t, false), products = speed(t, true);
     double compute, memory = bytes / bandwidth_at(t, reach) / passes * 1e-3;
-    double ns = unit_ns(t, ctx->op, w, reach);
+    double ns = unit_ns(t, ctx->op, w, reach), gflops = gflops_of(t, ctx->op, out->kernel);
+    if (gflops > 0) {
+        compute = w->flop / gflops * 1e-3;
+        out->us = launch + fmax(compute, memory);
+        out->limit = compute > memory ? "compute" : "memory";
+        if (launch > out->us - launch) out->limit = "launch";
+        return;
+    }
     if (ns > 0 && w->kind == WORK_EACH) {
         out->us = launch + w->units * ns / passes * 1e-3;
         out->limit = memory > 0.5 * (out->us - launch) ? "memory" : "compute";

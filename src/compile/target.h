@@ -27,6 +27,7 @@
  *     ops attention                   which ops; "elementwise" stands for all of those
  *     dtypes bf16 f16                 of the elements; none: any
  *     launches 3                      none: 1; of loop nests it is worked out
+ *     gflops 2                        what it sustains, where that is far from the op's rates; none: those
  *     epilogues relu add              elementwise ops that it does to its result at no cost
  *
  * Of one op the first kernel listed that can run it is the one. What a kernel can run and what scratch
@@ -69,6 +70,7 @@ typedef struct target_kernel {
     bool ops[IR_OP_END], epilogues[IR_OP_END];
     uint32_t dtypes; /* bit ir_dtype_t; 0: any */
     uint32_t launches;
+    double gflops; /* 0: the rates of the op */
 } target_kernel_t;
 
 typedef struct target {

@@ -248,6 +248,10 @@ static st_status_t read_launches(reader_t *r) {
     return ST_OK;
 }
 
+static st_status_t read_kernel_gflops(reader_t *r) {
+    return positive(r, "gflops", r->words[1], &r->kernel->gflops);
+}
+
 /* ---- the table ---- */
 
 enum { ONCE = 1, REQUIRED = 2, OF_KERNEL = 4 };
@@ -283,6 +287,7 @@ static const statement_t statements[] = {
     {"ops", 1, MOST_WORDS, OF_KERNEL, read_ops},
     {"dtypes", 1, MOST_WORDS, OF_KERNEL, read_dtypes},
     {"launches", 1, 1, OF_KERNEL, read_launches},
+    {"gflops", 1, 1, OF_KERNEL, read_kernel_gflops},
     {"epilogues", 1, MOST_WORDS, OF_KERNEL, read_epilogues},
 };
 /* clang-format on */

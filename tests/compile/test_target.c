@@ -252,6 +252,14 @@ static void test_chooses(void **state) {
         if (b.status != ST_OK) fail_msg("%s", st_last_error());
         assert_string_equal(cost_of(t, b.graph, o).kernel, rows[i].kernel);
     }
+    /* the simple kernel's own rate, not that of attention: f32, d = 60 and 2 x 4 heads of 128 queries */
+    ir_value_t slow =
+        ir_b_input(&b, "slow", ir_type_make(IR_F32, 4, (int64_t[]){2, 4, 128, 60}), 0);
+    slow = ir_b_node(&b, IR_OP_ATTENTION, 3, (ir_value_t[]){slow, slow, slow}, 0, NULL);
+    assert_int_equal(b.status, ST_OK);
+    ir_cost_t cost = cost_of(t, b.graph, slow);
+    assert_near(cost.us, 1.5 + 8 * 128 * 128 * (2 * 120 + 5) / 2e3, 1e-6);
+    assert_string_equal(cost.limit, "compute");
     ir_value_t image = ir_b_input(&b, "image", ir_type_make(IR_F32, 4, (int64_t[]){2, 8, 6, 6}), 0);
     ir_value_t taps = ir_b_parameter(&b, "taps", ir_type_make(IR_F32, 4, (int64_t[]){8, 8, 3, 3}));
     ir_value_t bias = ir_b_parameter(&b, "bias", ir_type_make(IR_F32, 1, (int64_t[]){8}));
