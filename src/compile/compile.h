@@ -7,7 +7,7 @@
 /* Which activations are computed again for the backward pass. */
 typedef enum compile_recompute {
     COMPILE_RECOMPUTE_AUTO =
-        0,                   /* what costs no time; on devices whose memory is known: up to 1 % of
+        0,                   /* what costs no time; on devices whose memory is known: up to 2 % of
                                  * the step */
     COMPILE_RECOMPUTE_OFF,   /* none, unless there is a limit of memory */
     COMPILE_RECOMPUTE_FUSED, /* all that loop nests take in: all but products and the like */

@@ -12,7 +12,7 @@
 
 /* How much longer a step may take to need less memory without being told to, on devices whose memory
  * is what limits models and batches. */
-static const double SLACK = 0.01;
+static const double SLACK = 0.02;
 
 uint64_t compile_rank_bytes(const plan_t *plan) {
     uint64_t most = 0;

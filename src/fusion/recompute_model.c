@@ -51,6 +51,7 @@ static bool nest_takes(ir_op_t op) {
         IR_OP_BATCH_NORM_GRAD_APPLY,
     };
     const ir_op_def_t *def = ir_op_def(op);
+    if (def->flags & IR_CONTRACTION) return false; /* whatever its definition */
     if ((def->flags & (IR_ELEMENTWISE | IR_VIEW)) || def->define || def->expand) return true;
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
         if (others[i] == op) return true;
@@ -229,7 +230,7 @@ static void find_levels(remat_model_t *m) {
 
 /* Who reads a value, views looked through. */
 typedef struct readers {
-    bool output, hard_forward, hard_backward, soft_backward;
+    bool output, hard_forward, hard_backward, soft_forward, soft_backward;
 } readers_t;
 
 static void find_readers(const remat_model_t *m, readers_t *readers) {
@@ -244,12 +245,14 @@ static void find_readers(const remat_model_t *m, readers_t *readers) {
                 const readers_t *through = &readers[node->first_output];
                 r->hard_forward |= through->hard_forward;
                 r->hard_backward |= through->hard_backward;
+                r->soft_forward |= through->soft_forward;
                 r->soft_backward |= through->soft_backward;
             } else if (m->nodes[n].backward) {
                 r->hard_backward |= !m->nodes[n].soft;
                 r->soft_backward |= m->nodes[n].soft;
             } else {
                 r->hard_forward |= !m->nodes[n].soft;
+                r->soft_forward |= m->nodes[n].soft;
             }
         }
     }
@@ -292,6 +295,21 @@ static double soft_again_us(const remat_model_t *m, const ir_target_t *target,
     return shared ? us : us + target->machine->launch_us;
 }
 
+/* What nests cannot do without: to read what others make, once a pass, and to write what others
+ * read. */
+static double nest_us(const remat_model_t *m, const ir_target_t *target, const readers_t *readers,
+                      ir_node_t n) {
+    const ir_node_info_t *node = ir_node(m->graph, n);
+    double us = 0;
+    for (uint32_t k = 0; k < node->n_outputs && !m->nodes[n].view; k++) {
+        const readers_t *r = &readers[node->first_output + k];
+        int moves = m->nodes[n].soft ? r->hard_forward || r->hard_backward
+                                     : r->soft_forward + r->soft_backward;
+        us += moves * move_us(target, value_bytes(m, node->first_output + k));
+    }
+    return us;
+}
+
 static st_status_t find_times(remat_model_t *m, const ir_target_t *target, bool fuses) {
     readers_t *readers = st_calloc(m->graph->values.n, sizeof *readers);
     st_status_t status = ST_OK;
@@ -304,6 +322,7 @@ static st_status_t find_times(remat_model_t *m, const ir_target_t *target, bool 
         ir_cost_t cost;
         TRY_GOTO(ir_target_cost(target, m->graph, n, &cost), done);
         if (!fuses || !mine->soft) m->step_ps += picoseconds(cost.us);
+        if (fuses) m->step_ps += picoseconds(nest_us(m, target, readers, n));
         if (!mine->used) continue;
         if (!mine->view)
             mine->again_ps =

@@ -35,7 +35,8 @@ typedef struct remat_model {
     ir_uses_t uses;
     remat_node_t *nodes;
     remat_value_t *values;
-    uint64_t step_ps; /* of the step's nodes that no loop nest takes in: they take time anyway */
+    uint64_t step_ps; /* that the step takes at least: nodes that no loop nest takes in, and what
+                       * nests read from them and write for them */
 } remat_model_t;
 
 st_status_t remat_model_open(const ir_graph_t *graph, const ir_target_t *target, bool fuses,

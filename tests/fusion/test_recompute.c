@@ -252,6 +252,100 @@ static void products_run_again_last(void **state) {
         "  output \"dv\" = %8\n");
 }
 
+/* Attention has a definition in primitives, as a norm does: it is a product all the same. */
+static void attention_is_a_product(void **state) {
+    (void)state;
+    ir_graph_t *graph = parse(
+        "graph {\n"
+        "  %0 q = input {dtype=f32, shape=[1,2,16,8]}\n"
+        "  %1 d = input {dtype=f32, shape=[1,2,16,8]}\n"
+        "  %2, %3 = attention(%0, %0, %0) {causal=true}\n"
+        "  %4 = reduce_sum(%2) {axes=[0,1,2,3]}\n"
+        "  output \"y\" = %4\n"
+        "  phase backward\n"
+        "  %5, %6, %7 = attention_grad(%1, %0, %0, %0, %2, %3) {causal=true}\n"
+        "  output \"d\" = %5\n"
+        "}\n");
+    recompute_t *path = open_path(graph, true);
+    const uint32_t last = recompute_n_points(path) - 1;
+    recompute_summary_t summary;
+    assert_int_equal(
+        recompute_summarize(path, recompute_last_fused(path), graph, &target, &summary), ST_OK);
+    assert_int_equal(summary.n_nodes, 0);
+    assert_int_equal(recompute_summarize(path, last, graph, &target, &summary), ST_OK);
+    assert_int_equal(summary.n_nodes, 1);
+    assert_int_equal(summary.n_products, 1);
+    recompute_destroy(path);
+    ir_graph_destroy(graph);
+}
+
+static void failed_allocations_are_reported(void **state) {
+    (void)state;
+    ir_graph_t *graph = parse("graph {\n" NORM "}\n");
+    int64_t n = 0;
+    st_status_t status;
+    do {
+        recompute_t *path = NULL;
+        ir_graph_t *made = NULL;
+        recompute_summary_t summary;
+        st_memory_fail_after(n++, false);
+        status = recompute_open(graph, &target, true, &path);
+        uint32_t place = status == ST_OK ? recompute_last_fused(path) : 0;
+        if (status == ST_OK) status = recompute_apply(path, place, graph, &made);
+        if (status == ST_OK) status = recompute_summarize(path, place, graph, &target, &summary);
+        st_memory_fail_after(-1, false);
+        assert_true(status == ST_OK || status == ST_NO_MEMORY);
+        if (status == ST_OK) {
+            assert_int_equal(summary.n_nodes, 1);
+            assert_int_equal(summary.n_products, 0);
+            assert_int_equal(summary.freed_bytes, 64 * 32 * 4); /* the norm's result */
+            assert_true(summary.extra_us > 0);
+        }
+        recompute_destroy(path);
+        ir_graph_destroy(made);
+        assert_true(n < 2000);
+    } while (status != ST_OK);
+    assert_true(n > 50);
+    ir_graph_destroy(graph);
+}
+
+/* A graph without a backward pass keeps nothing, so nothing can run again. */
+static void forward_graphs_have_one_place(void **state) {
+    (void)state;
+    ir_graph_t *graph = parse("graph {\n" SOURCES "  %4 = exp(%0)\n  output \"y\" = %4\n}\n");
+    recompute_t *path = open_path(graph, true);
+    assert_int_equal(recompute_n_points(path), 1);
+    assert_int_equal(recompute_within(path, 1), 0);
+    assert_int_equal(recompute_point(path, 0).kept_bytes, 0);
+    assert_int_equal(recompute_next_corner(path, 0), 0);
+    recompute_destroy(path);
+    ir_graph_destroy(graph);
+}
+
+/* A long chain of cheap ops is kept at some places, so that no backward op drags on all of it; and
+ * the pass takes time near linear in it. */
+static void long_chains_are_broken(void **state) {
+    (void)state;
+    enum { N = 3000 };
+    ir_graph_t *graph;
+    assert_int_equal(ir_graph_create("chain", &graph), ST_OK);
+    ir_build_t b = {.graph = graph};
+    ir_value_t values[N];
+    values[0] = ir_b_input(&b, "x", ir_type_make(IR_F32, 2, (int64_t[]){64, 32}), 0);
+    for (int i = 1; i < N; i++) values[i] = ir_b_unary(&b, IR_OP_SIN, values[i - 1]);
+    graph->phase = IR_PHASE_BACKWARD;
+    ir_value_t sum = values[N - 1];
+    for (int i = N - 2; i > 0; i--) sum = ir_b_binary(&b, IR_OP_MUL, sum, values[i]);
+    ir_b_output(&b, "d", sum);
+    assert_int_equal(b.status, ST_OK);
+    recompute_t *path = open_path(graph, true);
+    recompute_point_t last = recompute_point(path, recompute_n_points(path) - 1);
+    const uint64_t each = 64 * 32 * 4;
+    assert_true(last.kept_bytes >= each * (N / 200) && last.kept_bytes <= each * (N / 50));
+    recompute_destroy(path);
+    ir_graph_destroy(graph);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(elementwise_chains_run_again_where_they_fuse),
@@ -260,6 +354,10 @@ int main(void) {
         cmocka_unit_test(random_ops_are_copied_and_updates_are_not),
         cmocka_unit_test(residual_sums_are_kept),
         cmocka_unit_test(products_run_again_last),
+        cmocka_unit_test(attention_is_a_product),
+        cmocka_unit_test(forward_graphs_have_one_place),
+        cmocka_unit_test(long_chains_are_broken),
+        cmocka_unit_test(failed_allocations_are_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
