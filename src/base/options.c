@@ -127,8 +127,8 @@ static const char *environment_of(int i, char name[64]) {
 }
 
 static st_status_t process_set(int i, const char *value) {
-    char *copy = st_strdup(value);
-    if (!copy) return st_no_memory(strlen(value), "an option");
+    char *copy = value[0] ? st_strdup(value) : NULL;
+    if (value[0] && !copy) return st_no_memory(strlen(value), "an option");
     pthread_mutex_lock(&mutex);
     st_free(process_value[i]);
     process_value[i] = copy;

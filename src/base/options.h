@@ -44,7 +44,7 @@ size_t st_options_floats(const st_options_t *options, const char *key, double *o
                          size_t capacity);
 
 /* ---- options of the process: rows of kind PROCESS ---- */
-/* What any option object set last, else the environment's value, else the default, into `out`;
+/* What any option object set last if not "", else the environment's value, else the default, into `out`;
  * DOES_NOT_FIT if it is longer. Any thread. The key is of that kind (ASSERT). */
 st_status_t st_process_option(const char *key, char *out, size_t capacity) ST_WARN_UNUSED;
 /* A module with its own copy of this file asks its host's instead. Set once, before any other call. */
