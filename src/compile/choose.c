@@ -2,6 +2,7 @@
  * problem. */
 #include "compile/memory.h"
 #include "compile/target.h"
+#include "ir/node_ctx.h"
 
 static plan_step_kind_t step_kind(const ir_graph_t *graph, const ir_node_info_t *node) {
     uint32_t flags = ir_op_def(node->op)->flags;
@@ -21,10 +22,7 @@ static st_status_t choose(compile_context_t *context, plan_program_t *program, i
     const ir_node_info_t *node = ir_node(graph, n);
     ir_type_t *types = st_arena_array(scratch, node->n_inputs + node->n_outputs, sizeof *types);
     if (!types) return st_no_memory(node->n_inputs * sizeof *types, "a kernel's problem");
-    for (uint32_t j = 0; j < node->n_inputs; j++) types[j] = *ir_value_type(graph, node->inputs[j]);
-    for (uint32_t k = 0; k < node->n_outputs; k++)
-        types[node->n_inputs + k] = *ir_value_type(graph, node->first_output + k);
-    ir_op_ctx_t ctx = {node->op, node->n_inputs, node->n_outputs, types, node->attrs, node->name};
+    const ir_op_ctx_t ctx = ir_node_ctx_in(graph, n, types);
     plan_step_t *step = &program->steps[n];
     const char *reason;
     uint32_t launches;

@@ -14,6 +14,7 @@
 
 #include "base/memory.h"
 #include "ir/body.h"
+#include "ir/node_ctx.h"
 
 enum { MOST_GRANULES = 1 << 16, LEAST_GRANULE = 4 << 10 };
 
@@ -81,20 +82,12 @@ static void copy_cost(const target_t *t, const plan_program_t *program, ir_node_
 
 static st_status_t node_cost(const target_t *t, const plan_program_t *program, ir_node_t n,
                              double far, ir_cost_t *out) {
-    const ir_graph_t *graph = program->graph;
-    const ir_node_info_t *node = ir_node(graph, n);
-    ir_type_t few[24], *types = few;
-    uint32_t n_types = node->n_inputs + node->n_outputs;
-    if (n_types > 24) types = st_calloc(n_types, sizeof *types);
-    if (!types) return st_no_memory(n_types * sizeof *types, "the cost of a node");
-    for (uint32_t j = 0; j < node->n_inputs; j++) types[j] = *ir_value_type(graph, node->inputs[j]);
-    for (uint32_t k = 0; k < node->n_outputs; k++)
-        types[node->n_inputs + k] = *ir_value_type(graph, node->first_output + k);
-    ir_op_ctx_t ctx = {node->op, node->n_inputs, node->n_outputs, types, node->attrs, node->name};
-    target_cost_at(t, &ctx, types + node->n_inputs, far, out);
+    ir_node_ctx_t ctx;
+    TRY(ir_node_ctx_open(&ctx, program->graph, n));
+    target_cost_at(t, &ctx.op, ctx.out, far, out);
+    ir_node_ctx_close(&ctx);
     if (program->steps[n].kernel) out->kernel = program->steps[n].kernel;
     out->workspace = program->steps[n].workspace.bytes;
-    if (types != few) st_free(types);
     return ST_OK;
 }
 

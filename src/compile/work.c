@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-#include "base/memory.h"
+#include "ir/node_ctx.h"
 
 typedef void (*rule_t)(const ir_op_ctx_t *ctx, const ir_type_t *out_types, work_t *w);
 
@@ -249,24 +249,13 @@ static void either(const ir_op_ctx_t *ctx, const ir_type_t *out, work_t *w) {
 }
 
 st_status_t work_each_node(const ir_graph_t *body, work_visit_t each, void *context) {
-    uint32_t most = 0;
     for (ir_node_t n = 0; n < body->nodes.n; n++) {
-        const ir_node_info_t *node = ir_node(body, n);
-        if (node->n_inputs + node->n_outputs > most) most = node->n_inputs + node->n_outputs;
+        ir_node_ctx_t ctx;
+        if (ir_node(body, n)->op == IR_OP_INPUT) continue;
+        TRY(ir_node_ctx_open(&ctx, body, n));
+        each(context, &ctx.op, ctx.out);
+        ir_node_ctx_close(&ctx);
     }
-    ir_type_t few[24], *types = most > 24 ? st_calloc(most, sizeof *types) : few;
-    if (!types) return st_no_memory(most * sizeof *types, "a body's work");
-    for (ir_node_t n = 0; n < body->nodes.n; n++) {
-        const ir_node_info_t *node = ir_node(body, n);
-        for (uint32_t j = 0; j < node->n_inputs; j++)
-            types[j] = *ir_value_type(body, node->inputs[j]);
-        for (uint32_t k = 0; k < node->n_outputs; k++)
-            types[node->n_inputs + k] = *ir_value_type(body, node->first_output + k);
-        ir_op_ctx_t ctx = {node->op, node->n_inputs, node->n_outputs,
-                           types,    node->attrs,    node->name};
-        if (node->op != IR_OP_INPUT) each(context, &ctx, types + node->n_inputs);
-    }
-    if (types != few) st_free(types);
     return ST_OK;
 }
 

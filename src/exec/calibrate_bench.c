@@ -11,6 +11,7 @@
 #include "base/memory.h"
 #include "device/cpu/team.h"
 #include "ir/convert.h"
+#include "ir/node_ctx.h"
 #include "ir/text.h"
 #include "kernels/table.h"
 
@@ -107,15 +108,13 @@ static st_status_t add_inputs(ir_graph_t *graph, const calibrate_point_t *p, ir_
 
 /* The newest node of the graph is what is measured. */
 static void take_node(bench_t *b) {
-    b->node = ir_node(b->graph, (ir_node_t)b->graph->nodes.n - 1);
+    const ir_node_t n = (ir_node_t)b->graph->nodes.n - 1;
+    b->node = ir_node(b->graph, n);
     uint32_t n_in = b->node->n_inputs;
     ASSERT(n_in <= CALIBRATE_OPERANDS && b->node->n_outputs <= CALIBRATE_OPERANDS);
-    for (uint32_t j = 0; j < n_in; j++) b->types[j] = *ir_value_type(b->graph, b->node->inputs[j]);
-    for (uint32_t k = 0; k < b->node->n_outputs; k++)
-        b->types[n_in + k] = *ir_value_type(b->graph, b->node->first_output + k);
+    const ir_op_ctx_t ctx = ir_node_ctx_in(b->graph, n, b->types);
     b->problem = (kern_problem_t){
         b->node->op, n_in, b->node->n_outputs, b->types, b->types + n_in, b->node->attrs, ""};
-    ir_op_ctx_t ctx = {b->node->op, n_in, b->node->n_outputs, b->types, b->node->attrs, ""};
     work_of(&ctx, b->types + n_in, &b->work);
 }
 

@@ -2,6 +2,7 @@
 #include "fusion/judge.h"
 
 #include "ir/nest.h"
+#include "ir/node_ctx.h"
 
 void judge_close(judge_t *judge) {
     st_free(judge->slots);
@@ -32,22 +33,18 @@ static st_status_t grow(judge_t *judge) {
 static st_status_t ask_fused(judge_t *judge, const regions_t *regions, ir_graph_t *body,
                              judgement_t *out) {
     const region_t *region = &regions->region;
-    const ir_graph_t *graph = regions->groups->graph;
     const ir_target_t *target = judge->target;
     const ir_attr_t attr = {.kind = IR_ATTR_GRAPH, .graph = body};
     const char *reason = "";
-    uint32_t n_in = (uint32_t)region->inputs.n, n_out = (uint32_t)region->outputs.n;
-    ir_type_t *types = st_calloc(n_in + n_out, sizeof *types);
-    if (!types) return st_no_memory((n_in + n_out) * sizeof *types, "a node's types");
-    for (uint32_t j = 0; j < n_in; j++) types[j] = *ir_value_type(graph, region->inputs.data[j]);
-    for (uint32_t k = 0; k < n_out; k++)
-        types[n_in + k] = *ir_value_type(graph, region->outputs.data[k]);
-    ir_op_ctx_t ctx = {IR_OP_FUSED, n_in, n_out, types, &attr, ""};
-    target->cost(target->context, &ctx, types + n_in, &out->cost);
+    ir_node_ctx_t ctx;
+    TRY(ir_node_ctx_open_values(&ctx, regions->groups->graph, IR_OP_FUSED, &attr,
+                                (uint32_t)region->inputs.n, region->inputs.data,
+                                (uint32_t)region->outputs.n, region->outputs.data));
+    target->cost(target->context, &ctx.op, ctx.out, &out->cost);
     if (!out->cost.kernel && target->can_run)
-        out->legal = target->can_run(target->context, &ctx, types + n_in, &reason);
+        out->legal = target->can_run(target->context, &ctx.op, ctx.out, &reason);
     if (!out->legal) out->reason = st_arena_strdup(&judge->arena, reason);
-    st_free(types);
+    ir_node_ctx_close(&ctx);
     return out->reason ? ST_OK : st_no_memory(0, "a reason");
 }
 
