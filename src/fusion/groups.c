@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/heap.h"
 #include "ir/op.h"
 
 /* ---- edges beside the data's ---- */
@@ -233,43 +234,32 @@ group_t groups_join_all(groups_t *groups, uint32_t n, const group_t *list) {
     return list[0];
 }
 
-/* Kahn's algorithm over the groups: calls `take` for each, ready ones by the node they end with. */
+typedef struct ready {
+    ir_node_t key;
+    group_t group;
+} ready_t;
+
+/* Kahn's algorithm over the groups, ready ones by the node they end with. */
 typedef struct walk {
     const groups_t *groups;
     uint32_t *n_before;    /* [groups]: edges from other groups that have not been taken */
     ir_node_t *key;        /* [groups]: last node */
-    ST_VEC(group_t) ready; /* heap, least key first */
+    ST_VEC(ready_t) ready; /* heap, least key first */
 } walk_t;
 
-static void sift_down(walk_t *w, size_t i) {
-    for (;;) {
-        size_t least = i;
-        for (size_t child = 2 * i + 1; child <= 2 * i + 2 && child < w->ready.n; child++)
-            if (w->key[w->ready.data[child]] < w->key[w->ready.data[least]]) least = child;
-        if (least == i) return;
-        group_t moved = w->ready.data[i];
-        w->ready.data[i] = w->ready.data[least];
-        w->ready.data[least] = moved;
-        i = least;
-    }
+static bool ends_before(const void *a, const void *b) {
+    return ((const ready_t *)a)->key < ((const ready_t *)b)->key;
 }
 
 static st_status_t push_ready(walk_t *w, group_t g) {
-    TRY(ST_VEC_PUSH(&w->ready, g));
-    for (size_t i = w->ready.n - 1;
-         i > 0 && w->key[w->ready.data[i]] < w->key[w->ready.data[(i - 1) / 2]]; i = (i - 1) / 2) {
-        group_t moved = w->ready.data[i];
-        w->ready.data[i] = w->ready.data[(i - 1) / 2];
-        w->ready.data[(i - 1) / 2] = moved;
-    }
+    TRY(ST_VEC_PUSH(&w->ready, ((ready_t){w->key[g], g})));
+    st_heap_rise(w->ready.data, w->ready.n, sizeof *w->ready.data, ends_before);
     return ST_OK;
 }
 
 static group_t pop_ready(walk_t *w) {
-    group_t g = w->ready.data[0];
-    w->ready.data[0] = w->ready.data[--w->ready.n];
-    sift_down(w, 0);
-    return g;
+    st_heap_drop(w->ready.data, w->ready.n--, sizeof *w->ready.data, ends_before);
+    return w->ready.data[w->ready.n].group;
 }
 
 /* Called for each edge that leaves group `from`. */

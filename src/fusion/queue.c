@@ -1,7 +1,8 @@
-/* Priority queue of pairs (queue.h): a binary heap, and a set of hashes by open addressing. */
+/* Priority queue of pairs (queue.h): a heap, and a set of hashes by open addressing. */
 #include "fusion/queue.h"
 
 #include "base/hash.h"
+#include "base/heap.h"
 
 void queue_close(queue_t *queue) {
     ST_VEC_FREE(&queue->heap);
@@ -9,40 +10,23 @@ void queue_close(queue_t *queue) {
     *queue = (queue_t){0};
 }
 
-static bool comes_first(const queue_pair_t *x, const queue_pair_t *y) {
+static bool comes_first(const void *a, const void *b) {
+    const queue_pair_t *x = a, *y = b;
     if (x->us != y->us) return x->us > y->us;
     return x->a != y->a ? x->a < y->a : x->b < y->b;
 }
 
-static void swap(queue_pair_t *x, queue_pair_t *y) {
-    queue_pair_t moved = *x;
-    *x = *y;
-    *y = moved;
-}
-
 st_status_t queue_push(queue_t *queue, double us, ir_node_t a, ir_node_t b) {
     TRY(ST_VEC_PUSH(&queue->heap, ((queue_pair_t){us, a, b})));
-    queue_pair_t *heap = queue->heap.data;
-    for (size_t i = queue->heap.n - 1; i > 0 && comes_first(&heap[i], &heap[(i - 1) / 2]);
-         i = (i - 1) / 2)
-        swap(&heap[i], &heap[(i - 1) / 2]);
+    st_heap_rise(queue->heap.data, queue->heap.n, sizeof *queue->heap.data, comes_first);
     return ST_OK;
 }
 
 bool queue_pop(queue_t *queue, queue_pair_t *out_pair) {
-    queue_pair_t *heap = queue->heap.data;
     if (!queue->heap.n) return false;
-    *out_pair = heap[0];
-    size_t n = --queue->heap.n;
-    heap[0] = heap[n];
-    for (size_t i = 0;;) {
-        size_t first = i;
-        for (size_t child = 2 * i + 1; child <= 2 * i + 2 && child < n; child++)
-            if (comes_first(&heap[child], &heap[first])) first = child;
-        if (first == i) return true;
-        swap(&heap[i], &heap[first]);
-        i = first;
-    }
+    st_heap_drop(queue->heap.data, queue->heap.n--, sizeof *queue->heap.data, comes_first);
+    *out_pair = queue->heap.data[queue->heap.n];
+    return true;
 }
 
 /* ---- refused pairs ---- */

@@ -5,6 +5,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/heap.h"
+
 enum {
     /* A search for the first node that no nest takes in looks at so many at most: enough to come
      * to the next product of the usual layers, and the walks stay linear. */
@@ -93,28 +95,23 @@ typedef struct frontier {
     uint32_t n;
 } frontier_t;
 
+static bool stands_before(const void *a, const void *b) {
+    return *(const ir_node_t *)a < *(const ir_node_t *)b;
+}
+
 /* False if there is no room; a node that is there already is not taken in again. */
 static bool frontier_push(frontier_t *f, ir_node_t node) {
     for (uint32_t i = 0; i < f->n; i++)
         if (f->heap[i] == node) return true;
     if (f->n == sizeof f->heap / sizeof f->heap[0]) return false;
-    uint32_t at = f->n++;
-    for (; at > 0 && node < f->heap[(at - 1) / 2]; at = (at - 1) / 2)
-        f->heap[at] = f->heap[(at - 1) / 2];
-    f->heap[at] = node;
+    f->heap[f->n++] = node;
+    st_heap_rise(f->heap, f->n, sizeof f->heap[0], stands_before);
     return true;
 }
 
 static ir_node_t frontier_pop(frontier_t *f) {
-    ir_node_t top = f->heap[0], last = f->heap[--f->n];
-    uint32_t at = 0;
-    for (uint32_t child; (child = 2 * at + 1) < f->n; at = child) {
-        if (child + 1 < f->n && f->heap[child + 1] < f->heap[child]) child++;
-        if (last <= f->heap[child]) break;
-        f->heap[at] = f->heap[child];
-    }
-    f->heap[at] = last;
-    return top;
+    st_heap_drop(f->heap, f->n--, sizeof f->heap[0], stands_before);
+    return f->heap[f->n];
 }
 
 /* Readers of the node's results in the forward pass that come to be needed. What is computed from a
