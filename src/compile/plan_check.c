@@ -5,7 +5,8 @@
  * its inputs must be intact. It writes: every value whose bytes overlap the written ones is intact
  * no more. So two values that need the same bytes at the same time show up as a read of a value
  * that was overwritten, whatever the planner thought about lifetimes. It shares no code with the
- * planner.
+ * planner: what a fused node may write over its operands is proved from its body (plan_reuse.h), not
+ * asked of its nest.
  *
  * At the end of the step the outputs, the constants, and each state, holding its old or its updated
  * content, must be intact. The intact values stand in a tree over their offsets, so that a write
@@ -16,8 +17,8 @@
 #include "compile/intact.h"
 #include "compile/plan.h"
 #include "compile/plan_body.h"
+#include "compile/plan_reuse.h"
 #include "ir/body.h"
-#include "ir/nest.h"
 #include "ir/verify.h"
 
 /* The operands of a node that one value stands for. */
@@ -39,7 +40,7 @@ typedef struct machine {
     ir_value_t *update;   /* [values]: of a state: its new value, else IR_NONE */
     read_t *reads;        /* [values] */
     ir_node_t *waited_by; /* [nodes]: of a start: its wait */
-    nest_t *nest;         /* of the fused node at hand, once it is asked for */
+    plan_reuse_t *reuse;  /* of the fused node at hand, once it is asked for */
 } machine_t;
 
 static const char *const region_names[PLAN_REGION_END] = {"nowhere", "state", "work", "comm"};
@@ -208,18 +209,24 @@ static st_status_t need(const machine_t *m, ir_value_t v, const char *by) {
 
 /* Output k may lie on input j's bytes while the node runs: a kernel's where the op allows it, a
  * collective's buffer where the sum is made in place. */
-static bool may_share(const machine_t *m, const ir_node_info_t *node, uint32_t k, uint32_t j) {
+static st_status_t may_share(const machine_t *m, const ir_node_info_t *node, uint32_t k, uint32_t j,
+                             bool *out_may) {
     const ir_op_def_t *def = ir_op_def(node->op);
+    *out_may = false;
     if (!same_place(place_of(m, node->first_output + k), place_of(m, node->inputs[j])))
-        return false;
-    if (def->flags & IR_COLLECTIVE) return node->op != IR_OP_ALL_GATHER_START && j == k;
+        return ST_OK;
+    if (def->flags & IR_COLLECTIVE) {
+        *out_may = node->op != IR_OP_ALL_GATHER_START && j == k;
+        return ST_OK;
+    }
+    if (m->reuse) return plan_reuse_allows(m->reuse, k, j, out_may);
     const ir_type_t *out = ir_value_type(m->graph, node->first_output + k);
     const ir_type_t *in = ir_value_type(m->graph, node->inputs[j]);
     bool op_allows =
         (def->flags & IR_ELEMENTWISE) || (k < sizeof def->reuse && def->reuse[k] == j + 1);
-    if (m->nest) op_allows = nest_may_reuse(m->nest, k, j);
-    return op_allows && ir_type_elements(out) == ir_type_elements(in) &&
-           ir_dtype_bytes(out->dtype) == ir_dtype_bytes(in->dtype);
+    *out_may = op_allows && ir_type_elements(out) == ir_type_elements(in) &&
+               ir_dtype_bytes(out->dtype) == ir_dtype_bytes(in->dtype);
+    return ST_OK;
 }
 
 /* What node n reads, to be found by value. */
@@ -236,14 +243,16 @@ static void note_reads(machine_t *m, ir_node_t n) {
 static st_status_t check_sharing(machine_t *m, ir_node_t n, uint32_t k, ir_value_t v) {
     const ir_node_info_t *node = ir_node(m->graph, n);
     const read_t *read = &m->reads[v];
-    const char *reason;
-    if (node->op == IR_OP_FUSED && !m->nest)
-        TRY(nest_build(ir_node_attr(node, "body")->graph, &m->nest, &reason));
+    if (node->op == IR_OP_FUSED && !m->reuse)
+        TRY(plan_reuse_open(ir_node_attr(node, "body")->graph, &m->reuse));
     uint32_t last = read->times > 1 ? node->n_inputs - 1 : read->first;
-    for (uint32_t j = read->first; j <= last; j++)
-        if (node->inputs[j] == v && !may_share(m, node, k, j))
+    for (uint32_t j = read->first; j <= last; j++) {
+        bool may = true;
+        if (node->inputs[j] == v) TRY(may_share(m, node, k, j, &may));
+        if (!may)
             return FAIL(ST_INVALID, "output %u lies on input %u, which the op does not allow", k,
                         j);
+    }
     return ST_OK;
 }
 
@@ -322,8 +331,8 @@ static st_status_t run_node(machine_t *m, ir_node_t n) {
     note_reads(m, n);
     if (step->kind == PLAN_STEP_KERNEL || step->kind == PLAN_STEP_REGION) TRY(run_kernel(m, n));
     if (step->kind == PLAN_STEP_REGION) TRY(check_bodies(m, n));
-    nest_destroy(m->nest);
-    m->nest = NULL;
+    plan_reuse_close(m->reuse);
+    m->reuse = NULL;
     if (step->kind == PLAN_STEP_START) TRY(run_start(m, n));
     if (step->kind == PLAN_STEP_WAIT) TRY(run_wait(m, n));
     if (step->kind == PLAN_STEP_COPY) {
@@ -427,7 +436,7 @@ static st_status_t check_program(const plan_t *plan, const plan_program_t *progr
     status = machine_run(&m);
 done:
     intact_close(&m.places);
-    nest_destroy(m.nest);
+    plan_reuse_close(m.reuse);
     st_free(m.intact);
     st_free(m.copied);
     st_free(m.update);

@@ -131,7 +131,8 @@ st_status_t nest_find_labels(nest_t *nest, const ir_graph_t *body,
 /* May result `result` stand in the memory of operand `operand`? True where under any schedule that
  * keeps to nest_order.h, whatever reads an element of the operand, at first hand or computing a
  * value again, is done by the time that the result's element takes its place: the operand is read
- * only there, by the result and by results that are stored with it, before the result's statement. */
+ * only there, by the result and by results that are stored with it, before the result's statement.
+ * A result that is not computed from the operand never does. */
 bool nest_may_reuse(const nest_t *nest, uint32_t result, uint32_t operand);
 
 /* Text form for tests and plan reports; writes at most `capacity` bytes with the NUL and returns

@@ -191,6 +191,7 @@ bool nest_may_reuse(const nest_t *nest, uint32_t result, uint32_t operand) {
     if (load == NEST_NONE) return true; /* nothing reads it */
     if (load == NEST_SEVERAL || o->read_at[load] > store->value) return false;
     const nest_stmt_t *from = &nest->stmts[load];
+    if (!reads_operand(o, &nest->stmts[store->value], operand)) return false;
     if (from->domain != store->domain || from->mask != store->mask ||
         !same_place(&from->access, &store->access))
         return false;

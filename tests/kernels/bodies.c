@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "compile/plan_reuse.h"
 #include "ir/body.h"
 #include "ir/convert.h"
 #include "ir/nest.h"
@@ -282,21 +283,28 @@ static void check_kernels(const nest_t *nest, uint32_t result, uint32_t operand,
 uint32_t body_check_in_place(const body_t *body, const char *label) {
     static const char *const impls[] = {"cpu.fused.nest", "cpu.fused.reference"};
     nest_t *nest = NULL;
+    plan_reuse_t *proof = NULL;
     const char *reason;
     uint32_t n = 0;
     assert_int_equal(nest_build(body->graph, &nest, &reason), ST_OK);
     assert_non_null(nest);
+    assert_int_equal(plan_reuse_open(body->graph, &proof), ST_OK);
     results_t apart[2] = {body_run(body, impls[0], 2), body_run(body, impls[1], 2)};
     for (uint32_t k = 0; k < body->n_out; k++)
         for (uint32_t j = 0; j < body->n_in; j++) {
-            if (ir_type_bytes(&body->in[j]) != ir_type_bytes(&body->out[k]) ||
+            if (ir_type_elements(&body->in[j]) != ir_type_elements(&body->out[k]) ||
+                ir_type_bytes(&body->in[j]) != ir_type_bytes(&body->out[k]) ||
                 !ir_type_bytes(&body->in[j]) || !nest_may_reuse(nest, k, j))
                 continue;
+            bool proved;
+            assert_int_equal(plan_reuse_allows(proof, k, j, &proved), ST_OK);
+            if (!proved) fail_msg("%s: result %u over operand %u is not proved", label, k, j);
             n++;
             for (int i = 0; i < 2; i++) run_in_place(body, &apart[i], impls[i], k, j, label);
             check_kernels(nest, k, j, label);
         }
     for (int i = 0; i < 2; i++) results_free(body, &apart[i]);
+    plan_reuse_close(proof);
     nest_destroy(nest);
     return n;
 }

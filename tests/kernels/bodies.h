@@ -38,7 +38,7 @@ void body_compare(const body_t *body, const results_t *got, const body_t *wide,
 void body_check(body_t *body, double terms, const char *label);
 
 /* Runs with each result over each operand where nest_may_reuse allows it: the same bits as apart, by
- * the nest kernel and the reference; no kernel of the GPU's schedule reads the operand too late.
+ * the nest kernel and the reference; no kernel of the GPU's schedule reads the operand too late, and plan_reuse.h proves it.
  * Returns how many such pairs there are. */
 uint32_t body_check_in_place(const body_t *body, const char *label);
 

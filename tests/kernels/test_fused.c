@@ -359,9 +359,9 @@ static void test_in_place(void **state) {
                         "%7 = exp(%0)\n"
                         "output \"m\" = %6\noutput \"p\" = %5\noutput \"e\" = %7\n"),
                    5, 3,
-                   (const bool[]){false, true, true, 0, 0,  /* m */
-                                  false, true, true, 0, 0,  /* p */
-                                  true, true, true, 0, 0}); /* e */
+                   (const bool[]){false, true, true, 0, 0,    /* m */
+                                  false, true, true, 0, 0,    /* p */
+                                  true, false, false, 0, 0}); /* e */
 }
 
 /* An operand that is a result too is stored from its memory at any time, however early it is read:
@@ -495,7 +495,7 @@ static void test_in_place_over_an_index(void **state) {
                         "%4 = gather(%1, %0) {axis=0}\n"
                         "%5 = exp(%4)\n"
                         "output \"s\" = %3\noutput \"e\" = %5\n"),
-                   3, 2, (const bool[]){0, 0, 1, 1, 0, 1});
+                   3, 2, (const bool[]){0, 0, 1, 1, 0, 0});
 }
 
 /* A count of steps is replaced although parameters are computed from it, for what they need of it is

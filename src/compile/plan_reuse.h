@@ -1,0 +1,31 @@
+/* Proof that a fused node may write a result over an operand, from its body alone.
+ *
+ * The planner asks the nest; this asks the graph, and shares with nests only the definitions of
+ * composites. What must hold is said in ir/nest_order.h: kernels may compute a value again wherever
+ * they need it, in any phase, and only what needs the same reductions is surely made together. So
+ *   - everything computed from the operand goes element by element: an op that reads another element,
+ *     or one element for several, ends the proof, as does a reduction;
+ *   - what comes out of that is results in the operand's order that need the same reductions as the
+ *     result does, which is one of them;
+ *   - no node reads the operand itself after the one that makes the result;
+ *   - nothing that shares the result's axes is reduced, or has more elements.
+ * An operand of one element is read by operations on such elements, computed once, that need no
+ * reduction that the result does not.
+ *
+ * Elements are followed as a list of (extent, stride into the operand), outermost first, in the order
+ * of the value at hand: a reshape leaves it alone, a transpose splits and reorders it. */
+#ifndef STATOR_COMPILE_PLAN_REUSE_H
+#define STATOR_COMPILE_PLAN_REUSE_H
+
+#include "ir/graph.h"
+
+typedef struct plan_reuse plan_reuse_t;
+
+/* Time and memory: nodes times reductions / 64. */
+st_status_t plan_reuse_open(const ir_graph_t *body, plan_reuse_t **out_reuse) ST_WARN_UNUSED;
+void plan_reuse_close(plan_reuse_t *reuse); /* NULL is fine */
+/* May the body's output k lie on its input j? Linear in the body. */
+st_status_t plan_reuse_allows(plan_reuse_t *reuse, uint32_t k, uint32_t j,
+                              bool *out_allows) ST_WARN_UNUSED;
+
+#endif
