@@ -208,7 +208,7 @@ static bool entry_is(const ir_node_info_t *node, const ir_attr_t *a, const ir_at
 }
 
 static st_status_t verify_variation(values_t *values, const ir_variation_t *v, st_arena_t *arena) {
-    ir_attr_t *attrs;
+    ir_attr_t *attrs = NULL;
     uint32_t attr;
     TRY(find_entry(values->graph, v, &attr));
     ir_node_t n = values->graph->values.data[v->value].producer;
