@@ -358,7 +358,7 @@ st_status_t recompute_open(const ir_graph_t *graph, const ir_target_t *target, b
     recompute_t *r = st_calloc(1, sizeof *r);
     if (!r) return st_no_memory(sizeof *r, "the recompute pass");
     st_status_t status = ST_OK;
-    corner_t *everything;
+    corner_t *everything = NULL;
     const corner_t *end;
     TRY_GOTO(ir_graph_copy(graph, &r->graph), fail);
     TRY_GOTO(remat_model_open(r->graph, target, fuses, &r->model), fail);
