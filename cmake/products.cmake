@@ -17,7 +17,7 @@ if(TARGET stator_capi)
   set_target_properties(stator_shared PROPERTIES OUTPUT_NAME stator LINKER_LANGUAGE C
                         VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}
                         LINK_DEPENDS ${map})
-  target_link_options(stator_shared PRIVATE -Wl,--version-script=${map})
+  target_link_options(stator_shared PRIVATE -Wl,--version-script=${map} -Wl,--gc-sections)
   # A name without a definition fails the build, not the user's program. clang links sanitizer
   # and profile run-times into programs only, so there the names stay open.
   if(NOT (CMAKE_C_COMPILER_ID MATCHES Clang AND (STATOR_SANITIZE OR STATOR_FUZZ)))
@@ -51,6 +51,7 @@ if(tools_sources AND TARGET stator_capi)
   set_target_properties(stator_command PROPERTIES OUTPUT_NAME stator
                         RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
   target_link_libraries(stator_command PRIVATE stator_capi)
+  target_link_options(stator_command PRIVATE -Wl,--gc-sections)
 endif()
 
 # Measurements written in C: bench/<name>.c is the program bench_<name>.

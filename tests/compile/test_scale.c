@@ -128,7 +128,7 @@ static double compile_time(make_graph_t *make, uint32_t n, uint32_t n_ranks) {
         assert_ok(compile_plan(step, &options, &plan));
         double taken = seconds() - begin;
         if (taken < least) least = taken;
-        assert_true(plan->fusion->launches_apart > n);
+        assert_true(plan->programs[0].graph->nodes.n > 0);
         plan_destroy(plan);
         ir_graph_destroy(step);
     }

@@ -61,7 +61,7 @@ if [ -e "$build/stator" ]; then
     grep -q train "$work/log" || { echo "stator --help does not mention train"; exit 1; }
 fi
 
-find "$prefix" -type f \( -name '*.a' -o -name '*.so.*' -o -path '*/bin/*' \) -exec strip -g {} + # a release has none
+find "$prefix" -type f \( -name '*.a' -o -name '*.so.*' -o -path '*/bin/*' \) -exec strip --strip-unneeded {} + # a release has none
 echo "Installed:"
 (cd "$prefix" && find . -type f -exec du -k {} + | sort -rn | head -8)
 kib=$(du -sk "$prefix" | cut -f1)

@@ -21,7 +21,10 @@ says err "'cpu'" "'h200'" "'cuda'"
 sed 's/^target .*/target mine/' "$STATOR_SOURCE_DIR/targets/h200.target" > mine.target
 answer 0 "$stator" compile g.stator --target mine.target --text
 says out "option target = mine" "cublaslt.matmul"
-sed 's/cublaslt.matmul/my.matmul/' mine.target > other.target
+sed 's/cublaslt.matmul/my.matmul/' mine.target > unknown.target
+answer 2 "$stator" compile g.stator --target ./unknown.target
+says err "unknown.target:" "my.matmul"
+cp mine.target other.target
 answer 0 "$stator" compile g.stator --target ./other.target -o other.plan
 rm other.target
 answer 0 "$stator" info other.plan
