@@ -9,7 +9,7 @@
 typedef struct large_sample {
     ir_op_t op;
     uint32_t n_inputs;
-    ir_type_t in[7];
+    ir_type_t in[8];
     size_t n_args;
     ir_arg_t args[7];
     int64_t n_choices;  /* integer inputs of rank ≥ 1 hold 0 … n_choices - 1; scalars hold 3 */

@@ -19,7 +19,7 @@
 typedef struct trial {
     ir_op_t op;
     uint32_t n_in;
-    ir_type_t in[7];
+    ir_type_t in[8];
     size_t n_args;
     ir_arg_t args[8];
 } trial_t;
@@ -36,7 +36,7 @@ typedef struct trial {
 /* Adds the node over fresh inputs; output k's type comes back as text. */
 static st_status_t try_node(const trial_t *trial, uint32_t k, char *text, size_t capacity) {
     ir_graph_t *graph;
-    ir_value_t inputs[7], out = IR_NONE;
+    ir_value_t inputs[8], out = IR_NONE;
     assert_int_equal(ir_graph_create("test", &graph), ST_OK);
     ir_build_t b = {.graph = graph};
     for (uint32_t j = 0; j < trial->n_in; j++) {
@@ -320,7 +320,7 @@ static void test_any_types(void **state) {
         static const int64_t ones[IR_MAX_RANK] = {1, 1, 1, 1, 1, 1, 1, 1};
         uint32_t n_attrs = ir_op_n_attrs(def);
         for (size_t round = 0; round < n_odd * n_odd * 4; round++) {
-            ir_type_t in[7], out[7];
+            ir_type_t in[8], out[8];
             uint32_t n_in =
                 (uint32_t)def->min_inputs + (def->max_inputs > def->min_inputs && round % 2);
             for (uint32_t j = 0; j < n_in; j++)
@@ -348,7 +348,7 @@ static uint32_t n_found;
 
 static void look_into_sample(const large_sample_t *sample) {
     ir_graph_t *graph, *expanded;
-    ir_value_t inputs[7], out = IR_NONE;
+    ir_value_t inputs[8], out = IR_NONE;
     if (!ir_op_def(sample->op)->expand) return;
     assert_int_equal(ir_graph_create("test", &graph), ST_OK);
     ir_build_t b = {.graph = graph};
