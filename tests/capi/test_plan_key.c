@@ -46,6 +46,7 @@ static const row_t rows[] = {
     {"target", "h200", DECIDES, "device=null"},
     {"reference-kernels", "true", DECIDES, ""},
     {"fusion", "on", DECIDES, ""},
+    {"fusion", "off", NEUTRAL, ""}, /* what "auto" is on a CPU */
     {"fusion", "primitives", DECIDES, ""},
     {"layout", "off", DECIDES, ""},
     {"bucket-size", "1MiB", DECIDES, ""},
