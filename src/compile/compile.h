@@ -33,7 +33,7 @@ typedef struct compile_options {
                              * memory they would take, and cannot be run; 0: all */
     bool no_advice; /* a plan that does not fit says no more than that: no search for what would */
     bool no_fusion; /* each node by itself */
-    bool auto_fusion;       /* the same on a CPU, where nests seldom pay, and on several ranks */
+    bool auto_fusion;       /* the same on a CPU, where nests seldom pay */
     bool explain;           /* the plan tells what was fused, and why not more */
     bool primitives;        /* composites as their definitions, each node by itself: what fusion is
                              * measured against */

@@ -218,6 +218,8 @@ st_status_t compile_pass_fuse(compile_context_t *c) {
     TRY(fuse_decide(plan->programs[largest].graph, &c->target, &decision));
     fuse_report_destroy(plan->fusion);
     plan->fusion = NULL;
+    for (uint32_t p = 0; p < plan->n_programs; p++)
+        if (p != largest) TRY_GOTO(fuse_restrict(decision, plan->programs[p].graph), done);
     if (c->options.explain) TRY_GOTO(fuse_explain(decision, &plan->fusion), done);
     for (uint32_t p = 0; p < plan->n_programs; p++) {
         ir_graph_t *made;

@@ -109,9 +109,7 @@ static st_status_t take_target(compile_context_t *c, target_t **out_target) {
     target_bind(target, o->n_ranks, o->n_threads);
     target->reference_kernels = o->reference_kernels;
     if (!o->device) o->device = target->machine.device;
-    /* several ranks: uneven parts may be no nests where the first rank's are */
-    if (o->auto_fusion && (o->n_ranks > 1 || strcmp(target->machine.device, "cpu") == 0))
-        o->no_fusion = true;
+    o->no_fusion |= o->auto_fusion && strcmp(target->machine.device, "cpu") == 0;
     if (strcmp(o->device, target->machine.device) != 0 && strcmp(o->device, "null") != 0)
         return FAIL(
             ST_UNSUPPORTED,

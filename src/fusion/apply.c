@@ -1,5 +1,9 @@
 /* Writing what the fuse pass decided: the program with its `fused` nodes. Linear. */
+#include <string.h>
+
 #include "fusion/decision.h"
+#include "ir/nest.h"
+#include "ir/node_ctx.h"
 
 typedef struct writing {
     fuse_decision_t *d;
@@ -52,5 +56,38 @@ st_status_t fuse_apply(fuse_decision_t *d, const ir_graph_t *graph, ir_graph_t *
 done:
     copies_close(&copies);
     st_free(w.home);
+    return status;
+}
+
+/* Whether the target runs a `fused` node as a nest. */
+static st_status_t runs_as_nest(const ir_target_t *target, const ir_graph_t *graph, ir_node_t node,
+                                bool *out_runs) {
+    ir_node_ctx_t ctx;
+    nest_t *nest = NULL;
+    const char *reason;
+    TRY(nest_build(ir_node_attr(ir_node(graph, node), "body")->graph, &nest, &reason));
+    *out_runs = nest != NULL;
+    nest_destroy(nest);
+    if (!*out_runs || !target->can_run) return ST_OK;
+    TRY(ir_node_ctx_open(&ctx, graph, node));
+    *out_runs = target->can_run(target->context, &ctx.op, ctx.out, &reason);
+    ir_node_ctx_close(&ctx);
+    return ST_OK;
+}
+
+st_status_t fuse_restrict(fuse_decision_t *d, const ir_graph_t *graph) {
+    ir_graph_t *made;
+    st_status_t status = ST_OK;
+    TRY(fuse_apply(d, graph, &made));
+    for (ir_node_t n = 0; n < made->nodes.n; n++) {
+        const ir_node_info_t *node = ir_node(made, n);
+        bool runs = true;
+        if (node->op == IR_OP_FUSED) TRY_GOTO(runs_as_nest(&d->target, made, n, &runs), done);
+        if (runs) continue;
+        for (group_t g = 0; g < d->groups.graph->nodes.n; g++) /* few are refused */
+            if (d->names[g] && strcmp(d->names[g], node->name) == 0) d->fused[g] = false;
+    }
+done:
+    ir_graph_destroy(made);
     return status;
 }

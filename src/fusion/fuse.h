@@ -71,12 +71,16 @@ typedef struct fuse_report {
 
 void fuse_report_destroy(fuse_report_t *report); /* NULL is fine */
 
-/* Which nodes go together. Found on one program, it is good for all that differ in sizes only. */
+/* Which nodes go together. Found on one program, it is for all that differ in sizes only, once
+ * fuse_restrict has seen each. */
 typedef struct fuse_decision fuse_decision_t;
 
 /* The target needs `machine` and `cost`. */
 st_status_t fuse_decide(const ir_graph_t *graph, const ir_target_t *target,
                         fuse_decision_t **out_decision) ST_WARN_UNUSED;
+/* Takes back the groups that are no nest of the target in another program: sizes decide that too, where
+ * a reshape cuts dims at places that are factors on one rank and not on another. */
+st_status_t fuse_restrict(fuse_decision_t *decision, const ir_graph_t *graph) ST_WARN_UNUSED;
 st_status_t fuse_apply(fuse_decision_t *decision, const ir_graph_t *graph,
                        ir_graph_t **out_graph) ST_WARN_UNUSED;
 /* The caller owns it. */
