@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fusion/flow.h"
+#include "base/flow.h"
 #include "fusion/recompute_model.h"
 
 /* Points of a hull: more than the kinds of values that layers keep. */
@@ -40,7 +40,7 @@ enum { SOURCE = 0, SINK = 1, FIRST_VERTEX = 2 };
 
 typedef struct network {
     const remat_model_t *model;
-    flow_t flow;
+    st_flow_t flow;
     uint32_t *vertex_of; /* [nodes], then [values]: 0: none */
     uint32_t *keep_arc;  /* [values] */
     bool *sink;          /* [vertices] */
@@ -48,7 +48,7 @@ typedef struct network {
 } network_t;
 
 static void network_close(network_t *net) {
-    flow_close(&net->flow);
+    st_flow_close(&net->flow);
     st_free(net->vertex_of);
     st_free(net->keep_arc);
     st_free(net->sink);
@@ -63,16 +63,18 @@ static st_status_t network_node(network_t *net, ir_node_t n, remat_level_t level
     const ir_node_info_t *node = ir_node(m->graph, n);
     const uint32_t own = net->vertex_of[n];
     bool allowed = m->nodes[n].level <= level;
-    TRY(flow_arc(&net->flow, SOURCE, own, allowed ? m->nodes[n].again_ps : FLOW_INFINITE, NULL));
+    TRY(st_flow_arc(&net->flow, SOURCE, own, allowed ? m->nodes[n].again_ps : ST_FLOW_INFINITE,
+                    NULL));
     for (uint32_t j = 0; j < node->n_inputs; j++)
-        TRY(flow_arc(&net->flow, value_vertex(net, node->inputs[j]), own, FLOW_INFINITE, NULL));
+        TRY(st_flow_arc(&net->flow, value_vertex(net, node->inputs[j]), own, ST_FLOW_INFINITE,
+                        NULL));
     for (uint32_t k = 0; k < node->n_outputs; k++) {
         ir_value_t v = node->first_output + k;
         const remat_value_t *value = &m->values[v];
-        TRY(flow_arc(&net->flow, own, value_vertex(net, v),
-                     m->nodes[n].view ? FLOW_INFINITE : value->keep_ps, &net->keep_arc[v]));
+        TRY(st_flow_arc(&net->flow, own, value_vertex(net, v),
+                        m->nodes[n].view ? ST_FLOW_INFINITE : value->keep_ps, &net->keep_arc[v]));
         if (value->needed)
-            TRY(flow_arc(&net->flow, value_vertex(net, v), SINK, FLOW_INFINITE, NULL));
+            TRY(st_flow_arc(&net->flow, value_vertex(net, v), SINK, ST_FLOW_INFINITE, NULL));
     }
     return ST_OK;
 }
@@ -95,10 +97,10 @@ static st_status_t network_open(const remat_model_t *m, remat_level_t level, net
             bytes += (double)m->values[node->first_output + k].bytes;
         }
     }
-    net->most_price = (double)(FLOW_LIMIT / 2) / bytes;
+    net->most_price = (double)(ST_FLOW_LIMIT / 2) / bytes;
     net->sink = st_calloc(n, sizeof *net->sink);
     if (!net->sink) return st_no_memory(n, "the recompute pass");
-    flow_open(n, &net->flow);
+    st_flow_open(n, &net->flow);
     for (ir_node_t i = 0; i < graph->nodes.n; i++)
         if (m->nodes[i].used) TRY(network_node(net, i, level));
     return ST_OK;
@@ -156,11 +158,11 @@ static st_status_t solve(recompute_t *r, network_t *net, double price, corner_t 
     if (price > net->most_price) price = net->most_price;
     for (ir_value_t v = 0; v < m->graph->values.n; v++) {
         if (!value_vertex(net, v)) continue;
-        flow_arc_t *arc = &net->flow.arcs.data[net->keep_arc[v]];
-        if (arc->capacity == FLOW_INFINITE) continue;
+        st_flow_arc_t *arc = &net->flow.arcs.data[net->keep_arc[v]];
+        if (arc->capacity == ST_FLOW_INFINITE) continue;
         arc->capacity = m->values[v].keep_ps + (uint64_t)(price * (double)m->values[v].bytes);
     }
-    TRY(flow_cut(&net->flow, SOURCE, SINK, net->sink, &value));
+    TRY(st_flow_cut(&net->flow, SOURCE, SINK, net->sink, &value));
     TRY(corner_add(r, out_corner));
     for (ir_node_t n = 0; n < m->graph->nodes.n; n++)
         (*out_corner)->again[n] =

@@ -1,5 +1,5 @@
 /* Minimum cut (flow.h). */
-#include "fusion/flow.h"
+#include "base/flow.h"
 
 #include <string.h>
 
@@ -16,20 +16,20 @@ typedef struct network {
     uint32_t *queue;   /* [n]: also the arcs of the walk at hand */
 } network_t;
 
-void flow_open(uint32_t n_vertices, flow_t *out_flow) {
-    *out_flow = (flow_t){.n = n_vertices};
+void st_flow_open(uint32_t n_vertices, st_flow_t *out_flow) {
+    *out_flow = (st_flow_t){.n = n_vertices};
 }
 
-void flow_close(flow_t *flow) {
+void st_flow_close(st_flow_t *flow) {
     ST_VEC_FREE(&flow->arcs);
 }
 
-st_status_t flow_arc(flow_t *flow, uint32_t from, uint32_t to, uint64_t capacity,
-                     uint32_t *out_arc) {
+st_status_t st_flow_arc(st_flow_t *flow, uint32_t from, uint32_t to, uint64_t capacity,
+                        uint32_t *out_arc) {
     ASSERT(from < flow->n && to < flow->n);
     if (flow->arcs.n >= UINT32_MAX / 2) return FAIL(ST_DOES_NOT_FIT, "a network of 2^31 arcs");
     if (out_arc) *out_arc = (uint32_t)flow->arcs.n;
-    return ST_VEC_PUSH(&flow->arcs, ((flow_arc_t){from, to, capacity}));
+    return ST_VEC_PUSH(&flow->arcs, ((st_flow_arc_t){from, to, capacity}));
 }
 
 static void network_close(network_t *net) {
@@ -43,19 +43,19 @@ static void network_close(network_t *net) {
 }
 
 /* Finite capacities together; what infinite arcs get is one more. */
-static st_status_t finite_total(const flow_t *flow, uint64_t *out_total) {
+static st_status_t finite_total(const st_flow_t *flow, uint64_t *out_total) {
     *out_total = 0;
     for (size_t i = 0; i < flow->arcs.n; i++) {
         uint64_t capacity = flow->arcs.data[i].capacity;
-        if (capacity == FLOW_INFINITE) continue;
-        if (capacity > FLOW_LIMIT - *out_total)
+        if (capacity == ST_FLOW_INFINITE) continue;
+        if (capacity > ST_FLOW_LIMIT - *out_total)
             return FAIL(ST_DOES_NOT_FIT, "the capacities of a network exceed 2^61 together");
         *out_total += capacity;
     }
     return ST_OK;
 }
 
-static st_status_t network_open(const flow_t *flow, uint64_t infinite, network_t *net) {
+static st_status_t network_open(const st_flow_t *flow, uint64_t infinite, network_t *net) {
     const size_t n = flow->n, n_arcs = flow->arcs.n;
     net->n = flow->n;
     net->to = st_calloc(2 * n_arcs, sizeof *net->to);
@@ -69,10 +69,10 @@ static st_status_t network_open(const flow_t *flow, uint64_t infinite, network_t
         !net->queue)
         return st_no_memory(2 * n_arcs * sizeof *net->residual, "a network");
     for (size_t i = 0; i < n_arcs; i++) {
-        const flow_arc_t *arc = &flow->arcs.data[i];
+        const st_flow_arc_t *arc = &flow->arcs.data[i];
         net->to[2 * i] = arc->to;
         net->to[2 * i + 1] = arc->from;
-        net->residual[2 * i] = arc->capacity == FLOW_INFINITE ? infinite : arc->capacity;
+        net->residual[2 * i] = arc->capacity == ST_FLOW_INFINITE ? infinite : arc->capacity;
         net->first[arc->from + 2]++;
         net->first[arc->to + 2]++;
     }
@@ -163,8 +163,8 @@ static void mark_sink_side(network_t *net, bool *out_sink) {
     }
 }
 
-st_status_t flow_cut(const flow_t *flow, uint32_t source, uint32_t sink, bool *out_sink,
-                     uint64_t *out_value) {
+st_status_t st_flow_cut(const st_flow_t *flow, uint32_t source, uint32_t sink, bool *out_sink,
+                        uint64_t *out_value) {
     network_t net = {.source = source, .sink = sink};
     st_status_t status = ST_OK;
     uint64_t total, value = 0;

@@ -1,5 +1,5 @@
 /* Minimum cut against all cuts of small networks, and what networks must not do. */
-#include "fusion/flow.h"
+#include "base/flow.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,17 +18,17 @@ static uint32_t random_below(uint32_t n) {
     return (uint32_t)(seed >> 33) % n;
 }
 
-static void add(flow_t *flow, uint32_t from, uint32_t to, uint64_t capacity) {
-    assert_int_equal(flow_arc(flow, from, to, capacity, NULL), ST_OK);
+static void add(st_flow_t *flow, uint32_t from, uint32_t to, uint64_t capacity) {
+    assert_int_equal(st_flow_arc(flow, from, to, capacity, NULL), ST_OK);
 }
 
 /* Cost of the cut whose sink side is the set `side`; UINT64_MAX: through an infinite arc. */
-static uint64_t cost_of(const flow_t *flow, uint32_t side) {
+static uint64_t cost_of(const st_flow_t *flow, uint32_t side) {
     uint64_t cost = 0;
     for (size_t i = 0; i < flow->arcs.n; i++) {
-        const flow_arc_t *arc = &flow->arcs.data[i];
+        const st_flow_arc_t *arc = &flow->arcs.data[i];
         if ((side >> arc->from & 1) || !(side >> arc->to & 1)) continue;
-        if (arc->capacity == FLOW_INFINITE) return UINT64_MAX;
+        if (arc->capacity == ST_FLOW_INFINITE) return UINT64_MAX;
         cost += arc->capacity;
     }
     return cost;
@@ -36,7 +36,7 @@ static uint64_t cost_of(const flow_t *flow, uint32_t side) {
 
 /* Vertex 0 is the source, 1 the sink. The least cuts' sink sides have an intersection, which is one
  * of them. */
-static void compare_with_all_cuts(const flow_t *flow) {
+static void compare_with_all_cuts(const st_flow_t *flow) {
     uint64_t best = UINT64_MAX, value;
     uint32_t expected = 0;
     bool sink[16];
@@ -47,7 +47,7 @@ static void compare_with_all_cuts(const flow_t *flow) {
         if (cost == best) expected &= side;
         if (cost < best) best = cost;
     }
-    st_status_t status = flow_cut(flow, 0, 1, sink, &value);
+    st_status_t status = st_flow_cut(flow, 0, 1, sink, &value);
     if (best == UINT64_MAX) {
         assert_int_equal(status, ST_INVALID);
         return;
@@ -64,22 +64,22 @@ static void small_networks_are_cut_as_all_cuts_say(void **state) {
     (void)state;
     int n_infinite = 0, n_uncuttable = 0;
     for (int round = 0; round < 4000; round++) {
-        flow_t flow;
+        st_flow_t flow;
         seed = (uint64_t)round + 1;
         uint32_t n = 2 + random_below(9), n_arcs = random_below(4 * n);
         uint32_t largest = round % 3 ? 4 : 1000; /* many equal cuts, or few */
-        flow_open(n, &flow);
+        st_flow_open(n, &flow);
         for (uint32_t i = 0; i < n_arcs; i++) {
             bool infinite = random_below(6) == 0;
             n_infinite += infinite;
             add(&flow, random_below(n), random_below(n),
-                infinite ? FLOW_INFINITE : random_below(largest));
+                infinite ? ST_FLOW_INFINITE : random_below(largest));
         }
         bool sink[16];
         uint64_t value;
-        n_uncuttable += flow_cut(&flow, 0, 1, sink, &value) != ST_OK;
+        n_uncuttable += st_flow_cut(&flow, 0, 1, sink, &value) != ST_OK;
         compare_with_all_cuts(&flow);
-        flow_close(&flow);
+        st_flow_close(&flow);
     }
     assert_true(n_infinite > 1000 && n_uncuttable > 20 && n_uncuttable < 2000);
 }
@@ -88,90 +88,90 @@ static void small_networks_are_cut_as_all_cuts_say(void **state) {
 static void order_of_arcs_does_not_matter(void **state) {
     (void)state;
     for (int round = 0; round < 200; round++) {
-        flow_t flow, shuffled;
+        st_flow_t flow, shuffled;
         bool sink[64], again[64];
         uint64_t value, other;
         seed = (uint64_t)round + 77;
-        flow_open(64, &flow);
-        flow_open(64, &shuffled);
+        st_flow_open(64, &flow);
+        st_flow_open(64, &shuffled);
         for (uint32_t i = 0; i < 300; i++)
             add(&flow, random_below(64), random_below(64), random_below(5));
         for (size_t i = flow.arcs.n; i-- > 0;)
             add(&shuffled, flow.arcs.data[i].from, flow.arcs.data[i].to,
                 flow.arcs.data[i].capacity);
-        assert_int_equal(flow_cut(&flow, 0, 1, sink, &value), ST_OK);
-        assert_int_equal(flow_cut(&shuffled, 0, 1, again, &other), ST_OK);
+        assert_int_equal(st_flow_cut(&flow, 0, 1, sink, &value), ST_OK);
+        assert_int_equal(st_flow_cut(&shuffled, 0, 1, again, &other), ST_OK);
         assert_true(value == other);
         assert_memory_equal(sink, again, sizeof sink);
-        flow_close(&flow);
-        flow_close(&shuffled);
+        st_flow_close(&flow);
+        st_flow_close(&shuffled);
     }
 }
 
 static void large_capacities_do_not_overflow(void **state) {
     (void)state;
-    flow_t flow;
+    st_flow_t flow;
     bool sink[4];
     uint64_t value;
-    flow_open(4, &flow);
-    add(&flow, 0, 2, FLOW_LIMIT / 2);
-    add(&flow, 0, 3, FLOW_LIMIT / 2);
+    st_flow_open(4, &flow);
+    add(&flow, 0, 2, ST_FLOW_LIMIT / 2);
+    add(&flow, 0, 3, ST_FLOW_LIMIT / 2);
     for (int i = 0; i < 100; i++) { /* in sum far above 2^64, did infinite arcs add up */
-        add(&flow, 2, 1, FLOW_INFINITE);
-        add(&flow, 3, 1, FLOW_INFINITE);
-        add(&flow, 2, 3, FLOW_INFINITE);
+        add(&flow, 2, 1, ST_FLOW_INFINITE);
+        add(&flow, 3, 1, ST_FLOW_INFINITE);
+        add(&flow, 2, 3, ST_FLOW_INFINITE);
     }
-    assert_int_equal(flow_cut(&flow, 0, 1, sink, &value), ST_OK);
-    assert_true(value == FLOW_LIMIT);
+    assert_int_equal(st_flow_cut(&flow, 0, 1, sink, &value), ST_OK);
+    assert_true(value == ST_FLOW_LIMIT);
     assert_true(sink[2] && sink[3]);
     add(&flow, 0, 1, 1);
-    assert_int_equal(flow_cut(&flow, 0, 1, sink, &value), ST_DOES_NOT_FIT);
-    flow.arcs.data[flow.arcs.n - 1].capacity = FLOW_INFINITE;
-    for (int i = 0; i < 100; i++) add(&flow, 0, 1, FLOW_INFINITE);
-    assert_int_equal(flow_cut(&flow, 0, 1, sink, &value), ST_INVALID);
-    flow_close(&flow);
+    assert_int_equal(st_flow_cut(&flow, 0, 1, sink, &value), ST_DOES_NOT_FIT);
+    flow.arcs.data[flow.arcs.n - 1].capacity = ST_FLOW_INFINITE;
+    for (int i = 0; i < 100; i++) add(&flow, 0, 1, ST_FLOW_INFINITE);
+    assert_int_equal(st_flow_cut(&flow, 0, 1, sink, &value), ST_INVALID);
+    st_flow_close(&flow);
 }
 
 static void capacities_may_change_between_cuts(void **state) {
     (void)state;
-    flow_t flow;
+    st_flow_t flow;
     bool sink[3];
     uint64_t value;
     uint32_t first, second;
-    flow_open(3, &flow);
-    assert_int_equal(flow_arc(&flow, 0, 2, 5, &first), ST_OK);
-    assert_int_equal(flow_arc(&flow, 2, 1, 7, &second), ST_OK);
-    assert_int_equal(flow_cut(&flow, 0, 1, sink, &value), ST_OK);
+    st_flow_open(3, &flow);
+    assert_int_equal(st_flow_arc(&flow, 0, 2, 5, &first), ST_OK);
+    assert_int_equal(st_flow_arc(&flow, 2, 1, 7, &second), ST_OK);
+    assert_int_equal(st_flow_cut(&flow, 0, 1, sink, &value), ST_OK);
     assert_true(value == 5 && sink[2]);
     flow.arcs.data[first].capacity = 8;
-    assert_int_equal(flow_cut(&flow, 0, 1, sink, &value), ST_OK);
+    assert_int_equal(st_flow_cut(&flow, 0, 1, sink, &value), ST_OK);
     assert_true(value == 7 && !sink[2]);
     flow.arcs.data[second].capacity = 8; /* equal: the fewest vertices on the sink's side */
-    assert_int_equal(flow_cut(&flow, 0, 1, sink, &value), ST_OK);
+    assert_int_equal(st_flow_cut(&flow, 0, 1, sink, &value), ST_OK);
     assert_true(value == 8 && !sink[2]);
-    flow_close(&flow);
+    st_flow_close(&flow);
 }
 
 /* A ladder of 200,000 arcs: time near linear, no recursion. */
 static void long_networks_are_cut(void **state) {
     (void)state;
     enum { N = 50000 };
-    flow_t flow;
+    st_flow_t flow;
     uint64_t value;
     bool *sink = st_malloc(2 * N + 2);
     assert_non_null(sink);
-    flow_open(2 * N + 2, &flow);
-    add(&flow, 0, 2, FLOW_INFINITE);
+    st_flow_open(2 * N + 2, &flow);
+    add(&flow, 0, 2, ST_FLOW_INFINITE);
     for (uint32_t i = 0; i < N; i++) {
         add(&flow, 2 + 2 * i, 3 + 2 * i, 1000 - (i == N / 2)); /* the one place to cut */
-        add(&flow, 3 + 2 * i, i + 1 < N ? 4 + 2 * i : 1, FLOW_INFINITE);
+        add(&flow, 3 + 2 * i, i + 1 < N ? 4 + 2 * i : 1, ST_FLOW_INFINITE);
         if (i % 10 == 0) add(&flow, 0, 2 + 2 * i, i / 10000);
     }
-    assert_int_equal(flow_cut(&flow, 0, 1, sink, &value), ST_OK);
+    assert_int_equal(st_flow_cut(&flow, 0, 1, sink, &value), ST_OK);
     assert_false(sink[0]);
     assert_true(sink[1] && value > 999 && value <= 999 + 5 * 1000 * 3);
     st_free(sink);
-    flow_close(&flow);
+    st_flow_close(&flow);
 }
 
 static void failed_allocations_are_reported(void **state) {
@@ -179,17 +179,17 @@ static void failed_allocations_are_reported(void **state) {
     int64_t n = 0;
     st_status_t status;
     do {
-        flow_t flow;
+        st_flow_t flow;
         bool sink[3];
         uint64_t value;
-        flow_open(3, &flow);
+        st_flow_open(3, &flow);
         st_memory_fail_after(n++, false);
-        status = flow_arc(&flow, 0, 2, 1, NULL);
-        if (status == ST_OK) status = flow_arc(&flow, 2, 1, 1, NULL);
-        if (status == ST_OK) status = flow_cut(&flow, 0, 1, sink, &value);
+        status = st_flow_arc(&flow, 0, 2, 1, NULL);
+        if (status == ST_OK) status = st_flow_arc(&flow, 2, 1, 1, NULL);
+        if (status == ST_OK) status = st_flow_cut(&flow, 0, 1, sink, &value);
         st_memory_fail_after(-1, false);
         assert_true(status == ST_OK || status == ST_NO_MEMORY);
-        flow_close(&flow);
+        st_flow_close(&flow);
     } while (status != ST_OK);
     assert_true(n > 5);
 }

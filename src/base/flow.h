@@ -15,35 +15,35 @@
  *
  * Source: E. A. Dinic, "Algorithm for solution of a problem of maximum flow in networks with power
  * estimation", Soviet Math. Doklady 11, 1970. */
-#ifndef STATOR_FUSION_FLOW_H
-#define STATOR_FUSION_FLOW_H
+#ifndef STATOR_BASE_FLOW_H
+#define STATOR_BASE_FLOW_H
 
 #include "base/status.h"
 #include "base/vec.h"
 
-#define FLOW_INFINITE UINT64_MAX
+#define ST_FLOW_INFINITE UINT64_MAX
 /* Finite capacities together. */
-#define FLOW_LIMIT ((uint64_t)1 << 61)
+#define ST_FLOW_LIMIT ((uint64_t)1 << 61)
 
-typedef struct flow_arc {
+typedef struct st_flow_arc {
     uint32_t from, to;
     uint64_t capacity;
-} flow_arc_t;
+} st_flow_arc_t;
 
-typedef struct flow {
+typedef struct st_flow {
     uint32_t n;
-    ST_VEC(flow_arc_t) arcs;
-} flow_t;
+    ST_VEC(st_flow_arc_t) arcs;
+} st_flow_t;
 
-void flow_open(uint32_t n_vertices, flow_t *out_flow);
-void flow_close(flow_t *flow); /* zeroed is fine */
+void st_flow_open(uint32_t n_vertices, st_flow_t *out_flow);
+void st_flow_close(st_flow_t *flow); /* zeroed is fine */
 /* A capacity of 0 is fine, and so are several arcs between two vertices. `*out_arc`, where not NULL, is the
  * arc's index: its capacity may be changed between cuts. */
-st_status_t flow_arc(flow_t *flow, uint32_t from, uint32_t to, uint64_t capacity,
-                     uint32_t *out_arc) ST_WARN_UNUSED;
+st_status_t st_flow_arc(st_flow_t *flow, uint32_t from, uint32_t to, uint64_t capacity,
+                        uint32_t *out_arc) ST_WARN_UNUSED;
 /* out_sink[v]: v is on the sink's side. *out_value is what the cut costs. ST_INVALID where every cut
- * goes through an infinite arc, ST_DOES_NOT_FIT where finite capacities exceed FLOW_LIMIT together. */
-st_status_t flow_cut(const flow_t *flow, uint32_t source, uint32_t sink, bool *out_sink,
-                     uint64_t *out_value) ST_WARN_UNUSED;
+ * goes through an infinite arc, ST_DOES_NOT_FIT where finite capacities exceed ST_FLOW_LIMIT together. */
+st_status_t st_flow_cut(const st_flow_t *flow, uint32_t source, uint32_t sink, bool *out_sink,
+                        uint64_t *out_value) ST_WARN_UNUSED;
 
 #endif
