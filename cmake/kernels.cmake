@@ -9,9 +9,10 @@
 set(kernel_options -O3 -fno-math-errno -fno-trapping-math -ffp-contract=fast)
 
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
-  set(kernel_archs base v3)
+  set(kernel_archs base v3 v4)
   set(kernel_options_base -march=x86-64 -O2) # for processors before 2013: small rather than unrolled
   set(kernel_options_v3 -march=x86-64-v3)
+  set(kernel_options_v4 -march=x86-64-v4 -mprefer-vector-width=512)
 else()
   set(kernel_archs base)
   set(kernel_options_base "")

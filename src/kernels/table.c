@@ -44,6 +44,9 @@ CPU_FILES(DECLARE)
 #define DECLARE(file) extern kern_array_t kern_cpu_##file##_v3;
 CPU_FILES(DECLARE)
 #undef DECLARE
+#define DECLARE(file) extern kern_array_t kern_cpu_##file##_v4;
+CPU_FILES(DECLARE)
+#undef DECLARE
 #endif
 
 typedef const kern_impl_t *const *kern_arrays_t;
@@ -61,6 +64,11 @@ static const kern_arrays_t base_arrays[] = {
 #ifdef __x86_64__
 static const kern_arrays_t v3_arrays[] = {
 #define ROW(file) kern_cpu_##file##_v3,
+    CPU_FILES(ROW)
+#undef ROW
+        NULL};
+static const kern_arrays_t v4_arrays[] = {
+#define ROW(file) kern_cpu_##file##_v4,
     CPU_FILES(ROW)
 #undef ROW
         NULL};
@@ -88,45 +96,66 @@ static void append(kern_lists_t to, const kern_arrays_t *arrays) {
     }
 }
 
-static bool has_v3(void) {
+/* ---- processor levels ---- */
+
+static bool has_base(void) {
+    return true;
+}
 #ifdef __x86_64__
+static bool has_v3(void) {
     unsigned a, b, c, d; /* clang 14 knows no "f16c" */
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
            __builtin_cpu_supports("bmi2") && __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
-#else
-    return false;
-#endif
 }
+static bool has_v4(void) {
+    return has_v3() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+           __builtin_cpu_supports("avx512vl");
+}
+#endif
 
-static void build_for(bool v3) {
+/* The best first; the last runs everywhere. */
+static const struct level_row {
+    const char *name, *needs;
+    bool (*has)(void);
+    const kern_arrays_t *arrays;
+} levels[] = {
+#ifdef __x86_64__
+    {"v4", "avx512f, bw, cd, dq and vl", has_v4, v4_arrays},
+    {"v3", "avx2, fma, bmi2 and f16c", has_v3, v3_arrays},
+#endif
+    {"base", "", has_base, base_arrays},
+};
+enum { N_LEVELS = sizeof levels / sizeof *levels };
+
+static void build_for(const struct level_row *row) {
     memset(lists, 0, sizeof lists);
 #ifdef STATOR_HAVE_ONEDNN
     append(lists, onednn_arrays);
     kern_onednn_version(libraries, sizeof libraries);
 #endif
-#ifdef __x86_64__
-    append(lists, v3 ? v3_arrays : base_arrays);
-#else
-    append(lists, base_arrays);
-#endif
+    append(lists, row->arrays);
     append(lists, reference_arrays);
-    level = v3 ? "v3" : "base";
+    level = row->name;
 }
 
 static void build(void) {
-    build_for(has_v3());
+    const struct level_row *row = levels;
+    while (!row->has()) row++;
+    build_for(row);
 }
 
 st_status_t kern_set_level(const char *name) {
     pthread_once(&once, build);
-    bool v3 = strcmp(name, "v3") == 0;
-    if (!v3 && strcmp(name, "base") != 0)
-        return FAIL(ST_INVALID, "processor level '%s' is not known: base or v3", name);
-    if (v3 && !has_v3())
-        return FAIL(ST_UNSUPPORTED,
-                    "this processor has no avx2, fma, bmi2 and f16c, which level v3 needs");
-    build_for(v3);
-    return ST_OK;
+    for (size_t i = 0; i < N_LEVELS; i++) {
+        if (strcmp(levels[i].name, name) != 0) continue;
+        if (!levels[i].has())
+            return FAIL(ST_UNSUPPORTED, "this processor has no %s, which level %s needs",
+                        levels[i].needs, name);
+        build_for(&levels[i]);
+        return ST_OK;
+    }
+    return FAIL(ST_INVALID, "processor level '%s' is not known: base, v3 or v4", name);
 }
 
 /* Once, when a plan or a test first asks; a module that does not open gives no kernels, and opening

@@ -29,10 +29,10 @@ st_status_t kern_run_once(const kern_problem_t *problem, const void *const *in,
 /* Same for one implementation and a team of n_threads. */
 st_status_t kern_run_impl(const kern_impl_t *impl, const kern_problem_t *problem, int n_threads,
                           const void *const *in, void *const *out) ST_WARN_UNUSED;
-/* Tests: lists kernels of another processor level ("base", "v3"). Not while other threads use the
+/* Tests: lists kernels of another processor level ("base", "v3", "v4"). Not while other threads use the
  * table. */
 st_status_t kern_set_level(const char *level) ST_WARN_UNUSED;
-/* Processor level in use: "v3" or "base"; names of libraries with versions ("oneDNN 2.6.3"), "" if
+/* Processor level in use: "v4", "v3" or "base"; names of libraries with versions ("oneDNN 2.6.3"), "" if
  * none. */
 const char *kern_cpu_level(void);
 const char *kern_libraries(void);

@@ -235,13 +235,21 @@ static void cases_on_base(void **state) {
     run_all_cases(true);
 }
 
-static void cases_on_v3(void **state) {
-    (void)state;
-    if (kern_set_level("v3") != ST_OK) {
+/* References do not depend on the level. */
+static void cases_on(const char *level) {
+    if (kern_set_level(level) != ST_OK) {
         print_message("skipped: %s\n", st_last_error());
         skip();
     }
-    run_all_cases(false); /* references do not depend on the level */
+    run_all_cases(false);
+}
+static void cases_on_v3(void **state) {
+    (void)state;
+    cases_on("v3");
+}
+static void cases_on_v4(void **state) {
+    (void)state;
+    cases_on("v4");
 }
 
 static void every_op_has_kernel_and_case(void **state) {
@@ -275,6 +283,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cases_on_base),
         cmocka_unit_test(cases_on_v3),
+        cmocka_unit_test(cases_on_v4),
         cmocka_unit_test(every_op_has_kernel_and_case),
     };
     return cmocka_run_group_tests(tests, make_teams, free_teams);

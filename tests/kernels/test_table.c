@@ -136,10 +136,10 @@ static void elementary_functions_are_accurate(void **state) {
         {"cpu.erf.fast", erf, -1, 1, 2.5},       {"cpu.erf.fast", erf, 0.9, 5, 2.5},
         {"cpu.sin.fast", sin, -3, 3, 2},         {"cpu.cos.fast", cos, -1.5, 1.5, 2},
     };
-    static const char *const levels[] = {"base", "v3"};
+    static const char *const levels[] = {"base", "v3", "v4"};
     char first[8];
     snprintf(first, sizeof first, "%s", kern_cpu_level());
-    for (int l = 0; l < 2; l++) {
+    for (int l = 0; l < 3; l++) {
         if (kern_set_level(levels[l]) != ST_OK) continue;
         for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
             double worst = worst_ulp(rows[i].name, rows[i].exact, rows[i].low, rows[i].high);

@@ -16,7 +16,10 @@
 
 #include "kernels/cpu/cpu.h"
 
-#if defined(__AVX2__)
+#if defined(__AVX512F__)
+enum { VECTOR_BYTES = 64, MR = 12 };
+#define VECTOR_ATTRIBUTE vector_size(64)
+#elif defined(__AVX2__)
 enum { VECTOR_BYTES = 32, MR = 6 };
 #define VECTOR_ATTRIBUTE vector_size(32)
 #else
