@@ -43,9 +43,13 @@ typedef struct stator_report_totals {
     uint64_t n_recomputed, n_recomputed_products; /* ops computed again; of these, products and the
                                                    * like */
     double us_recomputed; /* how much longer the step takes for it, predicted; < 0: it saves time */
-    /* time, in microseconds, one kernel after the other */
-    double step_us, forward_us, backward_us, optimizer_us;
-    double link_us;              /* the part of it in collectives */
+    /* time of this rank's step, in microseconds: kernels one after the other, collectives beside them
+     * where the target can, with all ranks simulated. step = forward + backward + optimizer + exposed */
+    double step_us;
+    double forward_us, backward_us, optimizer_us; /* kernels */
+    double exposed_us; /* kernels stand still for collectives, or for other ranks' part in them */
+    double peers_us;   /* the part of `exposed` in which another rank had not come yet */
+    double link_us;    /* sum of the collectives' transfers, hidden or not */
     double model_utilization;    /* model_flop in this time against the target's best products */
     double hardware_utilization; /* the same of `flop` */
     double compile_us;           /* 0 for a loaded plan */

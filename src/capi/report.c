@@ -126,6 +126,8 @@ stator_report_totals_t stator_report_totals(const stator_report_t *report) {
         .forward_us = r->us_forward,
         .backward_us = r->us_backward,
         .optimizer_us = r->us_optimizer,
+        .exposed_us = r->us_exposed,
+        .peers_us = r->us_peers,
         .link_us = r->us_link,
         .model_utilization = utilization(r, r->model_flop),
         .hardware_utilization = utilization(r, r->flop),

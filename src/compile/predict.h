@@ -8,8 +8,8 @@
 /* The target that the plan was made for, for its ranks and threads: built in, or the description that
  * the plan holds. Freed with target_destroy. */
 st_status_t predict_target(const plan_t *plan, target_t **out_target) ST_WARN_UNUSED;
-/* Costs of the program's steps, one after the other on one stream: out_costs[node], zero for steps
- * that do nothing. Copies have kernel "copy". The step's time is the sum. */
+/* Costs of the program's steps, each by itself: out_costs[node], zero for steps that do nothing. Copies
+ * have kernel "copy", a collective's is that of its start. What the step takes is simulate.h's to say. */
 st_status_t predict_steps(const plan_t *plan, const target_t *target, uint32_t program,
                           ir_cost_t *out_costs) ST_WARN_UNUSED;
 

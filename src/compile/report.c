@@ -11,6 +11,7 @@
 
 #include "base/memory.h"
 #include "compile/predict.h"
+#include "compile/simulate.h"
 #include "schedule/storage.h"
 
 enum { MOST_TENSORS = 64 }; /* that the report lists */
@@ -251,13 +252,11 @@ static void tell_step(making_t *m, ir_node_t n) {
     const plan_step_t *step = &m->program->steps[n];
     double *phases[IR_PHASE_END] = {&r->us_forward, &r->us_backward, &r->us_optimizer};
     double bytes = cost->bytes_read + cost->bytes_written;
-    r->us += cost->us;
-    *phases[ir_node(m->program->graph, n)->phase] += cost->us;
     if (step->kind == PLAN_STEP_START) {
         r->n_collectives++;
-        r->us_link += cost->us;
         return;
     }
+    *phases[ir_node(m->program->graph, n)->phase] += cost->us;
     r->n_launches += step->kind == PLAN_STEP_KERNEL;
     r->flop += cost->flop;
     r->product_flop += cost->product_flop;
@@ -287,8 +286,21 @@ static st_status_t count_products(const ir_graph_t *graph, double *out_flop, dou
     return ST_OK;
 }
 
-static st_status_t tell_time(making_t *m, uint32_t program) {
+static st_status_t tell_overlap(making_t *m, uint32_t rank) {
     report_t *r = m->report;
+    simulation_t *simulation;
+    TRY(simulate_plan(m->plan, m->target, &simulation));
+    r->us = simulation->ranks[rank].step_us;
+    r->us_link = simulation->ranks[rank].link_us;
+    r->us_exposed = simulation->ranks[rank].exposed_us;
+    r->us_peers = simulation->ranks[rank].peers_us;
+    simulate_destroy(simulation);
+    return ST_OK;
+}
+
+static st_status_t tell_time(making_t *m, uint32_t rank) {
+    report_t *r = m->report;
+    const uint32_t program = m->plan->program_of[rank];
     const ir_graph_t *graph = m->program->graph;
     double by_dtype[IR_DTYPE_END] = {0}, flop;
     ir_dtype_t most = IR_F32;
@@ -304,6 +316,7 @@ static st_status_t tell_time(making_t *m, uint32_t program) {
         if (!r->kernels[k].name) return st_no_memory(0, "a report");
     }
     if (r->n_kernels) qsort(r->kernels, r->n_kernels, sizeof *r->kernels, by_time);
+    TRY(tell_overlap(m, rank));
     TRY(count_products(graph, &flop, by_dtype));
     for (int d = 1; d < IR_DTYPE_END; d++)
         if (by_dtype[d] > by_dtype[most]) most = (ir_dtype_t)d;
@@ -321,7 +334,9 @@ void report_destroy(report_t *report) {
     st_free(report);
 }
 
-static st_status_t make(const plan_t *plan, const target_t *target, uint32_t program, bool timed,
+enum { NO_RANK = UINT32_MAX }; /* memory only */
+
+static st_status_t make(const plan_t *plan, const target_t *target, uint32_t program, uint32_t rank,
                         report_t **out_report) {
     making_t m = {.plan = plan, .program = &plan->programs[program], .target = target};
     *out_report = NULL;
@@ -333,7 +348,7 @@ static st_status_t make(const plan_t *plan, const target_t *target, uint32_t pro
         if (!m.report->target) status = st_no_memory(0, "a report");
     }
     if (status == ST_OK) status = tell_memory(&m);
-    if (status == ST_OK && timed) status = tell_time(&m, program);
+    if (status == ST_OK && rank != NO_RANK) status = tell_time(&m, rank);
     sched_memory_free(&m.memory);
     st_free(m.kind_of);
     st_free(m.costs);
@@ -346,7 +361,7 @@ static st_status_t make(const plan_t *plan, const target_t *target, uint32_t pro
 
 st_status_t report_memory(const plan_t *plan, const target_t *target, uint32_t program,
                           report_t **out_report) {
-    return make(plan, target, program, false, out_report);
+    return make(plan, target, program, NO_RANK, out_report);
 }
 
 st_status_t report_make(const plan_t *plan, const target_t *target, uint32_t rank,
@@ -354,5 +369,5 @@ st_status_t report_make(const plan_t *plan, const target_t *target, uint32_t ran
     *out_report = NULL;
     if (rank >= plan->n_ranks)
         return FAIL(ST_INVALID, "there is no rank %u: the plan has %u", rank, plan->n_ranks);
-    return make(plan, target, plan->program_of[rank], true, out_report);
+    return make(plan, target, plan->program_of[rank], rank, out_report);
 }

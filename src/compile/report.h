@@ -50,11 +50,13 @@ typedef struct report {
     report_tensor_t *tensors; /* largest first */
     report_kernel_t *kernels; /* most time first */
     uint64_t n_launches, n_collectives;
-    double us, us_forward, us_backward, us_optimizer, us_link;
-    double flop;         /* executed by this rank: all ops, recomputed ones again */
-    double product_flop; /* of these in products, convolutions and attention */
-    double model_flop;   /* products of the model's own graph, this rank's share: nothing twice */
-    double peak_gflops;  /* of products in the type that most of them are in */
+    double us; /* the step: forward, backward and optimizer, each its kernels alone, and exposed */
+    double us_forward, us_backward, us_optimizer, us_exposed;
+    double us_link, us_peers; /* simulate.h */
+    double flop;              /* executed by this rank: all ops, recomputed ones again */
+    double product_flop;      /* of these in products, convolutions and attention */
+    double model_flop;  /* products of the model's own graph, this rank's share: nothing twice */
+    double peak_gflops; /* of products in the type that most of them are in */
     double bytes_moved, bytes_layout_copied;
 } report_t;
 

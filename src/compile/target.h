@@ -14,6 +14,7 @@
  *   launch_us 2.2                   of one kernel
  *   link_us 8                       a collective among ranks: one step …
  *   link_gbps 328                   … and the bytes of one link
+ *   link_overlap 1                  share of a collective that runs beside kernels; none: 1, on "cpu" 0
  *   bandwidth 16MiB 8000            1e9 bytes a second while the operands together have this size; ascending
  *   passes f32 30000                arithmetic of passes over elements, GFLOP/s of the device
  *   products bf16 650000            of products without a nearer rate

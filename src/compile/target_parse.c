@@ -102,6 +102,12 @@ static st_status_t read_link_us(reader_t *r) {
 static st_status_t read_link_gbps(reader_t *r) {
     return positive(r, "link_gbps", r->words[1], &r->target->machine.link_gbps);
 }
+static st_status_t read_link_overlap(reader_t *r) {
+    TRY(number(r, "link_overlap", r->words[1], &r->target->machine.link_overlap));
+    if (r->target->machine.link_overlap > 1)
+        return BAD(r, "link_overlap is '%s': a share from 0 to 1 is needed", r->words[1]);
+    return ST_OK;
+}
 
 static st_status_t read_bandwidth(reader_t *r) {
     uint64_t bytes;
@@ -275,6 +281,7 @@ static const statement_t statements[] = {
     {"launch_us", 1, 1, ONCE | REQUIRED, read_launch},
     {"link_us", 1, 1, ONCE | REQUIRED, read_link_us},
     {"link_gbps", 1, 1, ONCE | REQUIRED, read_link_gbps},
+    {"link_overlap", 1, 1, ONCE, read_link_overlap},
     {"bandwidth", 2, 2, REQUIRED, read_bandwidth},
     {"passes", 2, 2, REQUIRED, read_passes},
     {"products", 2, 2, REQUIRED, read_products},
@@ -406,6 +413,8 @@ static st_status_t finish(reader_t *r) {
         t->first_rate[op] = at;
     }
     t->machine.n_threads = t->machine.n_ranks = 1;
+    if (t->machine.link_overlap < 0) /* threads of a processor have no engine beside them */
+        t->machine.link_overlap = strcmp(t->machine.device, "cpu") == 0 ? 0 : 1;
     return ST_OK;
 }
 
@@ -417,6 +426,7 @@ st_status_t target_parse(const char *path, const char *text, size_t bytes, targe
     if (status == ST_OK) {
         r->path = path;
         r->target = target;
+        target->machine.link_overlap = -1;
         status = read_lines(r, text, bytes);
         if (status == ST_OK) status = finish(r);
         if (status == ST_OK) {

@@ -86,7 +86,8 @@ struct exec_session {
     uint64_t generation;
     uint32_t n_done;
     bool stop;
-    st_status_t failed; /* first cause, latched */
+    struct simulation *simulation; /* compile/simulate.h: of a device that computes nothing */
+    st_status_t failed;            /* first cause, latched */
     char message[EXEC_MESSAGE_BYTES];
     char note[512]; /* "" if there is none */
 };

@@ -5,6 +5,7 @@
 
 #include "base/memory.h"
 #include "compile/predict.h"
+#include "compile/simulate.h"
 #include "exec/internal.h"
 
 static st_status_t no_memory(size_t bytes) {
@@ -199,21 +200,23 @@ static st_status_t prepare_step(exec_rank_t *rank, exec_step_t *step) {
     return ST_OK;
 }
 
-/* On a device that computes nothing a step is only its time. */
+/* On a device that computes nothing a step is only its time: the first rank to come here simulates all. */
 static st_status_t prepare_time(exec_rank_t *rank) {
-    const plan_t *plan = rank->session->plan;
-    const plan_program_t *program = rank->program;
+    exec_session_t *session = rank->session;
     target_t *target = NULL;
-    ir_cost_t *costs = st_calloc(program->graph->nodes.n, sizeof *costs);
-    st_status_t status = costs ? ST_OK : no_memory(program->graph->nodes.n * sizeof *costs);
-    if (status == ST_OK) status = predict_target(plan, &target);
-    if (status == ST_OK) status = predict_steps(plan, target, plan->program_of[rank->index], costs);
-    for (ir_node_t n = 0; status == ST_OK && n < program->graph->nodes.n; n++) {
-        rank->predicted_us += costs[n].us;
-        if (program->steps[n].kind == PLAN_STEP_START) rank->predicted_wait_us += costs[n].us;
+    st_status_t status = ST_OK;
+    pthread_mutex_lock(&session->mutex);
+    if (!session->simulation) {
+        status = predict_target(session->plan, &target);
+        if (status == ST_OK) status = simulate_plan(session->plan, target, &session->simulation);
+        target_destroy(target);
     }
-    target_destroy(target);
-    st_free(costs);
+    if (status == ST_OK) {
+        const simulate_rank_t *predicted = &session->simulation->ranks[rank->index];
+        rank->predicted_us = predicted->step_us;
+        rank->predicted_wait_us = predicted->exposed_us;
+    }
+    pthread_mutex_unlock(&session->mutex);
     return status;
 }
 

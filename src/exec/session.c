@@ -10,6 +10,7 @@
 
 #include "base/memory.h"
 #include "base/options.h"
+#include "compile/simulate.h"
 #include "exec/internal.h"
 
 enum { DEFAULT_TIMEOUT_MS = 60000 };
@@ -183,6 +184,7 @@ static st_status_t init_locks(exec_session_t *session) {
 }
 
 static void free_session(exec_session_t *session) {
+    simulate_destroy(session->simulation);
     st_free(session->ranks);
     st_free(session->feeds);
     st_free(session->fetches);

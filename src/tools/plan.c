@@ -150,6 +150,8 @@ static void print_json(const stator_plan_t *plan, const stator_report_t *report,
     json_number("forward_us", t.forward_us);
     json_number("backward_us", t.backward_us);
     json_number("optimizer_us", t.optimizer_us);
+    json_number("exposed_us", t.exposed_us);
+    json_number("peers_us", t.peers_us);
     json_number("link_us", t.link_us);
     json_number("model_utilization", t.model_utilization);
     json_number("hardware_utilization", t.hardware_utilization);
@@ -257,7 +259,9 @@ static void print_tables(const stator_plan_t *plan, const stator_report_t *repor
     if (t.backward_us > 0 || t.optimizer_us > 0)
         printf(": forward %.3f, backward %.3f, optimizer %.3f", t.forward_us * 1e-3,
                t.backward_us * 1e-3, t.optimizer_us * 1e-3);
-    if (t.link_us > 0) printf(", of it collectives %.3f", t.link_us * 1e-3);
+    if (t.link_us > 0)
+        printf("; collectives take %.3f, of which %.3f is not hidden", t.link_us * 1e-3,
+               t.exposed_us * 1e-3);
     printf(
         "\n%llu kernels, %llu collectives; %.3f GFLOP, of the model's own products %.3f; %.3f GB "
         "moved, of it copies for layout %.3f\n",

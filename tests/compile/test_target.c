@@ -51,6 +51,26 @@ static void test_reads(void **state) {
     target_destroy(t);
 }
 
+/* Collectives run beside kernels where the description does not say how much, but not on processors. */
+static void test_link_overlap(void **state) {
+    (void)state;
+    static const struct {
+        int without;
+        const char *more;
+        double share;
+    } rows[] = {{-1, "", 1},
+                {1, "device cpu\n", 0},
+                {-1, "link_overlap 0.25\n", 0.25},
+                {1, "link_overlap 0.75\ndevice cpu\n", 0.75},
+                {-1, "link_overlap 0\n", 0}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        target_t *t;
+        assert_int_equal(parse(rows[i].without, rows[i].more, &t), ST_OK);
+        assert_true(t->machine.link_overlap == rows[i].share);
+        target_destroy(t);
+    }
+}
+
 /* The line number is that of the fault; of something missing it is the last. */
 static void test_refuses(void **state) {
     (void)state;
@@ -79,6 +99,7 @@ static void test_refuses(void **state) {
         {-1, "rate matmul f32 m=0 ns=1\n", "'m=0': a whole number above 0 is needed"},
         {-1, "rate matmul f32 z=4 ns=1\n", "'z=4': gflops=, ns=, bytes= or one of the op's sizes"},
         {-1, "threads 2 passes=1.5\n", "'threads' takes 3"},
+        {-1, "link_overlap 1.1\n", "link_overlap is '1.1': a share from 0 to 1 is needed"},
         {13, "products f64 1\n", "'passes f32' and 'products f32' are needed"},
         {1, "device cpu\nkernel k\n", "kernel 'k': device cpu has the kernels of the build"},
     };
@@ -365,11 +386,12 @@ static void test_parsed_once(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_parsed_once), cmocka_unit_test(test_reads),
-        cmocka_unit_test(test_refuses),     cmocka_unit_test(test_roofline),
-        cmocka_unit_test(test_rates),       cmocka_unit_test(test_collective),
-        cmocka_unit_test(test_fused),       cmocka_unit_test(test_chooses),
-        cmocka_unit_test(test_h200),        cmocka_unit_test(test_complete),
+        cmocka_unit_test(test_parsed_once),  cmocka_unit_test(test_reads),
+        cmocka_unit_test(test_link_overlap), cmocka_unit_test(test_refuses),
+        cmocka_unit_test(test_roofline),     cmocka_unit_test(test_rates),
+        cmocka_unit_test(test_collective),   cmocka_unit_test(test_fused),
+        cmocka_unit_test(test_chooses),      cmocka_unit_test(test_h200),
+        cmocka_unit_test(test_complete),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,435 @@
+/* Steps of all ranks on two streams each (simulate.h).
+ *
+ * Event driven, without a queue of times: what a rank does depends on others only through collectives, and
+ * a collective's times follow from its members' arrivals alone. So each lane runs as far as it can; where
+ * it stands at a wait whose transfer has no times yet, it is left. A lane arrives at a collective when
+ * it has started it and its earlier one has ended; the last arrival gives the transfer its times, frees
+ * the members' link streams, and lets those go on that stand at that wait. Each lane waits in at most
+ * one meeting at a time, so meetings are lists through the lanes. Linear in the moves. */
+#include "compile/simulate.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "compile/predict.h"
+
+enum { NONE = UINT32_MAX };
+static const double UNKNOWN = -1;
+
+/* The collective that a group's members meet at. */
+typedef struct meeting {
+    uint32_t n_arrived, first; /* lanes that are there */
+    double ready_us, us;
+} meeting_t;
+
+/* A group of one set. Its meetings are met in order, so one at a time is open: a member can arrive at the
+ * next one only when the transfer of this one has ended. */
+typedef struct group {
+    uint32_t n_members;
+    meeting_t open;
+} group_t;
+
+/* The ranks of one lane do the same at the same times. */
+typedef struct lane {
+    uint32_t rank; /* one of them */
+    const simulate_program_t *program;
+    const uint32_t *starts;  /* [n_starts]: their moves */
+    const uint32_t *ordinal; /* [moves]: which start of the program it is */
+    uint32_t n_starts;
+    uint32_t at;       /* the next move */
+    uint32_t n_issued; /* starts that were issued */
+    uint32_t n_ended;  /* of these, those whose transfer has times */
+    bool arrived;      /* at its meeting, which is that of start n_ended */
+    uint32_t next;     /* in the meeting's list, or the list of those that can go on */
+    double now_us, link_free_us;
+    double *issued_us, *ready_us; /* [n_starts]; ready: issued, and the link is free */
+    simulate_span_t *transfers;
+    simulate_rank_t sum;
+} lane_t;
+
+typedef struct run {
+    const simulate_input_t *input;
+    simulation_t *made;
+    st_arena_t arena;
+    uint32_t n_lanes;
+    lane_t *lanes;
+    uint32_t *starts_of, *ordinals_of; /* by program: first place in the arrays below */
+    uint32_t *starts, *ordinals;
+    uint32_t *n_starts; /* [programs] */
+    group_t **groups;   /* [sets][ranks], or one group of a set that has no division */
+    uint32_t runnable;  /* list of lanes */
+} run_t;
+
+#define ARRAY(arena_, out, n)                                                 \
+    do {                                                                      \
+        (out) = st_arena_array((arena_), (n), sizeof *(out));                 \
+        if (!(out)) return st_no_memory((n) * sizeof *(out), "a simulation"); \
+    } while (0)
+
+/* ---- preparing ---- */
+
+static st_status_t check_moves(const simulate_input_t *in, uint32_t p) {
+    const simulate_program_t *program = &in->programs[p];
+    for (uint32_t i = 0; i < program->n_moves; i++) {
+        const simulate_move_t *move = &program->moves[i];
+        if (move->kind == SIMULATE_WAIT &&
+            (move->start >= i || program->moves[move->start].kind != SIMULATE_START))
+            return FAIL(ST_INVALID, "move %u of program %u waits for move %u, which starts nothing",
+                        i, p, move->start);
+        if (move->kind == SIMULATE_START && move->set >= in->n_sets)
+            return FAIL(ST_INVALID, "move %u of program %u is among set %u of %u", i, p, move->set,
+                        in->n_sets);
+        if (!(move->us >= 0) || isinf(move->us))
+            return FAIL(ST_INVALID, "move %u of program %u takes %g us", i, p, move->us);
+    }
+    return ST_OK;
+}
+
+static st_status_t number_starts(run_t *run) {
+    const simulate_input_t *in = run->input;
+    size_t n = 0;
+    for (uint32_t p = 0; p < in->n_programs; p++) {
+        TRY(check_moves(in, p));
+        n += in->programs[p].n_moves;
+    }
+    ARRAY(&run->arena, run->starts, n);
+    ARRAY(&run->arena, run->ordinals, n);
+    ARRAY(&run->arena, run->starts_of, in->n_programs);
+    ARRAY(&run->arena, run->n_starts, in->n_programs);
+    uint32_t first = 0;
+    for (uint32_t p = 0; p < in->n_programs; p++) {
+        const simulate_program_t *program = &in->programs[p];
+        run->starts_of[p] = first;
+        for (uint32_t i = 0; i < program->n_moves; i++) {
+            if (program->moves[i].kind != SIMULATE_START) continue;
+            run->ordinals[first + i] = run->n_starts[p];
+            run->starts[first + run->n_starts[p]++] = i;
+        }
+        first += program->n_moves;
+    }
+    return ST_OK;
+}
+
+static st_status_t divide(run_t *run) {
+    const simulate_input_t *in = run->input;
+    simulation_t *made = run->made;
+    bool apart = false;
+    for (uint32_t s = 0; s < in->n_sets; s++) apart |= in->sets[s].group_of != NULL;
+    run->n_lanes = apart ? in->n_ranks : in->n_programs;
+    ARRAY(&run->arena, run->lanes, run->n_lanes);
+    for (uint32_t l = 0; l < run->n_lanes; l++) run->lanes[l].rank = NONE;
+    for (uint32_t r = 0; r < in->n_ranks; r++) {
+        if (in->program_of[r] >= in->n_programs)
+            return FAIL(ST_INVALID, "rank %u has program %u of %u", r, in->program_of[r],
+                        in->n_programs);
+        made->lane_of[r] = apart ? r : in->program_of[r];
+        lane_t *lane = &run->lanes[made->lane_of[r]];
+        if (lane->rank == NONE) lane->rank = r;
+    }
+    ARRAY(&run->arena, run->groups, in->n_sets);
+    for (uint32_t s = 0; s < in->n_sets; s++) {
+        const uint32_t *group_of = in->sets[s].group_of;
+        ARRAY(&run->arena, run->groups[s], group_of ? in->n_ranks : 1);
+        for (uint32_t l = 0; l < run->n_lanes; l++) {
+            uint32_t r = run->lanes[l].rank, g = group_of && r != NONE ? group_of[r] : 0;
+            if (r == NONE) continue;
+            if (group_of && g >= in->n_ranks)
+                return FAIL(ST_INVALID, "rank %u is in group %u of set %u; there are %u at most", r,
+                            g, s, in->n_ranks);
+            run->groups[s][g].n_members++;
+        }
+    }
+    return ST_OK;
+}
+
+static st_status_t prepare_lanes(run_t *run) {
+    const simulate_input_t *in = run->input;
+    simulation_t *made = run->made;
+    made->transfers = st_calloc(run->n_lanes, sizeof *made->transfers);
+    if (!made->transfers)
+        return st_no_memory(run->n_lanes * sizeof *made->transfers, "a simulation");
+    made->n_lanes = run->n_lanes;
+    run->runnable = NONE;
+    for (uint32_t l = run->n_lanes; l-- > 0;) {
+        lane_t *lane = &run->lanes[l];
+        if (lane->rank == NONE) continue; /* a program of no rank */
+        uint32_t p = in->program_of[lane->rank];
+        lane->program = &in->programs[p];
+        lane->starts = run->starts + run->starts_of[p];
+        lane->ordinal = run->ordinals + run->starts_of[p];
+        lane->n_starts = run->n_starts[p];
+        lane->next = run->runnable;
+        run->runnable = l;
+        ARRAY(&run->arena, lane->issued_us, lane->n_starts);
+        ARRAY(&run->arena, lane->ready_us, lane->n_starts);
+        made->transfers[l] = st_calloc(lane->n_starts, sizeof **made->transfers);
+        if (!made->transfers[l])
+            return st_no_memory(lane->n_starts * sizeof **made->transfers, "a simulation");
+        lane->transfers = made->transfers[l];
+        for (uint32_t k = 0; k < lane->n_starts; k++) lane->transfers[k].end_us = UNKNOWN;
+    }
+    return ST_OK;
+}
+
+/* ---- running ---- */
+
+static group_t *group_at(run_t *run, const lane_t *lane, uint32_t start) {
+    uint32_t set = lane->program->moves[lane->starts[start]].set;
+    const uint32_t *group_of = run->input->sets[set].group_of;
+    return &run->groups[set][group_of ? group_of[lane->rank] : 0];
+}
+
+/* Gives the transfer its times. Its members come off the list; they may go on. */
+static void meet(run_t *run, group_t *group) {
+    meeting_t open = group->open;
+    const double overlap = run->input->link_overlap;
+    double end = open.ready_us + open.us * overlap;
+    group->open = (meeting_t){0};
+    for (uint32_t l = open.first; l != NONE;) {
+        lane_t *lane = &run->lanes[l];
+        uint32_t next = lane->next;
+        lane->transfers[lane->n_ended] = (simulate_span_t){open.ready_us, end};
+        lane->sum.link_us += open.us;
+        lane->link_free_us = end;
+        lane->n_ended++;
+        lane->arrived = false;
+        lane->next = run->runnable;
+        run->runnable = l;
+        l = next;
+    }
+}
+
+/* At the collective that is next on the lane's link stream, if it was issued. */
+static void arrive(run_t *run, uint32_t l) {
+    lane_t *lane = &run->lanes[l];
+    uint32_t k = lane->n_ended;
+    if (lane->arrived || k == lane->n_issued) return;
+    group_t *group = group_at(run, lane, k);
+    meeting_t *open = &group->open;
+    double ready = fmax(lane->issued_us[k], lane->link_free_us);
+    double us = lane->program->moves[lane->starts[k]].us;
+    lane->ready_us[k] = ready;
+    lane->arrived = true;
+    lane->next = open->n_arrived ? open->first : NONE;
+    open->first = l;
+    open->ready_us = open->n_arrived ? fmax(open->ready_us, ready) : ready;
+    open->us = open->n_arrived ? fmax(open->us, us) : us;
+    if (++open->n_arrived == group->n_members) meet(run, group);
+}
+
+/* At a wait for start `k`, which has its times. */
+static void pass_wait(run_t *run, lane_t *lane, uint32_t k) {
+    const simulate_span_t *span = &lane->transfers[k];
+    double begin = lane->now_us;
+    double own = lane->program->moves[lane->starts[k]].us * (1 - run->input->link_overlap);
+    lane->now_us = fmax(begin, span->end_us) + own;
+    double from = fmax(begin, lane->ready_us[k]);
+    if (span->begin_us > from) lane->sum.peers_us += span->begin_us - from;
+    lane->sum.exposed_us += lane->now_us - begin;
+}
+
+/* As far as it goes. A lane in a meeting's list is not in the runnable one, so it runs on until it stands
+ * at a wait only while its next transfer has not been arrived at: arrivals come first. */
+static void advance(run_t *run, lane_t *lane) {
+    for (; lane->at < lane->program->n_moves; lane->at++) {
+        const simulate_move_t *move = &lane->program->moves[lane->at];
+        if (move->kind == SIMULATE_COMPUTE) {
+            lane->now_us += move->us;
+            lane->sum.compute_us += move->us;
+        } else if (move->kind == SIMULATE_START) {
+            lane->issued_us[lane->n_issued++] = lane->now_us;
+        } else {
+            uint32_t k = lane->ordinal[move->start];
+            if (lane->transfers[k].end_us == UNKNOWN) return;
+            pass_wait(run, lane, k);
+        }
+    }
+}
+
+static void run_lanes(run_t *run) {
+    while (run->runnable != NONE) {
+        uint32_t l = run->runnable;
+        lane_t *lane = &run->lanes[l];
+        run->runnable = lane->next;
+        advance(run, lane);
+        arrive(run, l);
+    }
+}
+
+/* Why a lane has not come to its end. */
+static st_status_t stuck(const run_t *run, const lane_t *lane) {
+    const simulate_input_t *in = run->input;
+    uint32_t k = lane->n_ended;
+    uint32_t set = lane->program->moves[lane->starts[k]].set;
+    const uint32_t *group_of = in->sets[set].group_of;
+    for (uint32_t l = 0; l < run->n_lanes; l++) {
+        const lane_t *other = &run->lanes[l];
+        if (other == lane || other->rank == NONE) continue;
+        if (group_of && group_of[other->rank] != group_of[lane->rank]) continue;
+        if (other->arrived && other->program->moves[other->starts[other->n_ended]].set == set)
+            continue;
+        return FAIL(ST_INVALID,
+                    "rank %u stands at its collective %u, which rank %u does not start, or only "
+                    "after another that never ends",
+                    lane->rank, k, other->rank);
+    }
+    return FAIL(ST_INVALID, "rank %u never ends its collective %u", lane->rank, k);
+}
+
+static st_status_t finish(run_t *run) {
+    simulation_t *made = run->made;
+    for (uint32_t l = 0; l < run->n_lanes; l++) {
+        lane_t *lane = &run->lanes[l];
+        if (lane->rank == NONE) continue;
+        if (lane->n_ended < lane->n_starts) return stuck(run, lane);
+        lane->sum.step_us = fmax(lane->now_us, lane->link_free_us);
+        /* what no one waited for */
+        lane->sum.exposed_us += lane->sum.step_us - lane->now_us;
+    }
+    for (uint32_t r = 0; r < made->n_ranks; r++) {
+        made->ranks[r] = run->lanes[made->lane_of[r]].sum;
+        if (made->ranks[r].step_us <= made->step_us) continue;
+        made->step_us = made->ranks[r].step_us;
+        made->slowest = r;
+    }
+    return ST_OK;
+}
+
+void simulate_destroy(simulation_t *simulation) {
+    if (!simulation) return;
+    for (uint32_t l = 0; simulation->transfers && l < simulation->n_lanes; l++)
+        st_free(simulation->transfers[l]);
+    st_free(simulation->transfers);
+    st_free(simulation->lane_of);
+    st_free(simulation->ranks);
+    st_free(simulation);
+}
+
+static st_status_t make(run_t *run) {
+    const simulate_input_t *in = run->input;
+    simulation_t *made = run->made;
+    if (!(in->link_overlap >= 0 && in->link_overlap <= 1))
+        return FAIL(ST_INVALID, "link_overlap is %g; 0 to 1 are possible", in->link_overlap);
+    made->n_ranks = in->n_ranks;
+    made->link_overlap = in->link_overlap;
+    made->ranks = st_calloc(in->n_ranks, sizeof *made->ranks);
+    made->lane_of = st_calloc(in->n_ranks, sizeof *made->lane_of);
+    if (!made->ranks || !made->lane_of)
+        return st_no_memory(in->n_ranks * sizeof *made->ranks, "a simulation");
+    TRY(number_starts(run));
+    TRY(divide(run));
+    TRY(prepare_lanes(run));
+    run_lanes(run);
+    return finish(run);
+}
+
+st_status_t simulate_moves(const simulate_input_t *input, simulation_t **out) {
+    run_t run = {.input = input};
+    *out = NULL;
+    run.made = st_calloc(1, sizeof *run.made);
+    if (!run.made) return st_no_memory(sizeof *run.made, "a simulation");
+    st_status_t status = make(&run);
+    st_arena_clear(&run.arena);
+    if (status == ST_OK)
+        *out = run.made;
+    else
+        simulate_destroy(run.made);
+    return status;
+}
+
+/* ---- plans ---- */
+
+/* A program as moves. What lies between two collectives is one move. */
+static st_status_t tell_program(const plan_t *plan, const target_t *target, uint32_t p,
+                                st_arena_t *arena, simulate_program_t *out) {
+    const plan_program_t *program = &plan->programs[p];
+    size_t n = program->graph->nodes.n;
+    simulate_move_t *moves;
+    uint32_t *move_of;
+    ir_cost_t *costs;
+    ARRAY(arena, moves, 2 * n);
+    ARRAY(arena, move_of, n);
+    ARRAY(arena, costs, n);
+    TRY(predict_steps(plan, target, p, costs));
+    uint32_t at = 0;
+    for (ir_node_t i = 0; i < n; i++) {
+        plan_step_kind_t kind = program->steps[i].kind;
+        if (kind == PLAN_STEP_NOTHING) continue;
+        if (kind == PLAN_STEP_START) {
+            move_of[i] = at;
+            moves[at++] = (simulate_move_t){.kind = SIMULATE_START, .us = costs[i].us};
+        } else if (kind == PLAN_STEP_WAIT) {
+            ir_value_t taken = ir_node(program->graph, i)->inputs[0];
+            uint32_t start = move_of[program->graph->values.data[taken].producer];
+            moves[at++] = (simulate_move_t){.kind = SIMULATE_WAIT, .start = start};
+        } else {
+            if (!at || moves[at - 1].kind != SIMULATE_COMPUTE)
+                moves[at++] = (simulate_move_t){.kind = SIMULATE_COMPUTE};
+            moves[at - 1].us += costs[i].us;
+        }
+    }
+    *out = (simulate_program_t){at, moves};
+    return ST_OK;
+}
+
+st_status_t simulate_plan(const plan_t *plan, const target_t *target, simulation_t **out) {
+    st_arena_t arena = {0};
+    const simulate_set_t all = {NULL};
+    simulate_program_t *programs = st_arena_array(&arena, plan->n_programs, sizeof *programs);
+    *out = NULL;
+    st_status_t status =
+        programs ? ST_OK : st_no_memory(plan->n_programs * sizeof *programs, "a simulation");
+    for (uint32_t p = 0; status == ST_OK && p < plan->n_programs; p++)
+        status = tell_program(plan, target, p, &arena, &programs[p]);
+    if (status == ST_OK) {
+        simulate_input_t input = {.n_ranks = plan->n_ranks,
+                                  .n_programs = plan->n_programs,
+                                  .n_sets = 1,
+                                  .programs = programs,
+                                  .program_of = plan->program_of,
+                                  .sets = &all,
+                                  .link_overlap = target->machine.link_overlap};
+        status = simulate_moves(&input, out);
+    }
+    st_arena_clear(&arena);
+    return status;
+}
+
+st_status_t simulate_events(const simulation_t *simulation, const plan_t *plan, uint32_t rank,
+                            const ir_cost_t *costs, size_t *out_n, simulate_event_t **out_events) {
+    const plan_program_t *program = &plan->programs[plan->program_of[rank]];
+    const ir_graph_t *graph = program->graph;
+    const simulate_span_t *next = simulation->transfers[simulation->lane_of[rank]];
+    double now = 0;
+    *out_n = 0;
+    *out_events = st_calloc(graph->nodes.n, sizeof **out_events);
+    const simulate_span_t **span_of = st_calloc(graph->nodes.n, sizeof(simulate_span_t *));
+    if (!*out_events || !span_of) {
+        st_free(*out_events);
+        st_free(span_of);
+        *out_events = NULL;
+        return st_no_memory(graph->nodes.n * sizeof **out_events, "events");
+    }
+    for (ir_node_t i = 0; i < graph->nodes.n; i++) {
+        simulate_event_t *event = &(*out_events)[*out_n];
+        plan_step_kind_t kind = program->steps[i].kind;
+        if (kind == PLAN_STEP_NOTHING) continue;
+        *event = (simulate_event_t){i, SIMULATE_STREAM_COMPUTE, now, now + costs[i].us};
+        if (kind == PLAN_STEP_START) {
+            span_of[i] = next++;
+            *event = (simulate_event_t){i, SIMULATE_STREAM_LINK, span_of[i]->begin_us,
+                                        span_of[i]->end_us};
+        } else if (kind == PLAN_STEP_WAIT) {
+            ir_node_t start = graph->values.data[ir_node(graph, i)->inputs[0]].producer;
+            now = fmax(now, span_of[start]->end_us) +
+                  costs[start].us * (1 - simulation->link_overlap);
+            event->end_us = now;
+        } else {
+            now = event->end_us;
+        }
+        *out_n += kind != PLAN_STEP_WAIT || event->end_us > event->begin_us;
+    }
+    st_free(span_of);
+    return ST_OK;
+}
