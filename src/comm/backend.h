@@ -1,16 +1,47 @@
 /* What a communicator backend supplies. A backend is one folder of src/comm/ with a create function
- * and one comm_backend_t; its handle begins with a `comm_t`. */
+ * and one comm_backend_t; its handle begins with a `comm_t`. comm.c has checked arguments: tickets,
+ * ranks, sizes and element types are valid. */
 #ifndef STATOR_COMM_BACKEND_H
 #define STATOR_COMM_BACKEND_H
 
 #include "comm/comm.h"
 
+enum { COMM_MAX_TICKETS = 1 << 20 };
+
+typedef enum comm_kind {
+    COMM_NONE = 0,
+    COMM_ALL_REDUCE,
+    COMM_ALL_GATHER,
+    COMM_REDUCE_SCATTER,
+    COMM_ALL_TO_ALL,
+    COMM_BROADCAST,
+    COMM_SEND,
+    COMM_RECEIVE,
+    COMM_KIND_END
+} comm_kind_t;
+
+/* A collective as started on one rank. Numbers and data by kind:
+ *   all-reduce       numbers: elements of each segment           data: a pointer a segment
+ *   all-gather,      numbers: (outer, parts[size]) a segment     data: (in, out) a segment
+ *   reduce-scatter
+ *   all-to-all       numbers: outer, parts[size] of `in`, then   data: in, out
+ *                    the same of `out`
+ *   broadcast        numbers: root, elements of each segment     data: a pointer a segment
+ *   send, receive    numbers: peer, elements                     data: a pointer
+ */
+typedef struct comm_request {
+    comm_kind_t kind;
+    ir_dtype_t dtype;
+    uint32_t n_segments, n_numbers, n_data;
+    const int64_t *numbers;
+    void *const *data;
+} comm_request_t;
+
 typedef struct comm_backend {
     const char *name;
-    st_status_t (*all_reduce_start)(comm_t *comm, uint32_t ticket, ir_dtype_t dtype, uint32_t n,
-                                    void *const *data, const int64_t *elements);
-    st_status_t (*all_gather_start)(comm_t *comm, uint32_t ticket, int64_t outer,
-                                    const int64_t *part_bytes, const void *in, void *out);
+    st_status_t (*group_create)(comm_t *parent, int n, const int *ranks, comm_t **out_group);
+    /* Copies what it keeps of the request. */
+    st_status_t (*start)(comm_t *comm, uint32_t ticket, const comm_request_t *request);
     st_status_t (*wait)(comm_t *comm, uint32_t ticket);
     void (*abort)(comm_t *comm, const char *reason);
     void (*destroy)(comm_t *comm);
@@ -19,6 +50,14 @@ typedef struct comm_backend {
 struct comm {
     const comm_backend_t *backend;
     int rank, size;
+    /* comm.c: where requests are put together; freed by comm_release */
+    uint32_t cap_numbers, cap_data;
+    int64_t *numbers;
+    void **data;
 };
+
+/* Frees what comm.c keeps in the handle; a backend's destroy calls it. */
+void comm_release(comm_t *comm);
+const char *comm_kind_text(comm_kind_t kind); /* "all-reduce", … */
 
 #endif

@@ -1,8 +1,18 @@
 /* Communicators: collectives between the ranks of a group.
  *
- * Start never blocks on peers; wait does, for a bounded time. Every rank starts the same
- * collectives in the same order (the plan proves it). One handle a rank, used by one thread at a
- * time. A failure is latched: every later call returns it. */
+ * Start never blocks on peers; wait does, for a bounded time. All ranks of a communicator start the
+ * same collectives of it in the same order (the plan proves it). One handle a rank; all handles of
+ * a rank are used by one thread at a time. A failure on any rank is latched for the communicator and
+ * all groups made from it, and every later call returns it; a call that returns a failure has left
+ * all buffers alone for good.
+ *
+ * A `ticket` is the number of a collective within the step: the same on all ranks of the
+ * communicator, not in use there (a collective that was waited for may be started again under its
+ * ticket in the next step). Different communicators may use the same ticket at the same time.
+ *
+ * Sizes are in elements of `dtype`; parts of size 0 are fine. Arrays that describe the sizes are
+ * read during the call only; buffers belong to the collective until the wait. Unless said
+ * otherwise, inputs and outputs do not overlap. */
 #ifndef STATOR_COMM_COMM_H
 #define STATOR_COMM_COMM_H
 
@@ -15,20 +25,61 @@ typedef struct comm comm_t;
 
 /* N ranks of one process. out_ranks[r] is rank r's handle. `timeout_ms` bounds every wait. */
 st_status_t comm_local_create(int n_ranks, int64_t timeout_ms, comm_t **out_ranks) ST_WARN_UNUSED;
+/* The communicator of `n` ranks of `parent` (distinct; the caller's own is among them): rank i of
+ * it is ranks[i] of the parent. Every member calls it with the same list, nobody else does; it does
+ * not wait for the others. Members that make several communicators of one list make them in the
+ * same order. The parent may be destroyed first. */
+st_status_t comm_group_create(comm_t *parent, int n, const int *ranks,
+                              comm_t **out_group) ST_WARN_UNUSED;
 void comm_destroy(comm_t *comm); /* each handle once; NULL is fine */
 int comm_rank(const comm_t *comm);
 int comm_size(const comm_t *comm);
 
-/* Sum over ranks, in place, of `n` segments: data[i] has elements[i] elements of dtype. The order
- * of addition is by rank, so all ranks get the same bits. The buffers belong to the collective
- * until the wait. `ticket` is the collective's index within the step, the same on all ranks. */
+/* Sum over ranks, in place, of `n` segments: data[i] has elements[i] elements. The order of
+ * addition is by rank, so all ranks get the same bits. */
 st_status_t comm_all_reduce_start(comm_t *comm, uint32_t ticket, ir_dtype_t dtype, uint32_t n,
                                   void *const *data, const int64_t *elements) ST_WARN_UNUSED;
-/* Concatenation: for each of `outer` blocks, rank r's part is part_bytes[r] long; `out` receives
- * outer × sum(part_bytes). `in` and `out` belong to the collective until the wait. */
-st_status_t comm_all_gather_start(comm_t *comm, uint32_t ticket, int64_t outer,
-                                  const int64_t *part_bytes, const void *in,
-                                  void *out) ST_WARN_UNUSED;
+
+/* A tensor that is cut along one axis, and one rank's part of it, both dense: `outer` blocks, of
+ * each of which rank r's part has parts[r] elements. */
+typedef struct comm_segment {
+    const void *in;
+    void *out;
+    int64_t outer;
+    const int64_t *parts; /* [size of the communicator] */
+} comm_segment_t;
+
+/* Concatenation of parts: `in` is the own part, outer × parts[rank]; `out` receives the whole,
+ * outer × sum(parts). */
+st_status_t comm_all_gather_start(comm_t *comm, uint32_t ticket, ir_dtype_t dtype, uint32_t n,
+                                  const comm_segment_t *segments) ST_WARN_UNUSED;
+/* The own part of the sum: `in` is whole, outer × sum(parts); `out` receives outer × parts[rank].
+ * Bits are those of an all-reduce of `in`. Where outer is 1, `out` may be the own part of `in`. */
+st_status_t comm_reduce_scatter_start(comm_t *comm, uint32_t ticket, ir_dtype_t dtype, uint32_t n,
+                                      const comm_segment_t *segments) ST_WARN_UNUSED;
+
+/* One side of an all-to-all: a dense tensor of `outer` blocks, parts[r] elements of each of which
+ * go to rank r, or come from it. */
+typedef struct comm_side {
+    int64_t outer;
+    const int64_t *parts; /* [size of the communicator] */
+} comm_side_t;
+
+/* Rank a's part for b, its pieces in order, becomes b's part from a: `in` and `out` may be cut
+ * along different axes. The total of a part must be the same at both ends. */
+st_status_t comm_all_to_all_start(comm_t *comm, uint32_t ticket, ir_dtype_t dtype, const void *in,
+                                  comm_side_t from, void *out, comm_side_t to) ST_WARN_UNUSED;
+/* Rank `root`'s data to all others. */
+st_status_t comm_broadcast_start(comm_t *comm, uint32_t ticket, ir_dtype_t dtype, int root,
+                                 uint32_t n, void *const *data,
+                                 const int64_t *elements) ST_WARN_UNUSED;
+/* The i-th send from a to b meets the i-th receive of b from a; element type and number must be
+ * the same. Tickets are each rank's own and need not be the same at both ends. */
+st_status_t comm_send_start(comm_t *comm, uint32_t ticket, int to, ir_dtype_t dtype,
+                            const void *data, int64_t elements) ST_WARN_UNUSED;
+st_status_t comm_receive_start(comm_t *comm, uint32_t ticket, int from, ir_dtype_t dtype,
+                               void *data, int64_t elements) ST_WARN_UNUSED;
+
 /* Blocks until the collective is complete on this rank. FAILs with ST_PEER_LOST naming the missing
  * ranks after the timeout. */
 st_status_t comm_wait(comm_t *comm, uint32_t ticket) ST_WARN_UNUSED;

@@ -25,12 +25,11 @@ typedef struct exec_step {
     size_t *bytes;
     /* collectives */
     uint32_t ticket;
-    bool gather;
     ir_dtype_t dtype;
-    int64_t *sizes; /* all-reduce: elements of each buffer; all-gather: bytes of each rank's part */
+    int64_t *sizes; /* elements of each buffer, or of each rank's part of a gather's block */
     uint32_t n_buffers;
-    void **buffers; /* all-gather: {in, out} */
-    int64_t outer;
+    void **buffers;              /* all-reduce */
+    comm_segment_t *segment;     /* all-gather */
     struct exec_region *region;  /* control flow (region.c) */
     exec_profile_row_t *profile; /* NULL unless profiling: the row of this kind of step */
     /* tests: memory that is dead after this step */

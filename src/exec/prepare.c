@@ -162,21 +162,22 @@ static st_status_t prepare_gather(exec_rank_t *rank, exec_step_t *step) {
     const ir_node_info_t *node = ir_node(graph, step->node);
     const ir_type_t *type = ir_value_type(graph, node->first_output);
     uint32_t n_ranks = rank->session->plan->n_ranks;
-    int64_t axis = ir_attr_int(node, "axis"), inner = (int64_t)ir_dtype_bytes(type->dtype);
-    step->gather = true;
-    step->outer = 1;
-    for (int64_t i = 0; i < axis; i++) step->outer *= type->dims[i];
-    for (int64_t i = axis + 1; i < type->rank; i++) inner *= type->dims[i];
+    int64_t axis = ir_attr_int(node, "axis"), inner = 1;
+    step->dtype = type->dtype;
     ARRAY(rank, step->sizes, n_ranks);
-    ARRAY(rank, step->buffers, 2);
+    ARRAY(rank, step->segment, 1);
+    *step->segment = (comm_segment_t){.in = value_address(rank, node->inputs[0]),
+                                      .out = value_address(rank, node->first_output),
+                                      .outer = 1,
+                                      .parts = step->sizes};
+    for (int64_t i = 0; i < axis; i++) step->segment->outer *= type->dims[i];
+    for (int64_t i = axis + 1; i < type->rank; i++) inner *= type->dims[i];
     for (uint32_t r = 0; r < n_ranks; r++) {
         int64_t begin, extent;
         ir_split_range(ir_attr_int(node, "extent"), ir_attr_int(node, "granules"), r, n_ranks,
                        &begin, &extent);
         step->sizes[r] = extent * inner;
     }
-    step->buffers[0] = value_address(rank, node->inputs[0]);
-    step->buffers[1] = value_address(rank, node->first_output);
     return ST_OK;
 }
 

@@ -19,9 +19,8 @@ static st_status_t run_copies(const exec_rank_t *rank, const exec_step_t *step) 
 static st_status_t run_start(const exec_rank_t *rank, const exec_step_t *step) {
     TRY(run_copies(rank, step));
     TRY(rank->device->synchronize(rank->stream));
-    if (step->gather)
-        return comm_all_gather_start(rank->comm, step->ticket, step->outer, step->sizes,
-                                     step->buffers[0], step->buffers[1]);
+    if (step->segment)
+        return comm_all_gather_start(rank->comm, step->ticket, step->dtype, 1, step->segment);
     return comm_all_reduce_start(rank->comm, step->ticket, step->dtype, step->n_buffers,
                                  step->buffers, step->sizes);
 }

@@ -1,5 +1,4 @@
-/* The local communicator: sums and gathers on many group sizes, in flight together, and its
- * failures. */
+/* The local communicator: collectives on many group sizes, in flight together, and its failures. */
 #include "comm/comm.h"
 
 #include <dlfcn.h>
@@ -17,6 +16,7 @@
 #include <cmocka.h>
 
 #include "base/memory.h"
+#include "comm/collectives.h"
 #include "ir/convert.h"
 
 enum { MAX_RANKS = 16, N_TICKETS = 5, N_STEPS = 6 };
@@ -161,39 +161,23 @@ static void every_type_sums(void **state) {
     }
 }
 
-/* ---- gathers ---- */
+/* ---- every kind ---- */
 
-static void *gather_body(void *argument) {
+static void *every_kind_body(void *argument) {
     rank_arg_t *arg = argument;
-    enum { OUTER = 3 };
-    int64_t part_bytes[MAX_RANKS], total = 0;
-    for (int r = 0; r < arg->n_ranks; r++)
-        total += part_bytes[r] = r % 3 * 5; /* rank 0 has nothing */
-    uint8_t *in = malloc((size_t)(OUTER * part_bytes[arg->rank] + 1));
-    uint8_t *out = malloc((size_t)(OUTER * total + 1));
-    for (int64_t o = 0; o < OUTER; o++)
-        for (int64_t i = 0; i < part_bytes[arg->rank]; i++)
-            in[o * part_bytes[arg->rank] + i] = (uint8_t)(arg->rank * 31 + o * 7 + i);
-    nap(&arg->seed);
-    st_status_t status = comm_all_gather_start(arg->comm, 0, OUTER, part_bytes, in, out);
-    if (status == ST_OK) status = comm_wait(arg->comm, 0);
-    if (status != ST_OK) finish(arg, status);
-    const uint8_t *at = out;
-    for (int64_t o = 0; o < OUTER; o++)
-        for (int r = 0; r < arg->n_ranks; r++)
-            for (int64_t i = 0; i < part_bytes[r]; i++)
-                if (*at++ != (uint8_t)(r * 31 + o * 7 + i)) arg->status = ST_INTERNAL;
-    free(in);
-    free(out);
+    finish(arg, collectives_run(arg->comm, arg->seed));
     return NULL;
 }
 
-static void gathers_concatenate_uneven_parts(void **state) {
+static void every_collective_and_group_works(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         rank_arg_t args[MAX_RANKS] = {0};
-        run_ranks(sizes[i], 30000, gather_body, args);
-        for (int r = 0; r < sizes[i]; r++) assert_int_equal(args[r].status, ST_OK);
+        run_ranks(sizes[i], 30000, every_kind_body, args);
+        for (int r = 0; r < sizes[i]; r++) {
+            if (args[r].status != ST_OK) print_error("%s\n", args[r].message);
+            assert_int_equal(args[r].status, ST_OK);
+        }
     }
 }
 
@@ -310,6 +294,92 @@ static void different_sizes_are_an_error_everywhere(void **state) {
     for (int r = 0; r < 2; r++) assert_int_equal(args[r].status, ST_RANKS_DISAGREE);
 }
 
+/* What differs between the ends of a pair or the rows and columns of an all-to-all. */
+static void *ends_body(void *argument) {
+    rank_arg_t *arg = argument;
+    double x[4] = {0}, y[4];
+    st_status_t status;
+    if (arg->seed == 1) {
+        int64_t even[2] = {1, 1}, uneven[2] = {1, 2};
+        comm_side_t from = {1, arg->rank ? uneven : even}, to = {1, even};
+        status = comm_all_to_all_start(arg->comm, 0, IR_F64, x, from, y, to);
+    } else if (arg->rank == 0) {
+        status = comm_send_start(arg->comm, 0, 1, IR_F64, x, 3);
+    } else {
+        status = comm_receive_start(arg->comm, 0, 0, IR_F64, y, 4);
+    }
+    if (status == ST_OK) status = comm_wait(arg->comm, 0);
+    finish(arg, status);
+    return NULL;
+}
+
+static void ends_that_differ_are_an_error_everywhere(void **state) {
+    (void)state;
+    for (unsigned which = 0; which < 2; which++) {
+        rank_arg_t args[MAX_RANKS] = {0};
+        comm_t *comms[2];
+        pthread_t threads[2];
+        assert_int_equal(comm_local_create(2, 60000, comms), ST_OK);
+        for (int r = 0; r < 2; r++) {
+            args[r] = (rank_arg_t){.comm = comms[r], .rank = r, .n_ranks = 2, .seed = which};
+            assert_int_equal(pthread_create(&threads[r], NULL, ends_body, &args[r]), 0);
+        }
+        for (int r = 0; r < 2; r++) pthread_join(threads[r], NULL);
+        for (int r = 0; r < 2; r++) {
+            comm_destroy(comms[r]);
+            assert_int_equal(args[r].status, ST_RANKS_DISAGREE);
+            assert_non_null(
+                strstr(args[r].message,
+                       which ? "rank 1 sends 2 elements to rank 1, which expects 1" : "of 3 f64"));
+        }
+    }
+}
+
+/* A member that fails is known to those who wait in another group of the same ranks. */
+static void *group_abort_body(void *argument) {
+    rank_arg_t *arg = argument;
+    int members[2] = {1, 2};
+    comm_t *group = NULL;
+    if (arg->rank == 0) {
+        usleep(20000);
+        comm_abort(arg->comm, "its kernel failed");
+        return NULL;
+    }
+    double x = 1.0;
+    st_status_t status = comm_group_create(arg->comm, 2, members, &group);
+    if (status == ST_OK && arg->rank == 1) status = comm_receive_start(group, 0, 1, IR_F64, &x, 1);
+    if (status == ST_OK && arg->rank == 1) status = comm_wait(group, 0);
+    finish(arg, status);
+    comm_destroy(group);
+    return NULL;
+}
+
+static void failures_reach_every_group(void **state) {
+    (void)state;
+    rank_arg_t args[MAX_RANKS] = {0};
+    run_ranks(3, 60000, group_abort_body, args);
+    assert_int_equal(args[1].status, ST_PEER_LOST);
+    assert_non_null(strstr(args[1].message, "rank 0 gave up: its kernel failed"));
+}
+
+static void *silent_sender_body(void *argument) {
+    rank_arg_t *arg = argument;
+    double x = 1.0;
+    if (arg->rank != 0) return NULL;
+    st_status_t status = comm_receive_start(arg->comm, 0, 2, IR_F64, &x, 1);
+    if (status == ST_OK) status = comm_wait(arg->comm, 0);
+    finish(arg, status);
+    return NULL;
+}
+
+static void a_peer_that_does_not_send_is_named(void **state) {
+    (void)state;
+    rank_arg_t args[MAX_RANKS] = {0};
+    run_ranks(3, 200, silent_sender_body, args);
+    assert_int_equal(args[0].status, ST_PEER_LOST);
+    assert_non_null(strstr(args[0].message, "rank 0 waited 200 ms for rank 2"));
+}
+
 static void misuse_is_an_error(void **state) {
     (void)state;
     comm_t *comm[1];
@@ -321,6 +391,15 @@ static void misuse_is_an_error(void **state) {
     uint8_t byte = 0;
     void *pointer = &byte;
     assert_int_equal(comm_all_reduce_start(comm[0], 0, IR_BOOL, 1, &pointer, &n), ST_UNSUPPORTED);
+    int64_t negative = -1;
+    int none[1] = {1}, twice[2] = {0, 0};
+    comm_t *group;
+    assert_int_equal(comm_all_reduce_start(comm[0], 0, IR_F32, 1, &pointer, &negative), ST_INVALID);
+    assert_int_equal(comm_all_reduce_start(comm[0], 1u << 20, IR_F32, 1, &pointer, &n), ST_INVALID);
+    assert_int_equal(comm_broadcast_start(comm[0], 0, IR_U8, 1, 1, &pointer, &n), ST_INVALID);
+    assert_int_equal(comm_send_start(comm[0], 0, 0, IR_U8, &byte, 1), ST_INVALID);
+    assert_int_equal(comm_group_create(comm[0], 1, none, &group), ST_INVALID);
+    assert_int_equal(comm_group_create(comm[0], 2, twice, &group), ST_INVALID);
     comm_destroy(comm[0]);
     comm_destroy(NULL);
 }
@@ -352,11 +431,14 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sums_have_the_bits_of_rank_order),
         cmocka_unit_test(every_type_sums),
-        cmocka_unit_test(gathers_concatenate_uneven_parts),
+        cmocka_unit_test(every_collective_and_group_works),
         cmocka_unit_test(absent_ranks_are_named),
         cmocka_unit_test(what_is_done_when_the_time_is_up_is_done),
         cmocka_unit_test(abort_wakes_waiting_ranks),
         cmocka_unit_test(different_sizes_are_an_error_everywhere),
+        cmocka_unit_test(ends_that_differ_are_an_error_everywhere),
+        cmocka_unit_test(failures_reach_every_group),
+        cmocka_unit_test(a_peer_that_does_not_send_is_named),
         cmocka_unit_test(misuse_is_an_error),
         cmocka_unit_test(allocation_failures_are_reported),
     };

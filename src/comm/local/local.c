@@ -19,290 +19,243 @@
  * computes moves nothing forward until its next start or wait, and its team's other threads rest
  * while it adds. (What that comes to for a small Llama: bench/NOTES.md.)
  *
+ * Other collectives have a chunk a rank that receives. A send and a receive are no slot: whichever
+ * comes second copies (pair.c).
+ *
+ * Groups: a communicator made from another shares its world, that is the lock, the failure and the
+ * timeout, and has slots of its own. Members find each other by the list of ranks: a rank that makes
+ * a group joins the oldest one of that list in which it is not yet.
+ *
  * One mutex guards everything but the chunks' data; a chunk is large (32 Ki elements) beside the
  * cost of taking it. After a failure no chunk is handed out any more, and a failing call returns
  * only when no chunk is being worked on: the caller may then free its buffers. */
 #include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
 #include "base/memory.h"
-#include "comm/backend.h"
-#include "comm/local/sum.h"
-
-enum { CHUNK_ELEMENTS = 1 << 15, MAX_TICKETS = 1 << 20, REASON_BYTES = 512 };
-
-typedef enum slot_kind { SLOT_FREE = 0, SLOT_ALL_REDUCE, SLOT_ALL_GATHER } slot_kind_t;
-
-typedef struct part {
-    bool published;
-    uint32_t cap; /* of data */
-    void **data;  /* all-reduce: segments; all-gather: {in, out} */
-} part_t;
-
-typedef struct slot {
-    slot_kind_t kind;
-    ir_dtype_t dtype;
-    uint32_t n_segments, cap_segments;
-    int64_t *elements;    /* all-reduce: a segment; all-gather: part bytes of each rank */
-    int64_t outer, total; /* total: elements of all segments, or bytes of one gathered block */
-    int n_published, n_left;
-    int64_t n_chunks, n_taken, n_done;
-    part_t *parts; /* [size] */
-} slot_t;
-
-typedef struct group {
-    pthread_mutex_t mutex;
-    pthread_cond_t changed;
-    int size, n_handles, n_working; /* n_working: chunks being worked on */
-    int64_t timeout_ms;
-    st_status_t failed;
-    char reason[REASON_BYTES];
-    uint32_t n_slots; /* two a ticket */
-    slot_t *slots;
-} group_t;
-
-typedef struct local {
-    comm_t base;
-    group_t *group;
-    uint32_t n_uses;   /* length of uses */
-    uint8_t *uses;     /* [ticket]: parity of this rank's next use */
-    uint32_t *pending; /* slots started and not waited for, oldest first */
-    uint32_t n_pending, cap_pending;
-    void **buffers; /* [size]: scratch of a chunk */
-} local_t;
+#include "comm/local/internal.h"
 
 /* ---- failure ---- */
 
-static st_status_t latched(const group_t *group) {
-    return FAIL(group->failed, "%s", group->reason);
+static st_status_t latched(const local_world_t *world) {
+    return FAIL(world->failed, "%s", world->reason);
 }
 
-/* Latches the first failure and wakes everyone. The mutex is held. */
-static void latch(group_t *group, st_status_t status, const char *reason) {
-    if (group->failed != ST_OK) return;
-    group->failed = status;
-    snprintf(group->reason, sizeof group->reason, "%s", reason);
-    pthread_cond_broadcast(&group->changed);
+void local_latch(local_world_t *world, st_status_t status, const char *reason) {
+    if (world->failed != ST_OK) return;
+    world->failed = status;
+    snprintf(world->reason, sizeof world->reason, "%s", reason);
+    pthread_cond_broadcast(&world->changed);
 }
 
 /* Waits until no chunk is being worked on; the mutex is held. Chunks end by themselves. */
-static void drain(group_t *group) {
-    while (group->n_working) pthread_cond_wait(&group->changed, &group->mutex);
+static void drain(local_world_t *world) {
+    while (world->n_working) pthread_cond_wait(&world->changed, &world->mutex);
+}
+
+/* This rank's number in the world, for messages. */
+static int world_rank(const local_t *local) {
+    return local->group->ranks[local->base.rank];
 }
 
 /* ---- slots ---- */
 
-static st_status_t grow_slots(group_t *group, uint32_t ticket) {
+static st_status_t grow_slots(local_group_t *group, uint32_t ticket) {
     uint32_t need = 2 * (ticket + 1);
     if (need <= group->n_slots) return ST_OK;
     if (need < 2 * group->n_slots) need = 2 * group->n_slots;
-    slot_t *slots = st_realloc(group->slots, need * sizeof *slots);
+    local_slot_t **slots = st_realloc(group->slots, need * sizeof *slots);
     if (!slots) return st_no_memory(need * sizeof *slots, "the table of collectives");
     memset(slots + group->n_slots, 0, (need - group->n_slots) * sizeof *slots);
     group->slots = slots;
-    for (; group->n_slots < need; group->n_slots++) {
-        slots[group->n_slots].parts = st_calloc((size_t)group->size, sizeof(part_t));
-        if (!slots[group->n_slots].parts)
-            return st_no_memory((size_t)group->size * sizeof(part_t), "a collective");
+    group->n_slots = need;
+    return ST_OK;
+}
+
+/* Both slots of the ticket. */
+static st_status_t make_slots(local_group_t *group, uint32_t ticket) {
+    TRY(grow_slots(group, ticket));
+    for (uint32_t i = 2 * ticket; i < 2 * ticket + 2; i++) {
+        if (group->slots[i]) continue;
+        local_slot_t *slot = st_calloc(1, sizeof *slot);
+        local_part_t *parts = st_calloc((size_t)group->size, sizeof *parts);
+        if (!slot || !parts) {
+            st_free(slot);
+            st_free(parts);
+            return st_no_memory((size_t)group->size * sizeof *parts, "a collective");
+        }
+        slot->parts = parts;
+        group->slots[i] = slot;
     }
     return ST_OK;
 }
 
 static st_status_t grow_uses(local_t *local, uint32_t ticket) {
     if (ticket < local->n_uses) return ST_OK;
-    uint32_t need = 2 * (ticket + 1);
+    uint32_t need = 2 * (ticket + 1), old = local->n_uses;
     uint8_t *uses = st_realloc(local->uses, need);
-    if (!uses) return st_no_memory(need, "the table of collectives");
-    memset(uses + local->n_uses, 0, need - local->n_uses);
-    local->uses = uses;
+    if (uses) local->uses = uses;
+    local_end_t *ends = uses ? st_realloc(local->ends, need * sizeof *ends) : NULL;
+    if (!ends) return st_no_memory(need * sizeof *ends, "the table of collectives");
+    local->ends = ends;
+    memset(uses + old, 0, need - old);
+    memset(ends + old, 0, (need - old) * sizeof *ends);
     local->n_uses = need;
     return ST_OK;
 }
 
-static st_status_t reserve_slot(slot_t *slot, int rank, uint32_t n_numbers, uint32_t n_data) {
-    if (n_numbers > slot->cap_segments) {
-        int64_t *elements = st_realloc(slot->elements, n_numbers * sizeof *elements);
-        if (!elements) return st_no_memory(n_numbers * sizeof *elements, "a collective");
-        slot->elements = elements;
-        slot->cap_segments = n_numbers;
-    }
-    part_t *part = &slot->parts[rank];
-    if (n_data > part->cap) {
-        void **data = st_realloc(part->data, n_data * sizeof *data);
-        if (!data) return st_no_memory(n_data * sizeof *data, "a collective");
-        part->data = data;
-        part->cap = n_data;
-    }
+static st_status_t grow(void **array, uint32_t *cap, uint32_t need, size_t size) {
+    if (need <= *cap) return ST_OK;
+    void *grown = st_realloc(*array, need * size);
+    if (!grown) return st_no_memory(need * size, "a collective");
+    *array = grown;
+    *cap = need;
     return ST_OK;
 }
 
 /* Room in both slots of the ticket, so that the second step needs no more memory than the first.
  * Nothing is being added from the other slot any more: this rank has left it, so its chunks are
  * done. */
-static st_status_t reserve(local_t *local, uint32_t ticket, uint32_t n_numbers, uint32_t n_data) {
-    for (uint32_t parity = 0; parity < 2; parity++)
-        TRY(reserve_slot(&local->group->slots[2 * ticket + parity], local->base.rank, n_numbers,
-                         n_data));
-    if (local->n_pending == local->cap_pending) {
-        uint32_t cap = local->cap_pending ? 2 * local->cap_pending : 16;
-        uint32_t *pending = st_realloc(local->pending, cap * sizeof *pending);
-        if (!pending) return st_no_memory(cap * sizeof *pending, "the pending collectives");
-        local->pending = pending;
-        local->cap_pending = cap;
+static st_status_t reserve(local_t *local, uint32_t ticket, const comm_request_t *request) {
+    for (uint32_t parity = 0; parity < 2; parity++) {
+        local_slot_t *slot = local->group->slots[2 * ticket + parity];
+        local_part_t *part = &slot->parts[local->base.rank];
+        if (request->kind == COMM_ALL_TO_ALL)
+            TRY(grow((void **)&part->numbers, &part->cap_numbers, request->n_numbers,
+                     sizeof *part->numbers));
+        else if (!slot->n_published || parity != local->uses[ticket])
+            TRY(grow((void **)&slot->numbers, &slot->cap_numbers, request->n_numbers,
+                     sizeof *slot->numbers));
+        TRY(grow((void **)&part->data, &part->cap_data, request->n_data, sizeof *part->data));
     }
+    if (local->n_pending == local->cap_pending)
+        TRY(grow((void **)&local->pending, &local->cap_pending,
+                 local->cap_pending ? 2 * local->cap_pending : 16, sizeof *local->pending));
     return ST_OK;
-}
-
-/* ---- chunks ---- */
-
-static void sum_chunk(local_t *local, const slot_t *slot, int64_t chunk) {
-    int64_t begin = chunk * CHUNK_ELEMENTS, end = begin + CHUNK_ELEMENTS, first = 0;
-    if (end > slot->total) end = slot->total;
-    for (uint32_t s = 0; s < slot->n_segments && first < end; first += slot->elements[s++]) {
-        int64_t from = begin > first ? begin - first : 0;
-        int64_t to = end - first < slot->elements[s] ? end - first : slot->elements[s];
-        if (from >= to) continue;
-        for (int r = 0; r < local->group->size; r++) local->buffers[r] = slot->parts[r].data[s];
-        comm_sum(slot->dtype, local->group->size, local->buffers, from, to - from);
-    }
-}
-
-/* Chunk c fills the result of rank c. */
-static void gather_chunk(const local_t *local, const slot_t *slot, int64_t chunk) {
-    char *out = slot->parts[chunk].data[1];
-    for (int64_t o = 0; o < slot->outer; o++)
-        for (int r = 0; r < local->group->size; r++) {
-            int64_t bytes = slot->elements[r];
-            if (bytes) memcpy(out, (const char *)slot->parts[r].data[0] + o * bytes, (size_t)bytes);
-            out += bytes;
-        }
 }
 
 /* Takes up to `limit` chunks of the slot and works on them; true if it took any. The mutex is held
  * on entry and exit, not in between. */
 static bool work(local_t *local, uint32_t index, int64_t limit) {
-    group_t *group = local->group;
+    local_world_t *world = local->group->world;
+    local_slot_t *slot = local->group->slots[index];
     bool any = false;
     for (; limit > 0; limit--, any = true) {
-        slot_t *slot = &group->slots[index];
-        if (group->failed != ST_OK || slot->kind == SLOT_FREE || slot->n_published < group->size ||
-            slot->n_taken == slot->n_chunks)
+        if (world->failed != ST_OK || slot->kind == COMM_NONE ||
+            slot->n_published < local->base.size || slot->n_taken == slot->n_chunks)
             break;
         int64_t chunk = slot->n_taken++;
-        slot_t taken =
-            *slot; /* the table may move while the mutex is free; what it points to stays */
-        group->n_working++;
-        pthread_mutex_unlock(&group->mutex);
-        if (taken.kind == SLOT_ALL_REDUCE)
-            sum_chunk(local, &taken, chunk);
-        else
-            gather_chunk(local, &taken, chunk);
-        pthread_mutex_lock(&group->mutex);
-        group->n_working--;
-        slot = &group->slots[index];
+        world->n_working++;
+        pthread_mutex_unlock(&world->mutex);
+        local_chunk(local, slot, chunk);
+        pthread_mutex_lock(&world->mutex);
+        world->n_working--;
         slot->n_done++;
-        if (slot->n_done == slot->n_chunks || (group->failed != ST_OK && !group->n_working))
-            pthread_cond_broadcast(&group->changed);
+        if (slot->n_done == slot->n_chunks || (world->failed != ST_OK && !world->n_working))
+            pthread_cond_broadcast(&world->changed);
     }
     return any;
 }
 
 /* ---- start ---- */
 
-typedef struct request {
-    slot_kind_t kind;
-    ir_dtype_t dtype;
-    uint32_t n_numbers, n_data;
-    const int64_t *numbers;
-    void *const *data;
-    int64_t outer, total, n_chunks;
-} request_t;
+static st_status_t disagree(const local_t *local, uint32_t ticket, const char *what) {
+    return FAIL(ST_RANKS_DISAGREE,
+                "collective %u of rank %d is not that of the ranks before it: %s differ", ticket,
+                world_rank(local), what);
+}
 
-/* Enters the request into the slot; the first rank to come fills in what all must agree on. */
-static st_status_t publish(local_t *local, uint32_t ticket, slot_t *slot,
-                           const request_t *request) {
-    part_t *part = &slot->parts[local->base.rank];
-    size_t bytes = request->n_numbers * sizeof *request->numbers;
-    if (part->published)
-        return FAIL(ST_INVALID, "rank %d starts collective %u again before waiting for it",
-                    local->base.rank, ticket);
-    TRY(reserve(local, ticket, request->n_numbers, request->n_data));
-    if (slot->kind == SLOT_FREE) {
-        slot->kind = request->kind;
-        slot->dtype = request->dtype;
-        slot->n_segments = request->n_numbers;
-        if (bytes) memcpy(slot->elements, request->numbers, bytes);
-        slot->outer = request->outer;
-        slot->total = request->total;
-        slot->n_chunks = request->n_chunks;
-    } else if (slot->kind != request->kind || slot->dtype != request->dtype ||
-               slot->n_segments != request->n_numbers || slot->outer != request->outer ||
-               (bytes && memcmp(slot->elements, request->numbers, bytes))) {
-        return FAIL(
-            ST_RANKS_DISAGREE,
-            "collective %u of rank %d is not that of the ranks before it: kind, element type or "
-            "sizes differ",
-            ticket, local->base.rank);
-    }
-
-    if (request->n_data) memcpy(part->data, request->data, request->n_data * sizeof *part->data);
-    part->published = true;
-    slot->n_published++;
+/* What an all-to-all's ranks say of their parts is the same at both ends. */
+static st_status_t check_all_to_all(const local_t *local, uint32_t ticket,
+                                    const local_slot_t *slot) {
+    int size = local->base.size;
+    for (int a = 0; a < size; a++)
+        for (int b = 0; b < size; b++) {
+            const int64_t *from = slot->parts[a].numbers, *to = slot->parts[b].numbers + 1 + size;
+            if (from[0] * from[1 + b] != to[0] * to[1 + a])
+                return FAIL(ST_RANKS_DISAGREE,
+                            "collective %u: rank %d sends %lld elements to rank %d, which expects "
+                            "%lld",
+                            ticket, local->group->ranks[a], (long long)(from[0] * from[1 + b]),
+                            local->group->ranks[b], (long long)(to[0] * to[1 + a]));
+        }
     return ST_OK;
 }
 
-static st_status_t start(local_t *local, uint32_t ticket, const request_t *request) {
-    group_t *group = local->group;
-    if (ticket >= MAX_TICKETS)
-        return FAIL(ST_INVALID, "collective index %u is not below %d", ticket, MAX_TICKETS);
-    pthread_mutex_lock(&group->mutex);
-    st_status_t status = group->failed != ST_OK ? latched(group) : ST_OK;
-    if (status != ST_OK) goto done;
-    TRY_GOTO(grow_uses(local, ticket), fail);
-    TRY_GOTO(grow_slots(group, ticket), fail);
+/* Enters the request into the slot; the first rank to come fills in what all must agree on. */
+static st_status_t publish(local_t *local, uint32_t ticket, local_slot_t *slot,
+                           const comm_request_t *request) {
+    local_part_t *part = &slot->parts[local->base.rank];
+    bool own_numbers = request->kind == COMM_ALL_TO_ALL;
+    size_t bytes = request->n_numbers * sizeof *request->numbers;
+    if (part->published)
+        return FAIL(ST_INVALID, "rank %d starts collective %u again before waiting for it",
+                    world_rank(local), ticket);
+    TRY(reserve(local, ticket, request));
+    if (slot->kind == COMM_NONE) {
+        slot->kind = request->kind;
+        slot->dtype = request->dtype;
+        slot->n_segments = request->n_segments;
+        slot->n_numbers = request->n_numbers;
+        if (bytes && !own_numbers) memcpy(slot->numbers, request->numbers, bytes);
+        slot->total = 0;
+        for (uint32_t i = 0; request->kind == COMM_ALL_REDUCE && i < request->n_segments; i++)
+            slot->total += request->numbers[i];
+        slot->n_chunks = local_chunk_count(slot, local->base.size);
+    } else if (slot->kind != request->kind || slot->dtype != request->dtype ||
+               slot->n_segments != request->n_segments || slot->n_numbers != request->n_numbers ||
+               (bytes && !own_numbers && memcmp(slot->numbers, request->numbers, bytes) != 0)) {
+        return disagree(local, ticket, "kind, element type or sizes");
+    }
+    if (bytes && own_numbers) memcpy(part->numbers, request->numbers, bytes);
+    if (request->n_data) memcpy(part->data, request->data, request->n_data * sizeof *part->data);
+    part->published = true;
+    if (++slot->n_published == local->base.size && own_numbers)
+        return check_all_to_all(local, ticket, slot);
+    return ST_OK;
+}
+
+static st_status_t start_slot(local_t *local, uint32_t ticket, const comm_request_t *request) {
+    local_group_t *group = local->group;
+    TRY(make_slots(group, ticket));
     uint32_t index = 2 * ticket + local->uses[ticket];
-    TRY_GOTO(publish(local, ticket, &group->slots[index], request), fail);
+    TRY(publish(local, ticket, group->slots[index], request));
     local->pending[local->n_pending++] = index;
-    if (group->slots[index].n_published == group->size) pthread_cond_broadcast(&group->changed);
+    if (group->slots[index]->n_published == group->size)
+        pthread_cond_broadcast(&group->world->changed);
     /* one fair share of each collective that is ready, of this one too if this rank is the last to
      * come: the others may be busy elsewhere */
     for (uint32_t i = 0; i < local->n_pending; i++) {
-        int64_t n_chunks = group->slots[local->pending[i]].n_chunks;
+        int64_t n_chunks = group->slots[local->pending[i]]->n_chunks;
         work(local, local->pending[i], (n_chunks + group->size - 1) / group->size);
     }
+    return ST_OK;
+}
+
+static st_status_t local_start(comm_t *comm, uint32_t ticket, const comm_request_t *request) {
+    local_t *local = (local_t *)comm;
+    local_world_t *world = local->group->world;
+    bool pair = request->kind == COMM_SEND || request->kind == COMM_RECEIVE;
+    pthread_mutex_lock(&world->mutex);
+    st_status_t status = world->failed != ST_OK ? latched(world) : ST_OK;
+    if (status != ST_OK) goto done;
+    TRY_GOTO(grow_uses(local, ticket), fail);
+    if (local->ends[ticket].active) {
+        status = FAIL(ST_INVALID, "rank %d starts collective %u again before waiting for it",
+                      world_rank(local), ticket);
+        goto fail;
+    }
+    TRY_GOTO(pair ? local_pair_start(local, ticket, request) : start_slot(local, ticket, request),
+             fail);
     goto done;
 fail:
-    latch(group, status == ST_RANKS_DISAGREE ? status : ST_PEER_LOST, st_last_error());
-    drain(group);
+    local_latch(world, status == ST_RANKS_DISAGREE ? status : ST_PEER_LOST, st_last_error());
+    drain(world);
 done:
-    pthread_mutex_unlock(&group->mutex);
+    pthread_mutex_unlock(&world->mutex);
     return status;
-}
-
-static st_status_t local_all_reduce_start(comm_t *comm, uint32_t ticket, ir_dtype_t dtype,
-                                          uint32_t n, void *const *data, const int64_t *elements) {
-    if (!comm_sum_supported(dtype))
-        return FAIL(ST_UNSUPPORTED,
-                    "sums over ranks of %s do not exist: f32, f64, f16, bf16, i32, i64",
-                    ir_dtype_text(dtype));
-    request_t request = {SLOT_ALL_REDUCE, dtype, n, n, elements, data, 0, 0, 0};
-    for (uint32_t i = 0; i < n; i++) request.total += elements[i];
-    request.n_chunks = (request.total + CHUNK_ELEMENTS - 1) / CHUNK_ELEMENTS;
-    if (comm->size == 1) request.n_chunks = 0; /* the sum over one rank */
-    return start((local_t *)comm, ticket, &request);
-}
-
-static st_status_t local_all_gather_start(comm_t *comm, uint32_t ticket, int64_t outer,
-                                          const int64_t *part_bytes, const void *in, void *out) {
-    void *data[2] = {(void *)(uintptr_t)in, out};
-    request_t request = {
-        SLOT_ALL_GATHER, IR_U8, (uint32_t)comm->size, 2, part_bytes, data, outer, 0, 0};
-    for (int r = 0; r < comm->size; r++) request.total += part_bytes[r];
-    request.n_chunks = request.total && outer ? comm->size : 0;
-    return start((local_t *)comm, ticket, &request);
 }
 
 /* ---- wait ---- */
@@ -316,27 +269,27 @@ static struct timespec deadline_after(int64_t ms) {
     return at;
 }
 
-/* Latches what is missing after the timeout. */
-static void latch_missing(local_t *local, uint32_t ticket, const slot_t *slot) {
-    group_t *group = local->group;
-    char reason[REASON_BYTES];
+/* Latches what is missing after the timeout; `slot` is NULL for a send or receive. */
+static void latch_missing(local_t *local, uint32_t ticket, const local_slot_t *slot) {
+    local_group_t *group = local->group;
+    char reason[LOCAL_REASON_BYTES];
     int used = snprintf(reason, sizeof reason, "collective %u: rank %d waited %lld ms for rank",
-                        ticket, local->base.rank, (long long)group->timeout_ms);
+                        ticket, world_rank(local), (long long)group->world->timeout_ms);
     for (int r = 0, first = 1; r < group->size && used < (int)sizeof reason; r++)
-        if (!slot->parts[r].published) {
-            used +=
-                snprintf(reason + used, sizeof reason - (size_t)used, "%s %d", first ? "" : ",", r);
+        if (slot ? !slot->parts[r].published : r == local->ends[ticket].peer) {
+            used += snprintf(reason + used, sizeof reason - (size_t)used, "%s %d", first ? "" : ",",
+                             group->ranks[r]);
             first = 0;
         }
-    if (slot->n_published == group->size)
+    if (slot && slot->n_published == group->size)
         snprintf(reason, sizeof reason,
                  "collective %u: rank %d waited %lld ms for a rank that began to add and stopped",
-                 ticket, local->base.rank, (long long)group->timeout_ms);
-    latch(group, ST_PEER_LOST, reason);
+                 ticket, world_rank(local), (long long)group->world->timeout_ms);
+    local_latch(group->world, ST_PEER_LOST, reason);
 }
 
 static void leave(local_t *local, uint32_t ticket, uint32_t index) {
-    slot_t *slot = &local->group->slots[index];
+    local_slot_t *slot = local->group->slots[index];
     uint32_t at = 0;
     while (local->pending[at] != index) at++;
     local->n_pending--;
@@ -344,115 +297,232 @@ static void leave(local_t *local, uint32_t ticket, uint32_t index) {
             (local->n_pending - at) * sizeof *local->pending);
     local->uses[ticket] ^= 1;
     if (++slot->n_left < local->group->size) return;
-    slot->kind = SLOT_FREE;
+    slot->kind = COMM_NONE;
     slot->n_published = slot->n_left = 0;
     slot->n_chunks = slot->n_taken = slot->n_done = 0;
     for (int r = 0; r < local->group->size; r++) slot->parts[r].published = false;
 }
 
+static bool has_started(const local_t *local, uint32_t ticket) {
+    if (ticket >= local->n_uses) return false;
+    if (local->ends[ticket].active) return true;
+    uint32_t index = 2 * ticket + local->uses[ticket];
+    return index < local->group->n_slots && local->group->slots[index] &&
+           local->group->slots[index]->parts[local->base.rank].published;
+}
+
 static st_status_t local_wait(comm_t *comm, uint32_t ticket) {
     local_t *local = (local_t *)comm;
-    group_t *group = local->group;
-    struct timespec deadline = deadline_after(group->timeout_ms);
+    local_world_t *world = local->group->world;
+    struct timespec deadline = deadline_after(world->timeout_ms);
     st_status_t status = ST_OK;
     bool late = false;
-    pthread_mutex_lock(&group->mutex);
-    uint32_t index = ticket < local->n_uses ? 2 * ticket + local->uses[ticket] : 0;
-    if (group->failed == ST_OK &&
-        (ticket >= local->n_uses || !group->slots[index].parts[comm->rank].published)) {
+    pthread_mutex_lock(&world->mutex);
+    if (world->failed == ST_OK && !has_started(local, ticket)) {
         status = FAIL(ST_INVALID, "rank %d waits for collective %u, which it has not started",
-                      comm->rank, ticket);
+                      world_rank(local), ticket);
         goto done;
     }
     for (;;) {
-        if (group->failed != ST_OK) {
-            drain(group);
-            status = latched(group);
+        if (world->failed != ST_OK) {
+            drain(world);
+            status = latched(world);
             goto done;
         }
-        const slot_t *slot = &group->slots[index];
-        if (slot->n_published == group->size && slot->n_done == slot->n_chunks) break;
-        if (work(local, index, INT64_MAX)) continue;
+        bool pair = local->ends[ticket].active;
+        uint32_t index = 2 * ticket + local->uses[ticket];
+        const local_slot_t *slot = pair ? NULL : local->group->slots[index];
+        if (pair && local->ends[ticket].done) {
+            local->ends[ticket].active = false;
+            local->n_ends--;
+            break;
+        }
+        if (!pair && slot->n_published == comm->size && slot->n_done == slot->n_chunks) {
+            leave(local, ticket, index);
+            break;
+        }
+        if (!pair && work(local, index, INT64_MAX)) continue;
         if (late) {
-            latch_missing(local, ticket, &group->slots[index]);
+            latch_missing(local, ticket, slot);
             continue;
         }
         /* the time may be up and the collective done at once: the loop looks once more */
-        late = pthread_cond_timedwait(&group->changed, &group->mutex, &deadline) == ETIMEDOUT;
+        late = pthread_cond_timedwait(&world->changed, &world->mutex, &deadline) == ETIMEDOUT;
     }
-    leave(local, ticket, index);
 done:
-    pthread_mutex_unlock(&group->mutex);
+    pthread_mutex_unlock(&world->mutex);
     return status;
 }
 
 static void local_abort(comm_t *comm, const char *reason) {
-    group_t *group = ((local_t *)comm)->group;
-    char text[REASON_BYTES];
-    snprintf(text, sizeof text, "rank %d gave up: %s", comm->rank, reason);
-    pthread_mutex_lock(&group->mutex);
-    latch(group, ST_PEER_LOST, text);
-    pthread_mutex_unlock(&group->mutex);
+    local_t *local = (local_t *)comm;
+    char text[LOCAL_REASON_BYTES];
+    snprintf(text, sizeof text, "rank %d gave up: %s", world_rank(local), reason);
+    pthread_mutex_lock(&local->group->world->mutex);
+    local_latch(local->group->world, ST_PEER_LOST, text);
+    pthread_mutex_unlock(&local->group->world->mutex);
 }
 
 /* ---- life ---- */
 
-static void group_destroy(group_t *group) {
+static void group_free(local_group_t *group) {
+    size_t size = (size_t)group->size;
     for (uint32_t i = 0; i < group->n_slots; i++) {
-        for (int r = 0; r < group->size; r++) st_free(group->slots[i].parts[r].data);
-        st_free(group->slots[i].parts);
-        st_free(group->slots[i].elements);
+        local_slot_t *slot = group->slots[i];
+        for (size_t r = 0; slot && r < size; r++) {
+            st_free(slot->parts[r].data);
+            st_free(slot->parts[r].numbers);
+        }
+        if (slot) st_free(slot->parts);
+        if (slot) st_free(slot->numbers);
+        st_free(slot);
     }
+    for (size_t q = 0; group->queues && q < 2 * size * size; q++) st_free(group->queues[q].tickets);
+    st_free(group->queues);
     st_free(group->slots);
-    pthread_cond_destroy(&group->changed);
-    pthread_mutex_destroy(&group->mutex);
+    st_free(group->ranks);
+    st_free(group->members);
+    st_free(group->joined);
     st_free(group);
+}
+
+static st_status_t group_create(local_world_t *world, int n, local_group_t **out_group) {
+    local_group_t *group = st_calloc(1, sizeof *group);
+    if (!group) return st_no_memory(sizeof *group, "a communicator");
+    group->world = world;
+    group->size = n;
+    group->ranks = st_calloc((size_t)n, sizeof *group->ranks);
+    group->members = st_calloc((size_t)n, sizeof *group->members);
+    group->joined = st_calloc((size_t)n, sizeof *group->joined);
+    group->queues = st_calloc(2 * (size_t)n * (size_t)n, sizeof *group->queues);
+    if (!group->ranks || !group->members || !group->joined || !group->queues) {
+        group_free(group);
+        return st_no_memory(2 * (size_t)n * (size_t)n * sizeof *group->queues, "a communicator");
+    }
+    local_group_t **last = &world->groups;
+    while (*last) last = &(*last)->next;
+    *last = group;
+    *out_group = group;
+    return ST_OK;
+}
+
+static void world_free(local_world_t *world) {
+    while (world->groups) {
+        local_group_t *group = world->groups;
+        world->groups = group->next;
+        group_free(group);
+    }
+    pthread_cond_destroy(&world->changed);
+    pthread_mutex_destroy(&world->mutex);
+    st_free(world);
+}
+
+/* Frees the group that nobody can be in any more. */
+static void forget(local_group_t *group) {
+    if (group->n_joined < group->size || group->n_handles) return;
+    local_group_t **at = &group->world->groups;
+    while (*at != group) at = &(*at)->next;
+    *at = group->next;
+    group_free(group);
 }
 
 static void local_destroy(comm_t *comm) {
     local_t *local = (local_t *)comm;
-    group_t *group = local->group;
-    pthread_mutex_lock(&group->mutex);
+    local_group_t *group = local->group;
+    local_world_t *world = group->world;
+    pthread_mutex_lock(&world->mutex);
     /* a rank that leaves without waiting must not take its buffers from under a chunk */
-    if (local->n_pending) latch(group, ST_PEER_LOST, "a rank left with collectives in flight");
-    drain(group);
-    bool last = --group->n_handles == 0;
-    pthread_mutex_unlock(&group->mutex);
+    if (local->n_pending || local->n_ends)
+        local_latch(world, ST_PEER_LOST, "a rank left with collectives in flight");
+    drain(world);
+    bool last = --world->n_handles == 0;
+    group->members[comm->rank] = NULL;
+    group->n_handles--;
+    forget(group);
+    pthread_mutex_unlock(&world->mutex);
+    comm_release(comm);
     st_free(local->uses);
+    st_free(local->ends);
     st_free(local->pending);
     st_free(local->buffers);
     st_free(local);
-    if (last) group_destroy(group);
+    if (last) world_free(world);
 }
+
+static st_status_t local_group_create(comm_t *parent, int n, const int *ranks, comm_t **out_group);
 
 static const comm_backend_t backend = {
     .name = "local",
-    .all_reduce_start = local_all_reduce_start,
-    .all_gather_start = local_all_gather_start,
+    .group_create = local_group_create,
+    .start = local_start,
     .wait = local_wait,
     .abort = local_abort,
     .destroy = local_destroy,
 };
 
-static st_status_t group_create(int n_ranks, int64_t timeout_ms, group_t **out_group) {
-    group_t *group = st_calloc(1, sizeof *group);
-    if (!group) return st_no_memory(sizeof *group, "a communicator");
-    group->size = n_ranks;
-    group->timeout_ms = timeout_ms;
+/* A handle on rank r of the group. The mutex is held, or nobody else knows the group. */
+static st_status_t join(local_group_t *group, int r, comm_t **out_comm) {
+    local_t *local = st_calloc(1, sizeof *local);
+    void **buffers = st_calloc((size_t)group->size, sizeof *buffers);
+    if (!local || !buffers) {
+        st_free(local);
+        st_free(buffers);
+        return st_no_memory(sizeof *local, "a communicator's handle");
+    }
+    *local = (local_t){.base = {&backend, r, group->size}, .group = group, .buffers = buffers};
+    group->members[r] = local;
+    group->joined[r] = true;
+    group->n_joined++;
+    group->n_handles++;
+    group->world->n_handles++;
+    *out_comm = &local->base;
+    return ST_OK;
+}
+
+static bool same_ranks(const local_group_t *group, int n, const int *ranks) {
+    return group->size == n && memcmp(group->ranks, ranks, (size_t)n * sizeof *ranks) == 0;
+}
+
+static st_status_t local_group_create(comm_t *parent, int n, const int *ranks, comm_t **out_group) {
+    local_t *local = (local_t *)parent;
+    local_world_t *world = local->group->world;
+    int *list = st_malloc((size_t)n * sizeof *list), own = 0;
+    if (!list) return st_no_memory((size_t)n * sizeof *list, "a communicator");
+    for (int i = 0; i < n; i++) {
+        list[i] = local->group->ranks[ranks[i]];
+        if (ranks[i] == parent->rank) own = i;
+    }
+    pthread_mutex_lock(&world->mutex);
+    st_status_t status = world->failed != ST_OK ? latched(world) : ST_OK;
+    local_group_t *group = world->groups->next; /* the first is the whole world */
+    while (group && (group->joined[own] || !same_ranks(group, n, list))) group = group->next;
+    bool made = !group;
+    if (status == ST_OK && made) status = group_create(world, n, &group);
+    if (status == ST_OK && made) memcpy(group->ranks, list, (size_t)n * sizeof *list);
+    if (status == ST_OK) status = join(group, own, out_group);
+    pthread_mutex_unlock(&world->mutex);
+    st_free(list);
+    return status;
+}
+
+static st_status_t world_create(int64_t timeout_ms, local_world_t **out_world) {
+    local_world_t *world = st_calloc(1, sizeof *world);
+    if (!world) return st_no_memory(sizeof *world, "a communicator");
+    world->timeout_ms = timeout_ms;
     pthread_condattr_t attributes;
     int failed = pthread_condattr_init(&attributes);
     if (!failed) {
         failed = pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-        if (!failed) failed = pthread_cond_init(&group->changed, &attributes);
+        if (!failed) failed = pthread_cond_init(&world->changed, &attributes);
         pthread_condattr_destroy(&attributes);
     }
-    if (!failed && (failed = pthread_mutex_init(&group->mutex, NULL)))
-        pthread_cond_destroy(&group->changed);
+    if (!failed && (failed = pthread_mutex_init(&world->mutex, NULL)))
+        pthread_cond_destroy(&world->changed);
     if (failed) {
-        st_free(group);
+        st_free(world);
         return FAIL(ST_NO_MEMORY, "the communicator's locks: %s", strerror(failed));
     }
-    *out_group = group;
+    *out_world = world;
     return ST_OK;
 }
 
@@ -461,21 +531,20 @@ st_status_t comm_local_create(int n_ranks, int64_t timeout_ms, comm_t **out_rank
         return FAIL(ST_INVALID, "%d ranks with a timeout of %lld ms: both must be at least 1",
                     n_ranks, (long long)timeout_ms);
     for (int r = 0; r < n_ranks; r++) out_ranks[r] = NULL;
-    group_t *group = NULL;
-    TRY(group_create(n_ranks, timeout_ms, &group));
-    for (int r = 0; r < n_ranks; r++) {
-        local_t *local = st_calloc(1, sizeof *local);
-        void **buffers = st_calloc((size_t)n_ranks, sizeof *buffers);
-        if (!local || !buffers) {
-            st_free(local);
-            st_free(buffers);
-            if (r == 0) group_destroy(group);
-            while (r-- > 0) local_destroy(out_ranks[r]), out_ranks[r] = NULL;
-            return st_no_memory(sizeof *local, "a communicator's handle");
-        }
-        *local = (local_t){.base = {&backend, r, n_ranks}, .group = group, .buffers = buffers};
-        group->n_handles++;
-        out_ranks[r] = &local->base;
+    local_world_t *world = NULL;
+    local_group_t *group = NULL;
+    TRY(world_create(timeout_ms, &world));
+    st_status_t status = group_create(world, n_ranks, &group);
+    for (int r = 0; status == ST_OK && r < n_ranks; r++) {
+        group->ranks[r] = r;
+        status = join(group, r, &out_ranks[r]);
     }
-    return ST_OK;
+    if (status == ST_OK) return ST_OK;
+    bool any = world->n_handles > 0;
+    for (int r = 0; r < n_ranks; r++) {
+        comm_destroy(out_ranks[r]);
+        out_ranks[r] = NULL;
+    }
+    if (!any) world_free(world);
+    return status;
 }
