@@ -56,6 +56,11 @@ typedef struct dev_device {
     /* Host memory that copies reach without a detour. */
     st_status_t (*host_alloc)(dev_stream_t *stream, size_t n_bytes, void **out_memory);
     void (*host_free)(dev_stream_t *stream, void *memory);
+    /* Points in time on the stream, numbered from 0: they may be recorded with a graph. `reserve` makes room
+     * for the first n. After synchronize `read` gives microseconds since mark 0. */
+    st_status_t (*mark_reserve)(dev_stream_t *stream, uint32_t n);
+    st_status_t (*mark)(dev_stream_t *stream, uint32_t index);
+    st_status_t (*mark_read)(dev_stream_t *stream, uint32_t n, double *out_us);
     /* Bytes free and in all on the stream's device. */
     st_status_t (*memory)(dev_stream_t *stream, size_t *out_free, size_t *out_total);
 } dev_device_t;

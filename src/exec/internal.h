@@ -45,6 +45,15 @@ typedef struct exec_part {
     bool delivers; /* outputs: this rank writes its part */
 } exec_part_t;
 
+/* When each step of the last run began and ended (measure.c). */
+typedef struct exec_measure {
+    exec_span_t *spans; /* [n_steps] */
+    double begin_us, end_us;
+    double *marks;      /* [n_steps + 1], where the device has marks */
+    dev_graph_t *graph; /* the step with its marks, once recorded */
+    bool replayed;      /* the last step came from the graph */
+} exec_measure_t;
+
 typedef struct exec_rank {
     exec_session_t *session;
     uint32_t index;
@@ -62,7 +71,9 @@ typedef struct exec_rank {
     exec_step_t *steps;
     exec_part_t *inputs, *outputs; /* by port */
     uint32_t n_profile;
-    exec_profile_row_t *profile, *sorted; /* rank 0 with exec_options_t.profile */
+    exec_profile_row_t *profile, *sorted;   /* rank 0 with exec_options_t.profile */
+    exec_measure_t *measure, *measure_kept; /* the first is NULL unless steps are measured */
+    double step_begin_us;                   /* of the last step, by exec_now_us */
     double step_us, wait_us;
     double predicted_us, predicted_wait_us; /* of a step on a device that computes nothing */
     pthread_t thread;
@@ -85,6 +96,9 @@ struct exec_session {
     uint64_t generation;
     uint32_t n_done;
     bool stop;
+    /* The caller's own: between start and wait; a step has succeeded; times of the last one that did. */
+    bool in_step, has_stepped;
+    double step_us, wait_us;
     struct simulation *simulation; /* compile/simulate.h: of a device that computes nothing */
     st_status_t failed;            /* first cause, latched */
     char message[EXEC_MESSAGE_BYTES];
@@ -106,12 +120,23 @@ st_status_t exec_prepare_steps(exec_rank_t *rank) ST_WARN_UNUSED;
 void exec_release_steps(exec_rank_t *rank);
 st_status_t exec_run_kind(exec_rank_t *rank, exec_step_t *step) ST_WARN_UNUSED;
 
+/* Copies this rank's parts of what is fetched. */
+st_status_t exec_rank_deliver(const exec_rank_t *rank) ST_WARN_UNUSED;
 /* One step: feeds in, the program, outputs out. */
 st_status_t exec_rank_step(exec_rank_t *rank) ST_WARN_UNUSED;
 
 /* Gives every step of the rank its row (profile.c). */
 st_status_t exec_profile_prepare(exec_rank_t *rank) ST_WARN_UNUSED;
 void exec_profile_print(exec_session_t *session);
+
+double exec_now_us(void); /* monotonic */
+/* Around the program of a step, and around each of its steps. */
+st_status_t exec_measure_begin(exec_rank_t *rank) ST_WARN_UNUSED;
+st_status_t exec_measure_run(exec_rank_t *rank, uint32_t step) ST_WARN_UNUSED;
+st_status_t exec_measure_end(exec_rank_t *rank) ST_WARN_UNUSED;
+/* Waits for the device and takes the times. */
+st_status_t exec_measure_read(exec_rank_t *rank) ST_WARN_UNUSED;
+void exec_measure_release(exec_rank_t *rank);
 
 static inline void *exec_address(const exec_rank_t *rank, const plan_place_t *place) {
     return place->region == PLAN_NOWHERE ? NULL

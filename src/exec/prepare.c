@@ -428,6 +428,7 @@ void exec_release_steps(exec_rank_t *rank) {
 
 void exec_rank_release(exec_rank_t *rank) {
     exec_release_steps(rank);
+    exec_measure_release(rank);
     if (rank->graph) rank->device->graph_destroy(rank->graph);
     rank->graph = NULL;
     if (rank->stream) {

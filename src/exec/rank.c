@@ -4,7 +4,7 @@
 
 #include "exec/internal.h"
 
-static double now_us(void) {
+double exec_now_us(void) {
     struct timespec at;
     clock_gettime(CLOCK_MONOTONIC, &at);
     return (double)at.tv_sec * 1e6 + (double)at.tv_nsec * 1e-3;
@@ -26,9 +26,9 @@ static st_status_t run_start(const exec_rank_t *rank, const exec_step_t *step) {
 }
 
 static st_status_t run_wait(exec_rank_t *rank, const exec_step_t *step) {
-    double begin = now_us();
+    double begin = exec_now_us();
     st_status_t status = comm_wait(rank->comm, step->ticket);
-    rank->wait_us += now_us() - begin;
+    rank->wait_us += exec_now_us() - begin;
     return status;
 }
 
@@ -50,12 +50,14 @@ st_status_t exec_run_kind(exec_rank_t *rank, exec_step_t *step) {
     return ST_OK;
 }
 
-static st_status_t run_step(exec_rank_t *rank, exec_step_t *step) {
+static st_status_t run_step(exec_rank_t *rank, uint32_t i) {
+    exec_step_t *step = &rank->steps[i];
+    if (rank->measure) return exec_measure_run(rank, i);
     if (!step->profile) return exec_run_kind(rank, step);
-    double begin = now_us();
+    double begin = exec_now_us();
     st_status_t status = exec_run_kind(rank, step);
     if (status == ST_OK) status = rank->device->synchronize(rank->stream); /* its own time */
-    step->profile->us += now_us() - begin;
+    step->profile->us += exec_now_us() - begin;
     step->profile->n_calls++;
     return status;
 }
@@ -79,7 +81,7 @@ static st_status_t feed(const exec_rank_t *rank) {
     return ST_OK;
 }
 
-static st_status_t deliver(const exec_rank_t *rank) {
+st_status_t exec_rank_deliver(const exec_rank_t *rank) {
     const exec_session_t *session = rank->session;
     for (uint32_t o = 0; o < session->plan->n_outputs; o++) {
         const exec_part_t *part = &rank->outputs[o];
@@ -96,12 +98,12 @@ static st_status_t run_steps(void *context) {
     exec_rank_t *rank = context;
     for (uint32_t i = 0; i < rank->n_steps; i++) {
         exec_step_t *step = &rank->steps[i];
-        st_status_t status = run_step(rank, step);
+        st_status_t status = run_step(rank, i);
         if (status != ST_OK)
             return st_error_context(status, "%s", ir_node_label(rank->program->graph, step->node));
         if (step->n_dead) poison(rank, step);
     }
-    return ST_OK;
+    return rank->measure ? exec_measure_end(rank) : ST_OK;
 }
 
 /* Where the device records graphs, the first step runs launch by launch, which loads all code, the
@@ -112,8 +114,10 @@ static st_status_t run_program(exec_rank_t *rank) {
         rank->has_run = true;
         return run_steps(rank);
     }
-    if (!rank->graph) TRY(device->capture(rank->stream, run_steps, rank, &rank->graph));
-    return device->replay(rank->stream, rank->graph);
+    dev_graph_t **graph = rank->measure ? &rank->measure->graph : &rank->graph;
+    if (!*graph) TRY(device->capture(rank->stream, run_steps, rank, graph));
+    if (rank->measure) rank->measure->replayed = true;
+    return device->replay(rank->stream, *graph);
 }
 
 /* What kernels that ran apart from the host found. */
@@ -130,19 +134,22 @@ static st_status_t check_fault(const exec_rank_t *rank) {
 
 static st_status_t run_all(exec_rank_t *rank) {
     TRY(feed(rank));
+    if (rank->measure) TRY(exec_measure_begin(rank));
     TRY(run_program(rank));
-    TRY(deliver(rank));
+    if (rank->measure) TRY(exec_measure_read(rank));
+    TRY(exec_rank_deliver(rank));
     return check_fault(rank);
 }
 
 st_status_t exec_rank_step(exec_rank_t *rank) {
-    double begin = now_us();
+    double begin = exec_now_us();
+    rank->step_begin_us = begin;
     dev_team_t *team = rank->device->team(rank->stream);
     rank->wait_us = 0;
     if (team) dev_team_enter(team);
     st_status_t status = run_all(rank);
     if (team) dev_team_leave(team);
-    rank->step_us = now_us() - begin;
+    rank->step_us = exec_now_us() - begin;
     if (!rank->device->computes) {
         rank->step_us = rank->predicted_us;
         rank->wait_us = rank->predicted_wait_us;

@@ -193,6 +193,7 @@ static void free_session(exec_session_t *session) {
 
 void exec_session_destroy(exec_session_t *session) {
     if (!session) return;
+    if (session->in_step) wait_for_ranks(session);
     if (session->options.profile && session->failed == ST_OK) exec_profile_print(session);
     stop_ranks(session);
     pthread_cond_destroy(&session->changed);
@@ -314,18 +315,59 @@ static st_status_t take_fetches(exec_session_t *session, size_t n, const exec_fe
     return ST_OK;
 }
 
-st_status_t exec_session_step(exec_session_t *session, size_t n_feeds, const exec_feed_t *feeds,
-                              size_t n_fetches, const exec_fetch_t *fetches) {
+st_status_t exec_session_idle(const exec_session_t *session) {
+    return session->in_step ? FAIL(ST_INVALID, "a step is in progress: wait for it first") : ST_OK;
+}
+
+st_status_t exec_session_step_start(exec_session_t *session, size_t n_feeds,
+                                    const exec_feed_t *feeds, size_t n_fetches,
+                                    const exec_fetch_t *fetches) {
+    TRY(exec_session_idle(session));
     TRY(session_status(session));
     TRY(take_feeds(session, n_feeds, feeds));
     TRY(take_fetches(session, n_fetches, fetches));
     pthread_mutex_lock(&session->mutex);
+    session->in_step = true;
     session->n_done = 0;
     session->generation++;
     pthread_cond_broadcast(&session->changed);
     pthread_mutex_unlock(&session->mutex);
+    return ST_OK;
+}
+
+bool exec_session_step_done(exec_session_t *session) {
+    pthread_mutex_lock(&session->mutex);
+    bool is_done = session->n_done == session->plan->n_ranks;
+    pthread_mutex_unlock(&session->mutex);
+    return is_done;
+}
+
+st_status_t exec_session_step_wait(exec_session_t *session) {
+    if (!session->in_step) return FAIL(ST_INVALID, "no step is in progress: start one first");
     wait_for_ranks(session);
+    session->in_step = false;
+    session->has_stepped = session->failed == ST_OK;
+    session->step_us = session->ranks[0].step_us;
+    session->wait_us = session->ranks[0].wait_us;
     return session_status(session);
+}
+
+st_status_t exec_session_step(exec_session_t *session, size_t n_feeds, const exec_feed_t *feeds,
+                              size_t n_fetches, const exec_fetch_t *fetches) {
+    TRY(exec_session_step_start(session, n_feeds, feeds, n_fetches, fetches));
+    return exec_session_step_wait(session);
+}
+
+/* Of the last step: outputs lie in `work` until the next one. Each rank has its part. */
+st_status_t exec_session_fetch(exec_session_t *session, const exec_fetch_t *fetch) {
+    TRY(exec_session_idle(session));
+    TRY(session_status(session));
+    if (!session->has_stepped)
+        return FAIL(ST_INVALID, "'%s' has no value yet: no step was run", fetch->name);
+    TRY(take_fetches(session, 1, fetch));
+    for (uint32_t r = 0; r < session->plan->n_ranks; r++)
+        TRY(exec_rank_deliver(&session->ranks[r]));
+    return ST_OK;
 }
 
 /* ---- state ---- */
@@ -351,6 +393,7 @@ static st_status_t find_state(const exec_session_t *session, const char *name,
 
 st_status_t exec_state_write(exec_session_t *session, const char *name, const ir_type_t *type,
                              const void *data) {
+    TRY(exec_session_idle(session));
     for (uint32_t r = 0; r < session->plan->n_ranks; r++) {
         void *to;
         size_t bytes;
@@ -364,6 +407,7 @@ st_status_t exec_state_read(exec_session_t *session, const char *name, const ir_
                             void *data) {
     void *from;
     size_t bytes;
+    TRY(exec_session_idle(session));
     TRY(find_state(session, name, type, 0, &from, &bytes));
     return session->ranks[0].device->copy_out(session->ranks[0].stream, data, from, bytes);
 }
@@ -380,8 +424,8 @@ uint64_t exec_region_bytes(const exec_session_t *session, uint32_t rank, plan_re
     return session->ranks[rank].region_bytes[region];
 }
 double exec_last_step_us(const exec_session_t *session) {
-    return session->ranks[0].step_us;
+    return session->step_us;
 }
 double exec_last_wait_us(const exec_session_t *session) {
-    return session->ranks[0].wait_us;
+    return session->wait_us;
 }

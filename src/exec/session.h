@@ -49,6 +49,20 @@ typedef struct exec_fetch {
 st_status_t exec_session_step(exec_session_t *session, size_t n_feeds, const exec_feed_t *feeds,
                               size_t n_fetches, const exec_fetch_t *fetches) ST_WARN_UNUSED;
 
+/* The same in two calls, for a caller that does other things meanwhile: start checks and returns at once,
+ * wait blocks until all ranks are done and returns what exec_session_step would. In between the feeds' data
+ * and the fetches' room belong to the session, and every other call that touches steps or state FAILs with
+ * INVALID. Destroying the session waits. */
+st_status_t exec_session_step_start(exec_session_t *session, size_t n_feeds,
+                                    const exec_feed_t *feeds, size_t n_fetches,
+                                    const exec_fetch_t *fetches) ST_WARN_UNUSED;
+bool exec_session_step_done(exec_session_t *session); /* wait would not block */
+st_status_t exec_session_step_wait(exec_session_t *session) ST_WARN_UNUSED;
+/* FAILs while a step is in progress. */
+st_status_t exec_session_idle(const exec_session_t *session) ST_WARN_UNUSED;
+/* An output of the last step, until the next one begins. */
+st_status_t exec_session_fetch(exec_session_t *session, const exec_fetch_t *fetch) ST_WARN_UNUSED;
+
 /* State by name (parameters, buffers, optimizer state; aliases count). Write reaches all ranks;
  * read takes rank 0's. Types must match exactly. */
 st_status_t exec_state_write(exec_session_t *session, const char *name, const ir_type_t *type,
@@ -63,7 +77,7 @@ const char *exec_session_note(const exec_session_t *session);
 
 /* Bytes really allocated for a region of a rank: equal to the plan's figure. */
 uint64_t exec_region_bytes(const exec_session_t *session, uint32_t rank, plan_region_t region);
-/* Time of the last step on rank 0, and the part of it spent waiting for collectives. */
+/* Time of the last step that was waited for on rank 0, and the part of it spent waiting for collectives. */
 double exec_last_step_us(const exec_session_t *session);
 double exec_last_wait_us(const exec_session_t *session);
 
@@ -75,5 +89,27 @@ typedef struct exec_profile_row {
     double us;
 } exec_profile_row_t;
 size_t exec_profile(exec_session_t *session, const exec_profile_row_t **out_rows);
+
+/* ---- measuring: when each kernel ran, on all ranks (measure.c) ---- */
+
+/* On: from the next step on all steps are measured; allocates on the first call. Results are the same
+ * bits. Where kernels run apart from the host and the device has marks, these are part of the recorded
+ * step; a device without marks is waited for after each kernel. Off: as before. Between steps only. */
+st_status_t exec_measure(exec_session_t *session, bool on) ST_WARN_UNUSED;
+typedef struct exec_span {
+    ir_node_t node;
+    double begin_us, end_us;
+} exec_span_t;
+/* The last step of a rank by one clock for all ranks. `begin` to `program_begin` inputs are copied in, from
+ * `program_end` to `end` outputs out. */
+typedef struct exec_measured {
+    size_t n;
+    const exec_span_t *spans; /* in the order of the program, none overlapping */
+    double begin_us, program_begin_us, program_end_us, end_us;
+    bool by_device; /* by the device's marks; else by the host's clock around each step */
+    bool replayed;  /* the step was launched as one recorded graph; else step by step */
+} exec_measured_t;
+/* n is 0 unless the last step was measured, and on a device that computes nothing. */
+exec_measured_t exec_last_measured(const exec_session_t *session, uint32_t rank);
 
 #endif

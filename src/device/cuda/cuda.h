@@ -21,7 +21,9 @@ struct dev_stream {
     cudaStream_t stream;
     struct cudaDeviceProp properties;
     dev_cuda_fault_t *fault, *device_fault; /* the same memory, seen from both sides */
-    void *blas, *dnn;                       /* handles, made when first asked for (libraries.h) */
+    uint32_t n_marks;
+    cudaEvent_t *marks; /* [n_marks] */
+    void *blas, *dnn;   /* handles, made when first asked for (libraries.h) */
     void *plans; /* cuDNN plans that equal nodes share (kernels/cuda/dnn.c), released with `dnn` */
     void (*release_plans)(dev_stream_t *stream);
 };

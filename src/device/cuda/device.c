@@ -64,6 +64,8 @@ static void cuda_close(dev_stream_t *stream) {
     if (!stream) return;
     dev_cuda_libraries_release(stream);
     if (stream->fault) cudaFreeHost(stream->fault);
+    for (uint32_t i = 0; i < stream->n_marks; i++) cudaEventDestroy(stream->marks[i]);
+    st_free(stream->marks);
     if (stream->stream) cudaStreamDestroy(stream->stream);
     st_free(stream);
 }
@@ -207,6 +209,37 @@ static st_status_t cuda_replay(dev_stream_t *stream, dev_graph_t *graph) {
     return ST_OK;
 }
 
+/* ---- marks ---- */
+
+static st_status_t cuda_mark_reserve(dev_stream_t *stream, uint32_t n) {
+    if (n <= stream->n_marks) return ST_OK;
+    cudaEvent_t *marks = st_realloc(stream->marks, n * sizeof *marks);
+    if (!marks) return st_no_memory(n * sizeof *marks, "marks");
+    stream->marks = marks;
+    for (; stream->n_marks < n; stream->n_marks++)
+        CUDA_TRY(cudaEventCreateWithFlags(&marks[stream->n_marks], cudaEventDefault));
+    return ST_OK;
+}
+
+/* While a graph is recorded the mark becomes a node of it, which records the event each time. */
+static st_status_t cuda_mark(dev_stream_t *stream, uint32_t index) {
+    enum cudaStreamCaptureStatus status;
+    CUDA_TRY(cudaStreamIsCapturing(stream->stream, &status));
+    unsigned flags =
+        status == cudaStreamCaptureStatusNone ? cudaEventRecordDefault : cudaEventRecordExternal;
+    CUDA_TRY(cudaEventRecordWithFlags(stream->marks[index], stream->stream, flags));
+    return ST_OK;
+}
+
+static st_status_t cuda_mark_read(dev_stream_t *stream, uint32_t n, double *out_us) {
+    for (uint32_t i = 0; i < n; i++) {
+        float ms = 0;
+        if (i) CUDA_TRY(cudaEventElapsedTime(&ms, stream->marks[0], stream->marks[i]));
+        out_us[i] = ms * 1e3;
+    }
+    return ST_OK;
+}
+
 const dev_device_t dev_cuda = {
     .name = "cuda",
     .computes = true,
@@ -225,5 +258,8 @@ const dev_device_t dev_cuda = {
     .take_fault = cuda_take_fault,
     .host_alloc = cuda_host_alloc,
     .host_free = cuda_host_free,
+    .mark_reserve = cuda_mark_reserve,
+    .mark = cuda_mark,
+    .mark_read = cuda_mark_read,
     .memory = cuda_memory,
 };
