@@ -18,6 +18,9 @@ int comm_size(const comm_t *comm) {
 st_status_t comm_wait(comm_t *comm, uint32_t ticket) {
     return comm->backend->wait(comm, ticket);
 }
+void comm_mark(comm_t *comm, uint64_t step, const char *op) {
+    if (comm->backend->mark) comm->backend->mark(comm, step, op);
+}
 void comm_abort(comm_t *comm, const char *reason) {
     (comm->backend->abort)(comm, reason);
 }

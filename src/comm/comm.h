@@ -25,6 +25,18 @@ typedef struct comm comm_t;
 
 /* N ranks of one process. out_ranks[r] is rank r's handle. `timeout_ms` bounds every wait. */
 st_status_t comm_local_create(int n_ranks, int64_t timeout_ms, comm_t **out_ranks) ST_WARN_UNUSED;
+/* One of `size` ranks that are processes, over TCP. Rank 0 listens at address:port, the others find
+ * it there. Returns when all ranks are there; on every rank with the same cause where one is missing,
+ * comes twice, or differs in size or version. A rank whose process ends, stops or is cut off is
+ * noticed within the timeout, whatever the others are doing, and named with its place. */
+typedef struct comm_tcp_config {
+    int rank, size;
+    const char *address;
+    int port;
+    int64_t timeout_ms;
+    const char *version;
+} comm_tcp_config_t;
+st_status_t comm_tcp_create(const comm_tcp_config_t *config, comm_t **out_comm) ST_WARN_UNUSED;
 /* The communicator of `n` ranks of `parent` (distinct; the caller's own is among them): rank i of
  * it is ranks[i] of the parent. Every member calls it with the same list, nobody else does; it does
  * not wait for the others. Members that make several communicators of one list make them in the
@@ -83,6 +95,8 @@ st_status_t comm_receive_start(comm_t *comm, uint32_t ticket, int from, ir_dtype
 /* Blocks until the collective is complete on this rank. FAILs with ST_PEER_LOST naming the missing
  * ranks after the timeout. */
 st_status_t comm_wait(comm_t *comm, uint32_t ticket) ST_WARN_UNUSED;
+/* Says where the rank stands, for the others' message if it is lost: costs no system call. */
+void comm_mark(comm_t *comm, uint64_t step, const char *op);
 /* Wakes every waiting rank with ST_PEER_LOST and the reason: a rank that fails calls it. */
 void comm_abort(comm_t *comm, const char *reason);
 
