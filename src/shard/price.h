@@ -1,0 +1,50 @@
+/* What the optimizer of placements takes things to cost: conversions along one axis of the mesh, and
+ * nodes on one rank's part. Times in picoseconds, whole, so that sums are the same everywhere.
+ *
+ * With n ranks, B bytes of the whole value, a step of a ring `link_us` and `link_gbps` over a link:
+ *
+ *   partial → replicate   all-reduce       2 (n - 1) steps, 2 B (n - 1) / n bytes
+ *   split   → replicate   all-gather         (n - 1) steps,   B (n - 1) / n
+ *   partial → split       reduce-scatter     (n - 1) steps,   B (n - 1) / n
+ *   split   → other split all-to-all         (n - 1) steps,   B (n - 1) / n²
+ *   replicate → split     a slice: read and written once; nothing where the producer makes parts by
+ *                         itself (constants, iota, broadcast along a new dim)
+ *   replicate → partial   zeros but for rank 0: read and written once
+ *   split   → partial     made whole, then as above
+ *
+ * Kernels of one node by itself cost what the target says. Nodes that loop nests take in will share one:
+ * they count without their launch, and half (their operands move once for several of them). */
+#ifndef STATOR_SHARD_PRICE_H
+#define STATOR_SHARD_PRICE_H
+
+#include "ir/target.h"
+
+/* One axis of the mesh, as far as prices go. */
+typedef struct shard_ring {
+    uint32_t n_ranks;
+    double link_us, link_gbps;
+    double
+        weight; /* of communication: 1 as the link has it; less where most of it will be hidden */
+} shard_ring_t;
+
+/* Bytes of the largest rank's part; IR_REPLICATE and IR_PARTIAL have all. */
+uint64_t shard_part_bytes(const shard_ring_t *ring, const ir_type_t *type,
+                          ir_placement_t placement);
+/* Getting a value from one placement into another. */
+int64_t shard_convert_ps(const shard_ring_t *ring, const ir_target_t *target, const ir_type_t *type,
+                         ir_placement_t from, ir_placement_t to);
+/* The node on the last rank, which has as much as any. `strategy` NULL: all of it. */
+st_status_t shard_node_ps(const shard_ring_t *ring, const ir_target_t *target,
+                          const ir_graph_t *graph, ir_node_t node, const ir_strategy_t *strategy,
+                          int64_t *out_ps) ST_WARN_UNUSED;
+
+/* What a strategy says of input j: of variadic ops in[0] stands for all. */
+static inline ir_placement_t shard_strategy_in(const ir_strategy_t *strategy, uint32_t n_inputs,
+                                               uint32_t j) {
+    return strategy->in[n_inputs > IR_MAX_OPERANDS ? 0 : j];
+}
+static inline ir_placement_t shard_strategy_out(const ir_strategy_t *strategy, uint32_t k) {
+    return k < IR_MAX_OPERANDS ? strategy->out[k] : IR_PLACE_REPLICATE;
+}
+
+#endif
