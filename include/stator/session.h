@@ -102,6 +102,20 @@ typedef struct stator_session_info {
 } stator_session_info_t;
 STATOR_API stator_session_info_t stator_session_info(const stator_session_t *session);
 
+/* Where the time of a session besides its steps has gone so far, on rank 0, in seconds. */
+typedef struct stator_startup {
+    double open_s;    /* the device */
+    double memory_s;  /* memory and constants */
+    double prepare_s; /* kernels; the next three, summed over threads, are parts of it */
+    double libraries_s, nests_s, plans_s;
+    double tune_s;       /* choosing among the libraries' algorithms, in the first step */
+    double capture_s;    /* recording the step, in the second */
+    uint32_t n_measured; /* problems whose algorithms were measured, as they were not on record */
+    uint64_t
+        choices; /* of two runs with equal plans the same number: the same algorithms; 0: none */
+} stator_startup_t;
+STATOR_API stator_startup_t stator_session_startup(const stator_session_t *session);
+
 #ifdef __cplusplus
 }
 #endif

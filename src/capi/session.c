@@ -441,3 +441,17 @@ stator_session_info_t stator_session_info(const stator_session_t *session) {
         .wait_us = exec_last_wait_us(exec),
     };
 }
+
+stator_startup_t stator_session_startup(const stator_session_t *session) {
+    const exec_startup_t s = exec_startup(session->exec);
+    return (stator_startup_t){.open_s = s.open_s,
+                              .memory_s = s.memory_s,
+                              .prepare_s = s.prepare_s,
+                              .libraries_s = s.libraries_s,
+                              .nests_s = s.nests_s,
+                              .plans_s = s.plans_s,
+                              .tune_s = s.tune_s,
+                              .capture_s = s.capture_s,
+                              .n_measured = s.n_measured,
+                              .choices = s.choices};
+}

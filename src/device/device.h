@@ -24,6 +24,17 @@ _Static_assert(offsetof(dev_fault_t, index) == 8 && offsetof(dev_fault_t, positi
                    offsetof(dev_fault_t, size) == 24 && sizeof(dev_fault_t) == 32,
                "dev_fault_t is laid out as device code writes it");
 
+/* What a device did besides memory before the first steps: seconds, summed over threads, and what
+ * tuning took for this stream's kernels. */
+typedef struct dev_startup {
+    double libraries_s; /* opening them, and their handles */
+    double nests_s;     /* code made at run time, or loaded */
+    double plans_s;     /* libraries' plans */
+    double tune_s;
+    uint32_t n_measured; /* problems; the others were on record */
+    uint64_t choices;    /* hash over all choices: equal where the same ways are taken; 0: none */
+} dev_startup_t;
+
 typedef struct dev_device {
     const char *name; /* "cpu" */
     bool computes; /* false: nothing runs and memory is only addresses; a session's time is the one
@@ -63,6 +74,7 @@ typedef struct dev_device {
     st_status_t (*mark_read)(dev_stream_t *stream, uint32_t n, double *out_us);
     /* Bytes free and in all on the stream's device. */
     st_status_t (*memory)(dev_stream_t *stream, size_t *out_free, size_t *out_total);
+    void (*startup)(dev_stream_t *stream, dev_startup_t *out);
 } dev_device_t;
 
 /* Device by name; FAILs with the list of known devices. */

@@ -61,7 +61,8 @@ typedef struct exec_rank {
     const dev_device_t *device;
     dev_stream_t *stream;
     bool has_run;
-    dev_graph_t *graph; /* the step, once recorded */
+    double open_s, memory_s, prepare_s, tune_s, capture_s; /* what the start took */
+    dev_graph_t *graph;                                    /* the step, once recorded */
     comm_t *comm;
     void *regions[PLAN_REGION_END];
     uint64_t region_bytes[PLAN_REGION_END]; /* really allocated; a shared state region counts */
@@ -122,6 +123,9 @@ st_status_t exec_run_kind(exec_rank_t *rank, exec_step_t *step) ST_WARN_UNUSED;
 
 /* Copies this rank's parts of what is fetched. */
 st_status_t exec_rank_deliver(const exec_rank_t *rank) ST_WARN_UNUSED;
+/* Before the first step, on the rank's own thread: what kernels choose by measuring (tune.c). */
+st_status_t exec_tune(exec_rank_t *rank) ST_WARN_UNUSED;
+
 /* One step: feeds in, the program, outputs out. */
 st_status_t exec_rank_step(exec_rank_t *rank) ST_WARN_UNUSED;
 

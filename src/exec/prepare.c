@@ -397,16 +397,27 @@ static st_status_t prepare_ports(exec_rank_t *rank) {
 
 /* ---- entry ---- */
 
+/* Seconds since *begin, which becomes now. */
+static double take_seconds(double *begin) {
+    double last = *begin;
+    *begin = exec_now_us();
+    return (*begin - last) * 1e-6;
+}
+
 st_status_t exec_rank_prepare(exec_rank_t *rank) {
     const exec_session_t *session = rank->session;
     st_status_t status = dev_find(session->plan->device, &rank->device);
     if (status != ST_OK)
         return st_error_context(status, "the plan is for target '%s'", plan_target(session->plan));
+    double begin = exec_now_us();
     TRY(rank->device->open(0, (int)session->plan->n_threads, &rank->stream));
+    rank->open_s = take_seconds(&begin);
     TRY(allocate_regions(rank));
     TRY(exec_fill_constants(rank));
+    rank->memory_s = take_seconds(&begin);
     TRY(rank->device->computes ? exec_prepare_steps(rank) : prepare_time(rank));
     TRY(prepare_ports(rank));
+    rank->prepare_s = take_seconds(&begin);
     if (session->options.poison && rank->device->capture)
         return FAIL(ST_UNSUPPORTED, "STATOR_POISON works on the cpu only, not on %s",
                     rank->device->name);

@@ -115,7 +115,11 @@ static st_status_t run_program(exec_rank_t *rank) {
         return run_steps(rank);
     }
     dev_graph_t **graph = rank->measure ? &rank->measure->graph : &rank->graph;
-    if (!*graph) TRY(device->capture(rank->stream, run_steps, rank, graph));
+    if (!*graph) {
+        double begin = exec_now_us();
+        TRY(device->capture(rank->stream, run_steps, rank, graph));
+        rank->capture_s = (exec_now_us() - begin) * 1e-6;
+    }
     if (rank->measure) rank->measure->replayed = true;
     return device->replay(rank->stream, *graph);
 }
@@ -133,6 +137,11 @@ static st_status_t check_fault(const exec_rank_t *rank) {
 }
 
 static st_status_t run_all(exec_rank_t *rank) {
+    if (!rank->has_run) {
+        double begin = exec_now_us();
+        TRY(exec_tune(rank));
+        rank->tune_s = (exec_now_us() - begin) * 1e-6;
+    }
     TRY(feed(rank));
     if (rank->measure) TRY(exec_measure_begin(rank));
     TRY(run_program(rank));

@@ -429,3 +429,20 @@ double exec_last_step_us(const exec_session_t *session) {
 double exec_last_wait_us(const exec_session_t *session) {
     return session->wait_us;
 }
+
+exec_startup_t exec_startup(const exec_session_t *session) {
+    const exec_rank_t *rank = &session->ranks[0];
+    dev_startup_t device = {0};
+    if (rank->device && rank->device->startup && rank->stream)
+        rank->device->startup(rank->stream, &device);
+    return (exec_startup_t){.open_s = rank->open_s,
+                            .memory_s = rank->memory_s,
+                            .prepare_s = rank->prepare_s,
+                            .libraries_s = device.libraries_s,
+                            .nests_s = device.nests_s,
+                            .plans_s = device.plans_s,
+                            .tune_s = rank->tune_s,
+                            .capture_s = rank->capture_s,
+                            .n_measured = device.n_measured,
+                            .choices = device.choices};
+}

@@ -81,6 +81,19 @@ uint64_t exec_region_bytes(const exec_session_t *session, uint32_t rank, plan_re
 double exec_last_step_us(const exec_session_t *session);
 double exec_last_wait_us(const exec_session_t *session);
 
+/* Where the time until now went besides steps, on rank 0; seconds. */
+typedef struct exec_startup {
+    double open_s;    /* the device */
+    double memory_s;  /* regions and constants */
+    double prepare_s; /* kernels; the next three, summed over threads, are parts of it */
+    double libraries_s, nests_s, plans_s;
+    double tune_s;       /* choosing among libraries' ways, in the first step */
+    double capture_s;    /* recording the step, in the second */
+    uint32_t n_measured; /* problems */
+    uint64_t choices; /* hash of what tuning chose: equal where the same ways are taken; 0: none */
+} exec_startup_t;
+exec_startup_t exec_startup(const exec_session_t *session);
+
 /* With exec_options_t.profile: where rank 0's time went since the session was made, largest first.
  */
 typedef struct exec_profile_row {

@@ -36,6 +36,12 @@ typedef struct kern_call {
     uint32_t node;    /* of the program, for faults that a device finds later */
 } kern_call_t;
 
+/* Fills those operands with numbers that the caller may lose. */
+typedef struct kern_noise {
+    st_status_t (*fill)(void *context);
+    void *context;
+} kern_noise_t;
+
 typedef struct kern_impl {
     const char *name; /* "cpu.matmul.onednn": stable, written into plans */
     ir_op_t op;
@@ -55,6 +61,10 @@ typedef struct kern_impl {
     /* The part of bind that takes long and needs no address, from any thread, several at a time:
      * bind finds what it made in call->prepared. NULL: none. */
     st_status_t (*warm)(const kern_problem_t *problem, dev_stream_t *stream, void **out_prepared);
+    /* Where there are several ways to do it: takes what is on record for this device, or measures
+     * them and takes the fastest. After bind and before the first launch. Measuring writes outputs
+     * and scratch, and calls `noise` first. NULL: there is one way. */
+    st_status_t (*tune)(kern_call_t *call, const kern_noise_t *noise);
     void (*release)(void *prepared);
     /* FAILs on bad data (index out of range) naming index and limit; never on anything else. */
     st_status_t (*launch)(const kern_call_t *call);

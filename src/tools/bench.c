@@ -16,7 +16,7 @@ typedef struct bench {
     stator_report_t *report;
     double *step_ms, *host_ms, *cpu_ms; /* [n] */
     size_t n;
-    double first_step_s;
+    double compile_s, init_s, first_step_s; /* the first step's from the session's beginning on */
 } bench_t;
 
 static double processor_seconds(void) {
@@ -87,6 +87,7 @@ static stator_status_t open_session(const tool_t *tool, bench_t *b) {
     stator_status_t status;
     double begin = tool_seconds(), wall;
     TOOL_TRY(stator_session_create(b->plan, NULL, &b->session));
+    double created = tool_seconds() - begin;
     tool_session_notes(b->session);
     if (weights_path[0]) TOOL_TRY(stator_tensors_load(weights_path, &weights));
     status = stator_session_initialize(b->session, tool->options);
@@ -95,6 +96,7 @@ static stator_status_t open_session(const tool_t *tool, bench_t *b) {
     if (status == STATOR_OK && weights) status = stator_session_load(b->session, weights);
     stator_tensors_destroy(weights);
     TOOL_TRY(status);
+    b->init_s = tool_seconds() - begin - created;
     if (stator_plan_count(b->plan, STATOR_INPUT) > 0) {
         uint64_t seed = (uint64_t)tool_int(tool, "seed");
         TOOL_TRY(input[0] ? stator_tensors_load(input, &b->inputs)
@@ -136,6 +138,7 @@ static void print_result(const tool_t *tool, const bench_t *b) {
                tool_bytes(totals.total_bytes, planned_text), tool_bytes(used, used_text));
         return;
     }
+    stator_startup_t start = stator_session_startup(b->session);
     const struct {
         const char *key;
         double value;
@@ -152,9 +155,22 @@ static void print_result(const tool_t *tool, const bench_t *b) {
         {"predicted_step_us", totals.step_us},
         {"model_flop", totals.model_flop},
         {"compile_us", totals.compile_us},
+        /* where the time before the steps went */
+        {"compile_s", b->compile_s},
+        {"open_s", start.open_s},
+        {"memory_s", start.memory_s},
+        {"prepare_s", start.prepare_s},
+        {"libraries_s", start.libraries_s},
+        {"nests_s", start.nests_s},
+        {"plans_s", start.plans_s},
+        {"init_s", b->init_s},
+        {"tune_s", start.tune_s},
+        {"tuned", (double)start.n_measured},
+        {"capture_s", start.capture_s},
     };
     printf("{\"target\":");
     tool_json_string(stdout, totals.target);
+    printf(",\"choices\":\"%016llx\"", (unsigned long long)start.choices);
     printf(",\"steps\":%zu,\"ranks\":%u,\"threads\":%u,\"rate_unit\":\"%s\"", b->n,
            stator_plan_info(b->plan).n_ranks, stator_plan_info(b->plan).n_threads, unit);
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
@@ -183,7 +199,9 @@ stator_status_t tool_bench(tool_t *tool) {
     if (!tool->n_files)
         return tool_fail(STATOR_INVALID, "'bench' needs a graph or a plan, or --calibrate");
     tool_catch_interrupts();
+    double begin = tool_seconds();
     TOOL_TRY_GOTO(tool_compile_or_load(tool, &b.plan), done);
+    b.compile_s = tool_seconds() - begin;
     TOOL_TRY_GOTO(stator_report_create(b.plan, 0, &b.report), done);
     TOOL_TRY_GOTO(open_session(tool, &b), done);
     TOOL_TRY_GOTO(run_steps(tool, &b), done);

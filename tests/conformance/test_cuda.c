@@ -92,69 +92,105 @@ static st_status_t launch(void *context) {
     return l->impl->launch(l->call);
 }
 
-static void check_impl(const conf_built_t *built, const kern_impl_t *impl,
-                       double *const *expected) {
-    const kern_problem_t *p = &built->problem;
-    zone_t in[CONF_MAX_OPERANDS], out[CONF_MAX_OPERANDS];
+/* The operands of a case between guard zones. */
+typedef struct operands {
+    zone_t in[CONF_MAX_OPERANDS], out[CONF_MAX_OPERANDS], work;
     const void *in_data[CONF_MAX_OPERANDS];
     void *out_data[CONF_MAX_OPERANDS];
+} operands_t;
+
+static void make_operands(const conf_built_t *built, size_t work_bytes, operands_t *o) {
+    const kern_problem_t *p = &built->problem;
     for (uint32_t j = 0; j < p->n_in; j++) {
-        in[j] = zone_make(ir_type_bytes(&built->in[j]));
-        in_data[j] = zone_data(&in[j]);
-        must(device->copy_in(stream, zone_data(&in[j]), built->in_data[j], in[j].bytes));
+        o->in[j] = zone_make(ir_type_bytes(&built->in[j]));
+        o->in_data[j] = zone_data(&o->in[j]);
+        must(device->copy_in(stream, zone_data(&o->in[j]), built->in_data[j], o->in[j].bytes));
     }
     for (uint32_t k = 0; k < p->n_out; k++) {
-        out[k] = zone_make(ir_type_bytes(&built->out[k]));
-        out_data[k] = zone_data(&out[k]);
+        o->out[k] = zone_make(ir_type_bytes(&built->out[k]));
+        o->out_data[k] = zone_data(&o->out[k]);
     }
-    size_t bytes = impl->workspace ? impl->workspace(p, 1) : 0;
-    zone_t work = zone_make(bytes);
-    kern_call_t call = {.problem = p,
-                        .in = in_data,
-                        .out = out_data,
-                        .workspace = zone_data(&work),
-                        .workspace_bytes = bytes,
-                        .stream = stream};
-    if (impl->bind && impl->bind(&call) != ST_OK)
-        fail_msg("%s, %s: %s", built->name, impl->name, st_last_error());
-    launch_t l = {impl, &call};
+    o->work = zone_make(work_bytes);
+}
+
+static void free_operands(const conf_built_t *built, const kern_impl_t *impl, operands_t *o) {
+    const kern_problem_t *p = &built->problem;
+    for (uint32_t k = 0; k < p->n_out; k++) {
+        if (!zone_intact(&o->out[k]))
+            fail_msg("%s, %s: wrote outside output %u", built->name, impl->name, k);
+        zone_free(&o->out[k]);
+    }
+    if (!zone_intact(&o->work))
+        fail_msg("%s, %s: wrote outside its scratch", built->name, impl->name);
+    zone_free(&o->work);
+    for (uint32_t j = 0; j < p->n_in; j++) zone_free(&o->in[j]);
+}
+
+/* Launched, launched again, and in a recorded graph: right, and each time the same bits. */
+static void check_turns(const conf_built_t *built, const launch_t *l, operands_t *o,
+                        double *const *expected) {
+    const kern_problem_t *p = &built->problem;
     dev_graph_t *graph = NULL;
     void *first[CONF_MAX_OPERANDS];
     for (int turn = 0; turn < 3; turn++) {
         st_status_t status = ST_OK;
-        for (uint32_t k = 0; k < p->n_out; k++) fill(out_data[k], 0xFF, out[k].bytes);
-        fill(zone_data(&work), 0xFF, work.bytes);
+        for (uint32_t k = 0; k < p->n_out; k++) fill(o->out_data[k], 0xFF, o->out[k].bytes);
+        fill(zone_data(&o->work), 0xFF, o->work.bytes);
         if (turn < 2)
-            status = launch(&l);
-        else if ((status = device->capture(stream, launch, &l, &graph)) == ST_OK)
+            status = launch((void *)(uintptr_t)l);
+        else if ((status = device->capture(stream, launch, (void *)(uintptr_t)l, &graph)) == ST_OK)
             status = device->replay(stream, graph);
         if (status == ST_OK) status = device->synchronize(stream);
-        if (status != ST_OK) fail_msg("%s, %s: %s", built->name, impl->name, st_last_error());
+        if (status != ST_OK) fail_msg("%s, %s: %s", built->name, l->impl->name, st_last_error());
         for (uint32_t k = 0; k < p->n_out; k++) {
-            void *host = malloc(out[k].bytes + 1);
-            must(device->copy_out(stream, host, out_data[k], out[k].bytes));
+            void *host = malloc(o->out[k].bytes + 1);
+            must(device->copy_out(stream, host, o->out_data[k], o->out[k].bytes));
             must(device->synchronize(stream));
             if (turn == 0) {
-                conf_compare(built, impl->name, k, host, expected[k]);
+                conf_compare(built, l->impl->name, k, host, expected[k]);
                 first[k] = host;
                 continue;
             }
-            if (out[k].bytes && memcmp(host, first[k], out[k].bytes) != 0)
-                fail_msg("%s, %s: output %u has other bits %s", built->name, impl->name, k,
+            if (o->out[k].bytes && memcmp(host, first[k], o->out[k].bytes) != 0)
+                fail_msg("%s, %s: output %u has other bits %s", built->name, l->impl->name, k,
                          turn == 1 ? "the second time" : "in a graph");
             free(host);
         }
     }
-    for (uint32_t k = 0; k < p->n_out; k++) {
-        if (!zone_intact(&out[k]))
-            fail_msg("%s, %s: wrote outside output %u", built->name, impl->name, k);
-        zone_free(&out[k]);
-        free(first[k]);
-    }
-    if (!zone_intact(&work)) fail_msg("%s, %s: wrote outside its scratch", built->name, impl->name);
-    zone_free(&work);
-    for (uint32_t j = 0; j < p->n_in; j++) zone_free(&in[j]);
+    for (uint32_t k = 0; k < p->n_out; k++) free(first[k]);
     device->graph_destroy(graph);
+}
+
+/* The inputs are wanted. */
+static st_status_t no_noise(void *context) {
+    (void)context;
+    return ST_OK;
+}
+
+static void check_impl(const conf_built_t *built, const kern_impl_t *impl,
+                       double *const *expected) {
+    const kern_problem_t *p = &built->problem;
+    size_t bytes = impl->workspace ? impl->workspace(p, 1) : 0;
+    operands_t o;
+    make_operands(built, bytes, &o);
+    kern_call_t call = {.problem = p,
+                        .in = o.in_data,
+                        .out = o.out_data,
+                        .workspace = zone_data(&o.work),
+                        .workspace_bytes = bytes,
+                        .stream = stream};
+    if (impl->warm && impl->warm(p, stream, &call.prepared) != ST_OK)
+        fail_msg("%s, %s, prepared ahead: %s", built->name, impl->name, st_last_error());
+    if (impl->bind && impl->bind(&call) != ST_OK)
+        fail_msg("%s, %s: %s", built->name, impl->name, st_last_error());
+    launch_t l = {impl, &call};
+    check_turns(built, &l, &o, expected);
+    if (impl->tune) {
+        if (impl->tune(&call, &(kern_noise_t){no_noise, NULL}) != ST_OK)
+            fail_msg("%s, %s, tuned: %s", built->name, impl->name, st_last_error());
+        check_turns(built, &l, &o, expected);
+    }
+    free_operands(built, impl, &o);
     if (call.prepared && impl->release) impl->release(call.prepared);
 }
 

@@ -9,6 +9,13 @@ for key in step_ms rate first_step_s planned_bytes used_bytes host_ms predicted_
     value=$(field out 1 $key)
     awk -v v="$value" 'BEGIN { exit !(v ~ /^[0-9]/ && v > 0) }' || fail "$key is '$value'"
 done
+for key in compile_s open_s memory_s prepare_s init_s; do
+    value=$(field out 1 $key)
+    awk -v v="$value" 'BEGIN { exit !(v ~ /^[0-9]/ && v > 0 && v < 60) }' || fail "$key is '$value'"
+done
+for key in libraries_s nests_s plans_s tuned capture_s; do # of GPUs
+    [ "$(field out 1 $key)" = 0 ] || fail "$key is '$(field out 1 $key)' on a CPU"
+done
 [ "$(field out 1 planned_bytes)" = "$(field out 1 used_bytes)" ] || fail "memory is not as planned: $(cat out)"
 says out '"rate_unit":"tokens/s"' '"steps":5'
 answer 0 "$stator" bench g.stator --mode eval --threads 1 --steps 3

@@ -3,6 +3,7 @@
 #define STATOR_DEVICE_CUDA_CUDA_H
 
 #include <cuda_runtime.h>
+#include <pthread.h>
 
 #include "device/device.h"
 
@@ -26,7 +27,13 @@ struct dev_stream {
     void *blas, *dnn;   /* handles, made when first asked for (libraries.h) */
     void *plans; /* cuDNN plans that equal nodes share (kernels/cuda/dnn.c), released with `dnn` */
     void (*release_plans)(dev_stream_t *stream);
+    pthread_mutex_t mutex; /* of what several threads prepare at once: handles, plans, startup */
+    dev_startup_t startup;
 };
+
+double dev_cuda_seconds(void);
+/* Adds the seconds since `begin` to a field of stream->startup. */
+void dev_cuda_spent(dev_stream_t *stream, double *field, double begin);
 
 /* FAILs with the call's text and the runtime's name of the error. */
 #define CUDA_TRY(call)                                                            \

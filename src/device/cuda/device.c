@@ -3,6 +3,7 @@
  * Nothing uses the default stream, and no call but synchronize waits for the device. */
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/memory.h"
 #include "base/number.h"
@@ -67,6 +68,7 @@ static void cuda_close(dev_stream_t *stream) {
     for (uint32_t i = 0; i < stream->n_marks; i++) cudaEventDestroy(stream->marks[i]);
     st_free(stream->marks);
     if (stream->stream) cudaStreamDestroy(stream->stream);
+    pthread_mutex_destroy(&stream->mutex);
     st_free(stream);
 }
 
@@ -77,6 +79,10 @@ static st_status_t cuda_open(int index, int n_threads, dev_stream_t **out_stream
     dev_stream_t *stream = st_calloc(1, sizeof *stream);
     if (!stream) return st_no_memory(sizeof *stream, "a stream");
     stream->index = index;
+    if (pthread_mutex_init(&stream->mutex, NULL) != 0) {
+        st_free(stream);
+        return FAIL(ST_NO_MEMORY, "a stream's lock");
+    }
     st_status_t status = fill_stream(stream);
     if (status != ST_OK) {
         cuda_close(stream);
@@ -84,6 +90,26 @@ static st_status_t cuda_open(int index, int n_threads, dev_stream_t **out_stream
     }
     *out_stream = stream;
     return ST_OK;
+}
+
+/* ---- what the start takes ---- */
+
+double dev_cuda_seconds(void) {
+    struct timespec at;
+    clock_gettime(CLOCK_MONOTONIC, &at);
+    return (double)at.tv_sec + 1e-9 * (double)at.tv_nsec;
+}
+
+void dev_cuda_spent(dev_stream_t *stream, double *field, double begin) {
+    pthread_mutex_lock(&stream->mutex);
+    *field += dev_cuda_seconds() - begin;
+    pthread_mutex_unlock(&stream->mutex);
+}
+
+static void cuda_startup(dev_stream_t *stream, dev_startup_t *out) {
+    pthread_mutex_lock(&stream->mutex);
+    *out = stream->startup;
+    pthread_mutex_unlock(&stream->mutex);
 }
 
 /* ---- memory ---- */
@@ -262,4 +288,5 @@ const dev_device_t dev_cuda = {
     .mark = cuda_mark,
     .mark_read = cuda_mark_read,
     .memory = cuda_memory,
+    .startup = cuda_startup,
 };

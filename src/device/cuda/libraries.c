@@ -115,10 +115,8 @@ LIBRARY(blas, "cuBLASLt", "libcublasLt.so.13")
 LIBRARY(dnn, "cuDNN", "libcudnn.so.9")
 LIBRARY(rtc, "NVRTC", "libnvrtc.so.13")
 
-st_status_t dev_cuda_blas_handle(dev_stream_t *stream, cublasLtHandle_t *out_handle) {
+static st_status_t make_blas(dev_stream_t *stream, cublasLtHandle_t *out_handle) {
     const dev_cuda_blas_t *blas;
-    *out_handle = stream->blas;
-    if (stream->blas) return ST_OK;
     TRY(dev_cuda_blas(&blas));
     cublasStatus_t error = blas->cublasLtCreate(out_handle);
     if (error != CUBLAS_STATUS_SUCCESS)
@@ -127,10 +125,17 @@ st_status_t dev_cuda_blas_handle(dev_stream_t *stream, cublasLtHandle_t *out_han
     return ST_OK;
 }
 
-st_status_t dev_cuda_dnn_handle(dev_stream_t *stream, cudnnHandle_t *out_handle) {
+st_status_t dev_cuda_blas_handle(dev_stream_t *stream, cublasLtHandle_t *out_handle) {
+    double begin = dev_cuda_seconds();
+    *out_handle = stream->blas;
+    if (stream->blas) return ST_OK;
+    st_status_t status = make_blas(stream, out_handle);
+    dev_cuda_spent(stream, &stream->startup.libraries_s, begin);
+    return status;
+}
+
+static st_status_t make_dnn(dev_stream_t *stream, cudnnHandle_t *out_handle) {
     const dev_cuda_dnn_t *dnn;
-    *out_handle = stream->dnn;
-    if (stream->dnn) return ST_OK;
     TRY(dev_cuda_dnn(&dnn));
     cudnnStatus_t error = dnn->cudnnCreate(out_handle);
     if (error == CUDNN_STATUS_SUCCESS) error = dnn->cudnnSetStream(*out_handle, stream->stream);
@@ -138,6 +143,36 @@ st_status_t dev_cuda_dnn_handle(dev_stream_t *stream, cudnnHandle_t *out_handle)
         return FAIL(ST_DEVICE, "cudnnCreate: %s", dnn->cudnnGetErrorString(error));
     stream->dnn = *out_handle;
     return ST_OK;
+}
+
+st_status_t dev_cuda_dnn_handle(dev_stream_t *stream, cudnnHandle_t *out_handle) {
+    double begin = dev_cuda_seconds();
+    *out_handle = stream->dnn;
+    if (stream->dnn) return ST_OK;
+    st_status_t status = make_dnn(stream, out_handle);
+    dev_cuda_spent(stream, &stream->startup.libraries_s, begin);
+    return status;
+}
+
+static pthread_mutex_t blas_ahead = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t dnn_ahead = PTHREAD_MUTEX_INITIALIZER;
+
+void dev_cuda_blas_ahead(dev_stream_t *stream) {
+    cublasLtHandle_t handle;
+    if (pthread_mutex_trylock(&blas_ahead) != 0) return;
+    if (cudaSetDevice(stream->index) != cudaSuccess ||
+        dev_cuda_blas_handle(stream, &handle) != ST_OK)
+        st_clear_error();
+    pthread_mutex_unlock(&blas_ahead);
+}
+
+void dev_cuda_dnn_ahead(dev_stream_t *stream) {
+    cudnnHandle_t handle;
+    if (pthread_mutex_trylock(&dnn_ahead) != 0) return;
+    if (cudaSetDevice(stream->index) != cudaSuccess ||
+        dev_cuda_dnn_handle(stream, &handle) != ST_OK)
+        st_clear_error();
+    pthread_mutex_unlock(&dnn_ahead);
 }
 
 void dev_cuda_libraries_release(dev_stream_t *stream) {

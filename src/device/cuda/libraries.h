@@ -18,7 +18,8 @@
     X(cublasLtMatmulDescSetAttribute) X(cublasLtMatrixLayoutCreate) \
     X(cublasLtMatrixLayoutDestroy) X(cublasLtMatrixLayoutSetAttribute) \
     X(cublasLtMatmulPreferenceCreate) X(cublasLtMatmulPreferenceDestroy) \
-    X(cublasLtMatmulPreferenceSetAttribute) X(cublasLtMatmulAlgoGetHeuristic)
+    X(cublasLtMatmulPreferenceSetAttribute) X(cublasLtMatmulAlgoGetHeuristic) \
+    X(cublasLtMatmulAlgoCheck)
 /* cuDNN 9.16 or later (earlier ones have wrong attention) */
 #define CUDA_DNN_FUNCTIONS(X) \
     X(cudnnCreate) X(cudnnDestroy) X(cudnnSetStream) X(cudnnGetVersion) \
@@ -51,6 +52,10 @@ st_status_t dev_cuda_rtc(const dev_cuda_rtc_t **out_functions) ST_WARN_UNUSED;
 /* Handles of a stream, made at the first call. */
 st_status_t dev_cuda_blas_handle(dev_stream_t *stream, cublasLtHandle_t *out_handle) ST_WARN_UNUSED;
 st_status_t dev_cuda_dnn_handle(dev_stream_t *stream, cudnnHandle_t *out_handle) ST_WARN_UNUSED;
+/* The same while other threads prepare other things: at once if one of them is at it, and a failure is
+ * left to the call that needs the handle. */
+void dev_cuda_blas_ahead(dev_stream_t *stream);
+void dev_cuda_dnn_ahead(dev_stream_t *stream);
 void dev_cuda_libraries_release(dev_stream_t *stream);
 
 #endif

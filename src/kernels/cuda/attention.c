@@ -111,8 +111,8 @@ static st_status_t build_forward(const kern_call_t *call, dnn_t *dnn) {
     pointwise(dnn, CUDNN_POINTWISE_ADD, most, log, lse);
     dnn_tensor_t p = pointwise(dnn, CUDNN_POINTWISE_DIV, s, sum, scores(dnn, &a, type));
     dnn_matmul(dnn, p, v, o);
-    return dnn_plan(dnn, dnn_key(call->problem, call->workspace_bytes), false, call->workspace,
-                    call->workspace_bytes);
+    const dnn_wish_t wish = dnn_wish(dnn, call->problem, false, call->workspace_bytes);
+    return dnn_plan(dnn, &wish, call->workspace);
 }
 
 /* out = left right, summed over the query heads of a group where there are several. */
@@ -175,47 +175,46 @@ static st_status_t build_backward(const kern_call_t *call, dnn_t *dnn) {
     dnn_tensor_t k_rows = heads_of(dnn, &a, type, a.g, a.s, a.d, NULL);
     dnn_reshape(dnn, k, k_rows);
     dnn_matmul(dnn, ds, k_rows, dq);
-    return dnn_plan(dnn, dnn_key(call->problem, call->workspace_bytes), false,
-                    (char *)call->workspace + rows, call->workspace_bytes - rows);
+    const dnn_wish_t wish = dnn_wish(dnn, call->problem, false, call->workspace_bytes - rows);
+    return dnn_plan(dnn, &wish, (char *)call->workspace + rows);
 }
 
-static st_status_t bind(kern_call_t *call,
-                        st_status_t (*build)(const kern_call_t *call, dnn_t *dnn)) {
-    dnn_t *dnn;
-    TRY(dnn_create(call->stream, &dnn));
-    st_status_t status = build(call, dnn);
-    if (status == ST_OK)
-        call->prepared = dnn;
-    else
-        dnn_destroy(dnn);
-    return status;
-}
 static st_status_t forward_bind(kern_call_t *call) {
-    return bind(call, build_forward);
+    return dnn_bind(call, build_forward);
+}
+static st_status_t forward_warm(const kern_problem_t *problem, dev_stream_t *stream,
+                                void **out_prepared) {
+    *out_prepared = NULL;
+    return dnn_warm(problem, stream, gpu_attention_workspace(problem, 1), build_forward);
 }
 static st_status_t backward_bind(kern_call_t *call) {
-    return bind(call, build_backward);
+    return dnn_bind(call, build_backward);
+}
+static st_status_t backward_warm(const kern_problem_t *problem, dev_stream_t *stream,
+                                 void **out_prepared) {
+    *out_prepared = NULL;
+    return dnn_warm(problem, stream, gpu_attention_grad_workspace(problem, 1), build_backward);
 }
 
-static void release(void *prepared) {
-    dnn_destroy(prepared);
-}
 static st_status_t launch(const kern_call_t *call) {
     return dnn_launch(call->prepared);
 }
 
+/* Not tuned: the library offers two engines, and its first was the fastest wherever both were timed. */
 static const kern_impl_t attention = {.name = "cudnn.attention",
                                       .op = IR_OP_ATTENTION,
                                       .can_run = gpu_attention_can_run,
                                       .workspace = gpu_attention_workspace,
+                                      .warm = forward_warm,
                                       .bind = forward_bind,
-                                      .release = release,
+                                      .release = dnn_release,
                                       .launch = launch};
 static const kern_impl_t attention_grad = {.name = "cudnn.attention",
                                            .op = IR_OP_ATTENTION_GRAD,
                                            .can_run = gpu_attention_grad_can_run,
                                            .workspace = gpu_attention_grad_workspace,
+                                           .warm = backward_warm,
                                            .bind = backward_bind,
-                                           .release = release,
+                                           .release = dnn_release,
                                            .launch = launch};
 kern_cuda_array_t kern_cuda_attention = {&attention, &attention_grad, NULL};

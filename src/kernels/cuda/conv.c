@@ -68,23 +68,20 @@ static st_status_t build(const kern_call_t *call, dnn_t *dnn) {
     dnn_tensor_t tensors[3];
     for (int k = 0; k < 3; k++) tensors[k] = add_tensor(dnn, roles.type[k], roles.address[k]);
     dnn_conv(dnn, roles.kind, &window, tensors[0], tensors[1], tensors[2]);
-    return dnn_plan(dnn, dnn_key(call->problem, call->workspace_bytes), p->in[0].dtype == IR_F32,
-                    call->workspace, call->workspace_bytes);
+    const dnn_wish_t wish = dnn_wish(dnn, p, p->in[0].dtype == IR_F32, call->workspace_bytes);
+    return dnn_plan(dnn, &wish, call->workspace);
 }
 
 static st_status_t conv_bind(kern_call_t *call) {
-    dnn_t *dnn;
-    TRY(dnn_create(call->stream, &dnn));
-    st_status_t status = build(call, dnn);
-    if (status == ST_OK)
-        call->prepared = dnn;
-    else
-        dnn_destroy(dnn);
-    return status;
+    return dnn_bind(call, build);
 }
-
-static void conv_release(void *prepared) {
-    dnn_destroy(prepared);
+static st_status_t conv_warm(const kern_problem_t *problem, dev_stream_t *stream,
+                             void **out_prepared) {
+    *out_prepared = NULL;
+    return dnn_warm(problem, stream, gpu_conv_workspace(problem, 1), build);
+}
+static st_status_t conv_tune(kern_call_t *call, const kern_noise_t *noise) {
+    return dnn_tune(call->prepared, noise);
 }
 
 static st_status_t conv_launch(const kern_call_t *call) {
@@ -96,8 +93,10 @@ static st_status_t conv_launch(const kern_call_t *call) {
                                     .op = enumerator,                \
                                     .can_run = gpu_conv_can_run,     \
                                     .workspace = gpu_conv_workspace, \
+                                    .warm = conv_warm,               \
                                     .bind = conv_bind,               \
-                                    .release = conv_release,         \
+                                    .tune = conv_tune,               \
+                                    .release = dnn_release,          \
                                     .launch = conv_launch};
 CONV(conv, IR_OP_CONV)
 CONV(conv_grad_input, IR_OP_CONV_GRAD_INPUT)

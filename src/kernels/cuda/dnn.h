@@ -13,6 +13,11 @@ typedef struct dnn dnn_t;
 typedef int32_t dnn_tensor_t; /* -1: none */
 
 st_status_t dnn_create(dev_stream_t *stream, dnn_t **out_dnn) ST_WARN_UNUSED;
+/* One that is only planned, on any thread, for others with the same key: addresses of its tensors count
+ * as there or not. */
+st_status_t dnn_create_unbound(dev_stream_t *stream, dnn_t **out_dnn) ST_WARN_UNUSED;
+/* The same for a device that is not here: `device` is cuDNN's own description of it. */
+st_status_t dnn_create_described(const char *device, dnn_t **out_dnn) ST_WARN_UNUSED;
 void dnn_destroy(dnn_t *dnn); /* NULL is fine */
 
 bool dnn_type(ir_dtype_t dtype, cudnnDataType_t *out_type);
@@ -46,14 +51,29 @@ typedef struct dnn_window {
 void dnn_conv(dnn_t *dnn, dnn_conv_kind_t kind, const dnn_window_t *window, dnn_tensor_t x,
               dnn_tensor_t w, dnn_tensor_t y);
 
-/* What tells a node's plan from others': types, attributes, workspace. */
-uint64_t dnn_key(const kern_problem_t *problem, size_t workspace_bytes);
-/* Takes the first engine that the library proposes whose results have the same bits every run and
- * that needs no more than `workspace_bytes`; or the plan that a node of the same key on the same
- * stream got, whose tensors were added in the same order. `exact`: operands are f32 and are not to be
+/* Plans the graph: the engine on record (tune.h), else the first that the library proposes, of those
+ * whose results have the same bits every run and that need no more than `workspace_bytes`. All nodes of
+ * one key, made by tune_key of their problems, share a plan on their stream, so their tensors are added
+ * in the same order. Plans that took long are kept on disk. `exact`: operands are f32 and are not to be
  * rounded to tf32. */
-st_status_t dnn_plan(dnn_t *dnn, uint64_t key, bool exact, void *workspace,
-                     size_t workspace_bytes) ST_WARN_UNUSED;
+typedef struct dnn_wish {
+    uint64_t key;
+    bool exact;
+    size_t workspace_bytes;
+} dnn_wish_t;
+dnn_wish_t dnn_wish(const dnn_t *dnn, const kern_problem_t *problem, bool exact,
+                    size_t workspace_bytes);
+st_status_t dnn_plan(dnn_t *dnn, const dnn_wish_t *wish, void *workspace) ST_WARN_UNUSED;
+/* Measures the engines (tune.h) once for all nodes of the plan. The next launch takes the choice. */
+st_status_t dnn_tune(dnn_t *dnn, const kern_noise_t *noise) ST_WARN_UNUSED;
 st_status_t dnn_launch(const dnn_t *dnn) ST_WARN_UNUSED;
+
+/* kern_impl_t's bind, warm and release, from the function that adds a call's operations and plans them.
+ */
+typedef st_status_t (*dnn_build_t)(const kern_call_t *call, dnn_t *dnn);
+st_status_t dnn_bind(kern_call_t *call, dnn_build_t build) ST_WARN_UNUSED;
+st_status_t dnn_warm(const kern_problem_t *problem, dev_stream_t *stream, size_t workspace_bytes,
+                     dnn_build_t build) ST_WARN_UNUSED;
+void dnn_release(void *prepared);
 
 #endif

@@ -10,16 +10,19 @@
  *   a[K,M], transpose_a                                          M × K, transposed,     ld M
  *
  * Leading dims: the last goes to the library as a strided batch, outer ones are a loop of calls. The
- * algorithm is the library's first choice within the planned workspace: for one version, device and
- * shape always the same, and it sums in a fixed order. Sums are f32 for f32, bf16 and f16, f64 for
+ * algorithm is the one on record (tune.h), else the library's first choice within the planned workspace:
+ * for one version, device and shape always the same. All that are considered sum in a fixed order. Sums are f32 for f32, bf16 and f16, f64 for
  * f64; f32 operands are not rounded to tf32. */
 #include <string.h>
 
+#include "base/hash.h"
 #include "kernels/cuda/cuda.h"
+#include "kernels/cuda/tune.h"
 #include "kernels/gpu_rules.h"
 #include "kernels/product.h"
 
-enum { WORKSPACE_ALIGNMENT = 256 };
+enum { WORKSPACE_ALIGNMENT = 256, OPERAND_ALIGNMENT = 64 /* of planned places */ };
+_Static_assert(sizeof(cublasLtMatmulAlgo_t) == RECORD_CHOICE_BYTES, "an algorithm is a choice");
 
 typedef struct product {
     const dev_cuda_blas_t *blas;
@@ -27,6 +30,7 @@ typedef struct product {
     cublasLtMatmulDesc_t desc;
     cublasLtMatrixLayout_t b, a, c; /* in the library's order */
     cublasLtMatmulAlgo_t algorithm;
+    uint64_t key;
     kern_product_t shape;
     void *workspace; /* aligned as the library wants it */
     size_t workspace_bytes;
@@ -89,23 +93,33 @@ static st_status_t make_layouts(product_t *p, const kern_problem_t *problem) {
     return make_layout(p, out, s->n, s->m, batches, s->m * s->n, &p->c);
 }
 
-/* Bytes that an address is a multiple of, as far as the library asks. */
+/* Bytes that an address is a multiple of, as far as all places of a plan are: so that equal products
+ * get equal algorithms. */
 static uint32_t alignment_of(const void *address) {
-    uint32_t bytes = 256;
+    uint32_t bytes = OPERAND_ALIGNMENT;
     while ((uintptr_t)address % bytes) bytes /= 2;
     return bytes;
+}
+
+/* In the library's order. */
+static void alignments_of(const kern_call_t *call, uint32_t out[3]) {
+    out[0] = alignment_of(call->in[1]);
+    out[1] = alignment_of(call->in[0]);
+    out[2] = alignment_of(call->out[0]);
 }
 
 /* The list of algorithms is made for operands aligned as these are. */
 static cublasStatus_t set_preference(const product_t *p, const kern_call_t *call,
                                      cublasLtMatmulPreference_t preference) {
-    const struct {
+    static const struct {
         cublasLtMatmulPreferenceAttributes_t name;
-        const void *address;
-    } rows[] = {{CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, call->in[1]},
-                {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, call->in[0]},
-                {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, call->out[0]},
-                {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, call->out[0]}};
+        int operand;
+    } rows[] = {{CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, 0},
+                {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, 1},
+                {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, 2},
+                {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, 2}};
+    uint32_t bytes[3];
+    alignments_of(call, bytes);
     cublasStatus_t error = p->blas->cublasLtMatmulPreferenceSetAttribute(
         preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &p->workspace_bytes,
         sizeof p->workspace_bytes);
@@ -115,44 +129,88 @@ static cublasStatus_t set_preference(const product_t *p, const kern_call_t *call
     if (error == CUBLAS_STATUS_SUCCESS)
         error = p->blas->cublasLtMatmulPreferenceSetAttribute(
             preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &schemes, sizeof schemes);
-    for (size_t i = 0; i < 4 && error == CUBLAS_STATUS_SUCCESS; i++) {
-        uint32_t bytes = alignment_of(rows[i].address);
-        error = p->blas->cublasLtMatmulPreferenceSetAttribute(preference, rows[i].name, &bytes,
-                                                              sizeof bytes);
-    }
+    for (size_t i = 0; i < 4 && error == CUBLAS_STATUS_SUCCESS; i++)
+        error = p->blas->cublasLtMatmulPreferenceSetAttribute(
+            preference, rows[i].name, &bytes[rows[i].operand], sizeof bytes[0]);
     return error;
 }
 
-static st_status_t choose_algorithm(product_t *p, const kern_call_t *call) {
+/* Algorithms that the library proposes, its best guess first; at least one. */
+static st_status_t list_algorithms(const product_t *p, const kern_call_t *call, int capacity,
+                                   cublasLtMatmulHeuristicResult_t *out, int *out_n) {
     cublasLtMatmulPreference_t preference;
-    cublasLtMatmulHeuristicResult_t found = {0};
-    int n_found = 0;
+    *out_n = 0;
     BLAS_TRY(p->blas->cublasLtMatmulPreferenceCreate(&preference));
     cublasStatus_t error = set_preference(p, call, preference);
     if (error == CUBLAS_STATUS_SUCCESS)
         error = p->blas->cublasLtMatmulAlgoGetHeuristic(p->handle, p->desc, p->b, p->a, p->c, p->c,
-                                                        preference, 1, &found, &n_found);
+                                                        preference, capacity, out, out_n);
     p->blas->cublasLtMatmulPreferenceDestroy(preference);
-    if (error != CUBLAS_STATUS_SUCCESS || n_found == 0)
+    if (error != CUBLAS_STATUS_SUCCESS || *out_n == 0)
         return FAIL(ST_UNSUPPORTED,
                     "cuBLASLt has no algorithm for this product within %zu bytes of "
                     "workspace: %s",
                     p->workspace_bytes, p->blas->cublasLtGetStatusString(error));
+    return ST_OK;
+}
+
+static st_status_t first_algorithm(product_t *p, const kern_call_t *call) {
+    cublasLtMatmulHeuristicResult_t found;
+    int n;
+    TRY(list_algorithms(p, call, 1, &found, &n));
     p->algorithm = found.algo;
     return ST_OK;
+}
+
+/* What is on record; *out_taken false: nothing. */
+static st_status_t recorded_algorithm(product_t *p, dev_stream_t *stream, bool *out_taken) {
+    record_choice_t choice;
+    cublasLtMatmulAlgo_t algorithm;
+    cublasLtMatmulHeuristicResult_t found;
+    TRY(tune_find(stream, p->key, &choice, out_taken));
+    if (!*out_taken) return ST_OK;
+    memcpy(&algorithm, choice.bytes, sizeof algorithm);
+    cublasStatus_t error = p->blas->cublasLtMatmulAlgoCheck(p->handle, p->desc, p->b, p->a, p->c,
+                                                            p->c, &algorithm, &found);
+    if (error != CUBLAS_STATUS_SUCCESS || found.workspaceSize > p->workspace_bytes)
+        return FAIL(ST_UNSUPPORTED,
+                    "the tuning record's algorithm does not run here (%s, %zu bytes of workspace): "
+                    "remove the .tuning file from the folder of option cache, or use --tune off",
+                    p->blas->cublasLtGetStatusString(error), found.workspaceSize);
+    p->algorithm = algorithm;
+    tune_took(stream, p->key, &choice);
+    return ST_OK;
+}
+
+static bool is_empty(const kern_product_t *s) {
+    return s->batches == 0 || s->m == 0 || s->n == 0 || s->k == 0;
 }
 
 static st_status_t fill(product_t *p, const kern_call_t *call) {
     TRY(dev_cuda_blas(&p->blas));
     TRY(dev_cuda_blas_handle(call->stream, &p->handle));
     p->shape = kern_product_of(call->problem);
-    if (p->shape.batches == 0 || p->shape.m == 0 || p->shape.n == 0 || p->shape.k == 0)
-        return ST_OK;
+    if (is_empty(&p->shape)) return ST_OK;
     size_t skip = -(uintptr_t)call->workspace % WORKSPACE_ALIGNMENT;
     p->workspace = (char *)call->workspace + skip;
     p->workspace_bytes = call->workspace_bytes > skip ? call->workspace_bytes - skip : 0;
     TRY(make_layouts(p, call->problem));
-    return choose_algorithm(p, call);
+    uint32_t alignments[3];
+    bool taken;
+    alignments_of(call, alignments);
+    p->key = tune_key(call->problem, p->workspace_bytes, p->blas->cublasLtGetVersion());
+    p->key = st_hash64(alignments, sizeof alignments, p->key);
+    TRY(recorded_algorithm(p, call->stream, &taken));
+    return taken ? ST_OK : first_algorithm(p, call);
+}
+
+/* The library alone: opening it takes as long as compiling a dozen nests. */
+static st_status_t matmul_warm(const kern_problem_t *problem, dev_stream_t *stream,
+                               void **out_prepared) {
+    (void)problem;
+    *out_prepared = NULL;
+    dev_cuda_blas_ahead(stream);
+    return ST_OK;
 }
 
 static st_status_t matmul_bind(kern_call_t *call) {
@@ -204,12 +262,48 @@ static st_status_t matmul_launch(const kern_call_t *call) {
     return ST_OK;
 }
 
+/* ---- tuning ---- */
+
+typedef struct tuning {
+    const kern_call_t *call;
+    cublasLtMatmulHeuristicResult_t found[TUNE_MAX_WAYS];
+} tuning_t;
+
+static st_status_t run_way(void *context, uint32_t way) {
+    const tuning_t *t = context;
+    product_t *p = t->call->prepared;
+    p->algorithm = t->found[way].algo;
+    return matmul_launch(t->call);
+}
+
+static st_status_t matmul_tune(kern_call_t *call, const kern_noise_t *noise) {
+    product_t *p = call->prepared;
+    tuning_t t = {.call = call};
+    record_choice_t ways[TUNE_MAX_WAYS];
+    bool enabled, taken;
+    int n;
+    uint32_t way;
+    if (is_empty(&p->shape)) return ST_OK;
+    TRY(tune_enabled(call->stream, &enabled));
+    if (!enabled) return ST_OK;
+    TRY(recorded_algorithm(p, call->stream, &taken));
+    if (taken) return ST_OK;
+    TRY(list_algorithms(p, call, TUNE_MAX_WAYS, t.found, &n));
+    for (int i = 0; i < n; i++) memcpy(ways[i].bytes, &t.found[i].algo, sizeof ways[i].bytes);
+    st_status_t status = tune_choose(
+        call->stream, &(tune_job_t){p->key, (uint32_t)n, ways, run_way, &t, noise}, &way);
+    p->algorithm = t.found[status == ST_OK ? way : 0].algo;
+    return status;
+}
+
 static const kern_impl_t matmul = {
     .name = "cublaslt.matmul",
     .op = IR_OP_MATMUL,
     .can_run = gpu_matmul_can_run,
     .workspace = gpu_matmul_workspace,
+    .warm = matmul_warm,
     .bind = matmul_bind,
+    .tune = matmul_tune,
     .release = product_release,
     .launch = matmul_launch,
 };

@@ -74,6 +74,7 @@ static st_status_t nest_warm(const kern_problem_t *problem, dev_stream_t *stream
                              void **out_prepared) {
     emit_problem_t made;
     const char *reason;
+    double begin = dev_cuda_seconds();
     *out_prepared = NULL;
     TRY(emit_problem_create(problem, &made, &reason));
     nest_run_t *run = st_calloc(1, sizeof *run);
@@ -86,6 +87,7 @@ static st_status_t nest_warm(const kern_problem_t *problem, dev_stream_t *stream
         status = open_code(stream, &made, run);
     if (status == ST_OK) run->workspace = made.schedule->workspace;
     emit_problem_clear(&made);
+    dev_cuda_spent(stream, &stream->startup.nests_s, begin);
     if (status == ST_OK)
         *out_prepared = run;
     else

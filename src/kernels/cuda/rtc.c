@@ -1,5 +1,4 @@
-/* Key of a cubin: hash of source, options, compiler version and architecture. The file begins with
- * the key and a checksum, so that a torn or foreign file is compiled anew. Sources are written with
+/* Key of a cubin: hash of source, options, compiler version and architecture. Sources are written with
  * no names in them that change from run to run, so equal nests of one model share a module. */
 #include "kernels/cuda/rtc.h"
 
@@ -7,11 +6,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "base/hash.h"
 #include "base/memory.h"
-#include "base/options.h"
 #include "device/cuda/libraries.h"
+#include "kernels/cuda/cache.h"
 
 struct rtc_module {
     rtc_module_t *next;
@@ -22,61 +20,9 @@ struct rtc_module {
     cudaLibrary_t library;
 };
 
-typedef struct cubin {
-    uint8_t *data;
-    size_t bytes;
-} cubin_t;
-
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static rtc_module_t *modules;
-
-/* ---- disk ---- */
-
-/* *path is "" where no folder is known or can be made. */
-static st_status_t cache_path(uint64_t key, char *path, size_t capacity) {
-    const char *xdg = st_environment("XDG_CACHE_HOME"), *home = st_environment("HOME");
-    char folder[2048];
-    int n = 0;
-    path[0] = '\0';
-    TRY(st_process_option("cache", folder, sizeof folder));
-    if (!folder[0] && xdg)
-        n = snprintf(folder, sizeof folder, "%s/stator", xdg);
-    else if (!folder[0] && home)
-        n = snprintf(folder, sizeof folder, "%s/.cache/stator", home);
-    if (!folder[0] || n < 0 || (size_t)n >= sizeof folder) return ST_OK;
-    if (st_make_folder(folder) != ST_OK) {
-        st_clear_error();
-        return ST_OK;
-    }
-    n = snprintf(path, capacity, "%s/%016llx.cubin", folder, (unsigned long long)key);
-    if (n < 0 || (size_t)n >= capacity) path[0] = '\0';
-    return ST_OK;
-}
-
-static bool read_cubin(const char *path, uint64_t key, cubin_t *out) {
-    FILE *file = fopen(path, "rb");
-    uint64_t head[3] = {0};
-    if (!file) return false;
-    bool ok = fread(head, sizeof head, 1, file) == 1 && head[0] == key && head[1] < 1u << 30;
-    out->bytes = ok ? (size_t)head[1] : 0;
-    out->data = ok ? st_malloc(out->bytes) : NULL;
-    ok = out->data && fread(out->data, 1, out->bytes, file) == out->bytes &&
-         st_hash64(out->data, out->bytes, key) == head[2];
-    fclose(file);
-    if (!ok) st_free(out->data);
-    return ok;
-}
-
-static void write_cubin(const char *path, uint64_t key, const cubin_t *cubin) {
-    uint64_t head[3] = {key, cubin->bytes, st_hash64(cubin->data, cubin->bytes, key)};
-    uint8_t *file = st_malloc(sizeof head + cubin->bytes);
-    if (!file) return;
-    memcpy(file, head, sizeof head);
-    memcpy(file + sizeof head, cubin->data, cubin->bytes);
-    if (st_file_write(path, file, sizeof head + cubin->bytes) != ST_OK) st_clear_error();
-    st_free(file);
-}
 
 /* ---- compiling ---- */
 
@@ -100,7 +46,7 @@ static st_status_t compile_failed(const dev_cuda_rtc_t *rtc, nvrtcProgram progra
     return FAIL(ST_INTERNAL, "NVRTC: %s: %s", rtc->nvrtcGetErrorString(error), log);
 }
 
-static st_status_t take_cubin(const dev_cuda_rtc_t *rtc, nvrtcProgram program, cubin_t *out) {
+static st_status_t take_cubin(const dev_cuda_rtc_t *rtc, nvrtcProgram program, cache_data_t *out) {
     RTC_TRY(rtc->nvrtcGetCUBINSize(program, &out->bytes));
     out->data = st_malloc(out->bytes);
     if (!out->data) return st_no_memory(out->bytes, "a kernel's code");
@@ -109,7 +55,7 @@ static st_status_t take_cubin(const dev_cuda_rtc_t *rtc, nvrtcProgram program, c
 }
 
 static st_status_t compile(const char *source, const char *const *options, int n_options,
-                           cubin_t *out) {
+                           cache_data_t *out) {
     const dev_cuda_rtc_t *rtc;
     nvrtcProgram program;
     TRY(dev_cuda_rtc(&rtc));
@@ -152,19 +98,19 @@ static st_status_t fill_request(const dev_stream_t *stream, const char *source, 
     return ST_OK;
 }
 
-static st_status_t find_cubin(const request_t *request, cubin_t *out) {
-    char path[2100];
-    TRY(cache_path(request->key, path, sizeof path));
-    if (path[0] && read_cubin(path, request->key, out)) return ST_OK;
+static st_status_t find_cubin(const request_t *request, cache_data_t *out) {
+    char path[CACHE_PATH_BYTES];
+    TRY(cache_path(request->key, "cubin", path));
+    if (cache_read(path, request->key, out)) return ST_OK;
     TRY(compile(request->source, request->options, request->n_options, out));
-    if (path[0]) write_cubin(path, request->key, out);
+    cache_write(path, request->key, out);
     return ST_OK;
 }
 
 /* ---- modules ---- */
 
 static st_status_t make_library(const request_t *request, int device, cudaLibrary_t *out) {
-    cubin_t cubin = {0};
+    cache_data_t cubin = {0};
     TRY(find_cubin(request, &cubin));
     cudaError_t error = cudaSetDevice(device);
     if (error == cudaSuccess)

@@ -6,9 +6,8 @@
 
 typedef struct rtc_module rtc_module_t;
 
-/* Compiles `source` for the stream's device, or takes the cubin of an equal source from the cache:
- * the folder of option cache, else $XDG_CACHE_HOME/stator, else $HOME/.cache/stator; a folder that
- * cannot be written only costs the compiling. Errors hold the compiler's log. */
+/* Compiles `source` for the stream's device, or takes the cubin of an equal source from the
+ * cache (cache.h). Errors hold the compiler's log. */
 st_status_t rtc_open(dev_stream_t *stream, const char *source,
                      rtc_module_t **out_module) ST_WARN_UNUSED;
 void rtc_close(rtc_module_t *module); /* NULL is fine */
