@@ -19,5 +19,6 @@
 #include "stator/status.h"
 #include "stator/target.h"
 #include "stator/tensor.h"
+#include "stator/trace.h"
 
 #endif

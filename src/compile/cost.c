@@ -402,3 +402,7 @@ double target_peak_gflops(const target_t *t, ir_dtype_t dtype) {
         if (t->rates[i].dtype == dtype && 2 / t->rates[i].ns > peak) peak = 2 / t->rates[i].ns;
     return peak * speed(t, true);
 }
+
+double target_peak_gbps(const target_t *t) {
+    return t->machine.memory_gbps * speed(t, false);
+}

@@ -138,5 +138,6 @@ bool target_can_run(void *context, const ir_op_ctx_t *ctx, const ir_type_t *out_
                     const char **out_reason);
 /* Products' rate that nothing exceeds, GFLOP/s: the largest listed for the dtype. For utilization. */
 double target_peak_gflops(const target_t *target, ir_dtype_t dtype);
+double target_peak_gbps(const target_t *target); /* memory's, far from all caches */
 
 #endif

@@ -15,6 +15,8 @@ static const tool_command_t commands[] = {
      tool_compile},
     {"plan", 'p', "GRAPH|PLAN", "tell memory, kernels and time of the step, before it runs", 1, 1,
      tool_plan},
+    {"trace", 'x', "GRAPH|PLAN", "write a timeline of the step, planned beside measured", 1, 1,
+     tool_trace},
     {"run", 'r', "GRAPH|PLAN", "run the graph once", 1, 1, tool_run},
     {"train", 't', "GRAPH|PLAN", "train a model on tensors, tokens or images", 1, 1, tool_train},
     {"eval", 'e', "GRAPH", "evaluate on held-out data", 1, 1, tool_eval},
@@ -68,12 +70,18 @@ static void print_usage(FILE *to) {
     fprintf(to, "\n'stator COMMAND --help' lists the options of a command.\n");
 }
 
+/* 'trace' runs what 'bench' does and has its options; what bench has alone is under 'B'. */
+static bool takes(const tool_command_t *command, const stator_option_info_t *option) {
+    char other = command->letter == 'x' ? 'b' : command->letter == 'b' ? 'B' : command->letter;
+    return strchr(option->commands, command->letter) || strchr(option->commands, other);
+}
+
 static void print_command_help(const tool_command_t *command) {
     printf("usage: stator %s %s [--option value] …\n\n%s\n\noptions:\n", command->name,
            command->arguments, command->help);
     stator_option_info_t info;
     for (size_t i = 0; stator_option_at(i, &info); i++) {
-        if (!strchr(info.commands, command->letter)) continue;
+        if (!takes(command, &info)) continue;
         printf("  --%-18s %s", info.key, info.help);
         if (strchr(info.kind, '|')) printf(" (%s)", info.kind);
         printf(info.fallback[0] ? " [%s]\n" : "\n", info.fallback);
@@ -94,7 +102,8 @@ static bool option_info(const char *key, stator_option_info_t *out) {
 }
 
 /* --key value, --key=value, --flag, -o value. */
-static stator_status_t parse_option(tool_t *tool, char letter, int argc, char **argv, int *at) {
+static stator_status_t parse_option(tool_t *tool, const tool_command_t *command, int argc,
+                                    char **argv, int *at) {
     char key[64];
     const char *argument = argv[*at], *value = strchr(argument, '=');
     if (strcmp(argument, "-o") == 0) argument = "--output", value = NULL;
@@ -105,7 +114,7 @@ static stator_status_t parse_option(tool_t *tool, char letter, int argc, char **
              argument + 2);
     stator_option_info_t info;
     if (!option_info(key, &info)) return stator_options_set(tool->options, key, "");
-    if (!strchr(info.commands, letter))
+    if (!takes(command, &info))
         return tool_fail(STATOR_INVALID, "'--%s' is not an option of '%s'; see 'stator %s --help'",
                          key, tool->command, tool->command);
     if (value)
@@ -122,7 +131,7 @@ static stator_status_t parse_option(tool_t *tool, char letter, int argc, char **
 static stator_status_t parse(tool_t *tool, const tool_command_t *command, int argc, char **argv) {
     for (int i = 2; i < argc; i++) {
         if (argv[i][0] == '-' && argv[i][1])
-            TOOL_TRY(parse_option(tool, command->letter, argc, argv, &i));
+            TOOL_TRY(parse_option(tool, command, argc, argv, &i));
         else
             tool->files[tool->n_files++] = argv[i];
     }

@@ -42,6 +42,7 @@ stator_status_t tool_info(tool_t *tool);
 stator_status_t tool_compile(tool_t *tool);
 stator_status_t tool_plan(tool_t *tool);
 stator_status_t tool_bench(tool_t *tool);
+stator_status_t tool_trace(tool_t *tool);
 stator_status_t tool_run(tool_t *tool);
 stator_status_t tool_train(tool_t *tool);
 stator_status_t tool_eval(tool_t *tool);
@@ -104,6 +105,18 @@ bool tool_scalar_fetch(const stator_plan_t *plan, const char *name, tool_scalar_
                        stator_fetch_t *out_fetch);
 /* Name of the output to minimize: --loss, or "loss". */
 const char *tool_loss(const tool_t *tool);
+/* A session whose steps only matter for how long they take (stepper.c): state by rules, inputs from --input
+ * or random, the loss fetched as in training. Zeroed is closed. */
+typedef struct tool_stepper {
+    stator_plan_t *plan; /* the caller's */
+    stator_session_t *session;
+    stator_tensors_t *inputs;
+    stator_data_t *data;
+} tool_stepper_t;
+stator_status_t tool_stepper_open(const tool_t *tool, stator_plan_t *plan, tool_stepper_t *out);
+/* *out_wall: seconds as the caller sees it. */
+stator_status_t tool_stepper_step(const tool_t *tool, tool_stepper_t *stepper, double *out_wall);
+void tool_stepper_close(tool_stepper_t *stepper);
 /* Runs an evaluation over a source, at most --eval-batches of it: weighted mean loss, share of
  * right answers (−1 without an output "correct"). */
 stator_status_t tool_evaluate(const tool_t *tool, stator_session_t *session,

@@ -378,9 +378,10 @@ static void open_pass(nx_planner_t *p, uint32_t domain, uint32_t mask) {
     choose_over(p, &pass);
     fill_pass(p, &pass, number);
     keep_results(p, &pass, number);
+    if (p->status != ST_OK) return; /* slots and partials that were not made are not looked at */
     choose_loops(p, &pass);
     choose_chunks(p, &pass);
-    if (p->status == ST_OK) p->status = ST_VEC_PUSH(&p->passes, pass);
+    p->status = ST_VEC_PUSH(&p->passes, pass);
     if (p->status == ST_OK) nx_program(p, number);
 }
 

@@ -1,0 +1,48 @@
+/* Steps whose time matters, not their result: for bench and trace. */
+#include <string.h>
+
+#include "tools/tool.h"
+
+stator_status_t tool_stepper_open(const tool_t *tool, stator_plan_t *plan, tool_stepper_t *out) {
+    const char *input = tool_text(tool, "input"), *weights_path = tool_text(tool, "weights");
+    stator_tensors_t *weights = NULL;
+    stator_status_t status;
+    *out = (tool_stepper_t){.plan = plan};
+    TOOL_TRY(stator_session_create(plan, NULL, &out->session));
+    tool_session_notes(out->session);
+    if (weights_path[0]) TOOL_TRY(stator_tensors_load(weights_path, &weights));
+    status = stator_session_initialize(out->session, tool->options);
+    /* a parameter without a rule is zero, which takes no less time */
+    if (status == STATOR_NOT_FOUND) status = STATOR_OK;
+    if (status == STATOR_OK && weights) status = stator_session_load(out->session, weights);
+    stator_tensors_destroy(weights);
+    TOOL_TRY(status);
+    if (stator_plan_count(plan, STATOR_INPUT) > 0) {
+        uint64_t seed = (uint64_t)tool_int(tool, "seed");
+        TOOL_TRY(input[0] ? stator_tensors_load(input, &out->inputs)
+                          : stator_tensors_random(plan, seed, &out->inputs));
+        TOOL_TRY(stator_data_tensors(plan, out->inputs, input[0] ? tool_text(tool, "map") : "",
+                                     &out->data));
+    }
+    return STATOR_OK;
+}
+
+stator_status_t tool_stepper_step(const tool_t *tool, tool_stepper_t *stepper, double *out_wall) {
+    size_t n_feeds = 0;
+    const stator_tensor_t *feeds = NULL;
+    tool_scalar_t loss = {0};
+    stator_fetch_t fetch;
+    size_t n_fetches = tool_scalar_fetch(stepper->plan, tool_loss(tool), &loss, &fetch);
+    if (stepper->data) TOOL_TRY(stator_data_next(stepper->data, &n_feeds, &feeds));
+    double begin = tool_seconds();
+    TOOL_TRY(stator_session_step(stepper->session, n_feeds, feeds, n_fetches, &fetch));
+    *out_wall = tool_seconds() - begin;
+    return STATOR_OK;
+}
+
+void tool_stepper_close(tool_stepper_t *stepper) {
+    stator_data_destroy(stepper->data);
+    stator_tensors_destroy(stepper->inputs);
+    stator_session_destroy(stepper->session);
+    *stepper = (tool_stepper_t){0};
+}
