@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/parallel.h"
 #include "capi/capi.h"
 #include "ir/op.h"
 #include "state/checkpoint.h"
@@ -157,6 +158,31 @@ static st_status_t write_seed(stator_session_t *session, int64_t seed) {
     return exec_state_write(session->exec, "random.seed", &type, &seed);
 }
 
+typedef struct drawing {
+    const init_rules_t *rules;
+    uint64_t seed;
+    const char *name;
+    const ir_type_t *type;
+    uint8_t *data;
+} drawing_t;
+
+enum { DRAWN_TOGETHER = 1 << 20 }; /* elements */
+
+static st_status_t draw_part(void *context, size_t i) {
+    const drawing_t *d = context;
+    const int64_t all = ir_type_elements(d->type), first = (int64_t)i * DRAWN_TOGETHER;
+    const int64_t n = all - first < DRAWN_TOGETHER ? all - first : DRAWN_TOGETHER;
+    return init_fill(d->rules, d->seed, d->name, d->type, first, n,
+                     d->data + (size_t)first * ir_dtype_bytes(d->type->dtype));
+}
+
+/* All elements, by several threads: each is a function of its own index. */
+static st_status_t draw(const drawing_t *drawing) {
+    const size_t n = (size_t)ir_type_elements(drawing->type);
+    drawing_t d = *drawing;
+    return st_parallel(n ? (n + DRAWN_TOGETHER - 1) / DRAWN_TOGETHER : 1, draw_part, &d);
+}
+
 stator_status_t stator_session_initialize(stator_session_t *session,
                                           const stator_options_t *options) {
     CAPI_REQUIRE(session);
@@ -173,8 +199,7 @@ stator_status_t stator_session_initialize(stator_session_t *session,
         const ir_type_t *type = ir_value_type(graph, node->first_output);
         data = st_malloc(ir_type_bytes(type));
         if (!data) status = st_no_memory(ir_type_bytes(type), node->name);
-        if (status == ST_OK)
-            status = init_fill(rules, seed, node->name, type, 0, ir_type_elements(type), data);
+        if (status == ST_OK) status = draw(&(drawing_t){rules, seed, node->name, type, data});
         /* without a rule it is zero, which is right for a buffer; a parameter is reported at the
          * end */
         if (status == ST_NOT_FOUND) {

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "base/parallel.h"
 #include "compile/predict.h"
 #include "compile/simulate.h"
 #include "exec/internal.h"
@@ -223,52 +224,21 @@ static st_status_t prepare_time(exec_rank_t *rank) {
 
 /* ---- what takes long before the first step, on several threads ---- */
 
-enum { MAX_WARM_THREADS = 16 };
-
-typedef struct warm_work {
-    exec_rank_t *rank;
-    pthread_mutex_t mutex;
-    uint32_t next; /* step to look at */
-    st_status_t status;
-    char message[EXEC_MESSAGE_BYTES];
-} warm_work_t;
-
-static void *warm_main(void *argument) {
-    warm_work_t *work = argument;
-    exec_rank_t *rank = work->rank;
-    for (;;) {
-        pthread_mutex_lock(&work->mutex);
-        uint32_t i = work->status == ST_OK ? work->next++ : rank->n_steps;
-        pthread_mutex_unlock(&work->mutex);
-        if (i >= rank->n_steps) return NULL;
-        exec_step_t *step = &rank->steps[i];
-        if (step->kind != PLAN_STEP_KERNEL || !step->impl || !step->impl->warm) continue;
-        st_status_t status = step->impl->warm(&step->problem, rank->stream, &step->call.prepared);
-        if (status == ST_OK) continue;
-        st_error_context(status, "%s", ir_node_label(rank->program->graph, step->node));
-        pthread_mutex_lock(&work->mutex);
-        if (work->status == ST_OK) {
-            work->status = status;
-            snprintf(work->message, sizeof work->message, "%s", st_last_error());
-        }
-        pthread_mutex_unlock(&work->mutex);
-    }
+static st_status_t warm_step(void *context, size_t i) {
+    exec_rank_t *rank = context;
+    exec_step_t *step = &rank->steps[i];
+    if (step->kind != PLAN_STEP_KERNEL || !step->impl || !step->impl->warm) return ST_OK;
+    st_status_t status = step->impl->warm(&step->problem, rank->stream, &step->call.prepared);
+    return status == ST_OK
+               ? ST_OK
+               : st_error_context(status, "%s", ir_node_label(rank->program->graph, step->node));
 }
 
 static st_status_t warm_steps(exec_rank_t *rank) {
-    warm_work_t work = {.rank = rank, .mutex = PTHREAD_MUTEX_INITIALIZER};
-    pthread_t threads[MAX_WARM_THREADS];
-    long processors = sysconf(_SC_NPROCESSORS_ONLN), n_threads = 0;
-    uint32_t n_warm = 0;
+    bool any = false;
     for (uint32_t i = 0; i < rank->n_steps; i++)
-        n_warm += rank->steps[i].impl && rank->steps[i].impl->warm;
-    while (n_warm > 1 && n_threads + 1 < processors && n_threads < MAX_WARM_THREADS &&
-           pthread_create(&threads[n_threads], NULL, warm_main, &work) == 0)
-        n_threads++;
-    warm_main(&work);
-    for (long t = 0; t < n_threads; t++) pthread_join(threads[t], NULL);
-    pthread_mutex_destroy(&work.mutex);
-    return work.status == ST_OK ? ST_OK : st_error_adopt(work.status, work.message);
+        any |= rank->steps[i].impl && rank->steps[i].impl->warm;
+    return any ? st_parallel(rank->n_steps, warm_step, rank) : ST_OK;
 }
 
 /* Kernels that want their addresses. */

@@ -44,7 +44,7 @@ static const ir_type_t *type_of(const builder_t *b, ir_value_t value) {
 
 /* ---- axes of the domains ---- */
 
-/* Domain and bit of a root; numbers axes in the order in which they are met. */
+/* Domain and bit of a root, which gets the next number of its domain where it has none. */
 static uint32_t place_axis(builder_t *b, uint32_t class, uint32_t *out_axis) {
     uint32_t top = nest_axes_domain(&b->axes, class);
     if (b->domain[top] == 0) {
@@ -64,6 +64,58 @@ static uint32_t place_axis(builder_t *b, uint32_t class, uint32_t *out_axis) {
     }
     *out_axis = b->axis[class] - 1;
     return number;
+}
+
+/* Axes in a row that grows at both ends and between. */
+typedef struct axis_list {
+    uint32_t *next, *before; /* [n classes] + 1 of the neighbours, 0: none */
+    uint32_t first, last;    /* + 1 */
+    bool *in;                /* [n classes] */
+} axis_list_t;
+
+static void insert_axis(axis_list_t *l, uint32_t class,
+                        uint32_t right) { /* right + 1; 0: the end */
+    uint32_t left = right ? l->before[right - 1] : l->last;
+    l->in[class] = true;
+    l->before[class] = left;
+    l->next[class] = right;
+    *(left ? &l->next[left - 1] : &l->first) = class + 1;
+    *(right ? &l->before[right - 1] : &l->last) = class + 1;
+}
+
+/* A new axis comes before the next one of its row that is there already, so that results which share
+ * inner axes, as a table's rows and rows gathered from it, both have those innermost. */
+static void take_row(axis_list_t *l, nest_row_t row) {
+    uint32_t right = 0;
+    for (uint32_t i = row.n; i-- > 0;) {
+        if (!l->in[row.axis[i]]) insert_axis(l, row.axis[i], right);
+        right = row.axis[i] + 1;
+    }
+}
+
+/* Numbers the axes: those of the results first, so that they are written row by row; then the others
+ * as the body has them. Linear in the body's dims. */
+static void number_axes(builder_t *b) {
+    const size_t n = b->axes.classes.n;
+    axis_list_t l = {.next = st_calloc(n, sizeof *l.next),
+                     .before = st_calloc(n, sizeof *l.before),
+                     .in = st_calloc(n, sizeof *l.in)};
+    if (!l.next || !l.before || !l.in) b->status = st_no_memory(n * 9, "the axes of a nest");
+    for (size_t k = 0; k < b->body->outputs.n && !stopped(b); k++) {
+        ir_value_t v = b->body->outputs.data[k].value;
+        take_row(&l, nest_axes_all(&b->axes, v, type_of(b, v)->rank));
+    }
+    for (ir_node_t i = 0; i < b->body->nodes.n && !stopped(b); i++) {
+        ir_value_t v = ir_node(b->body, i)->first_output;
+        if (b->live[i]) take_row(&l, nest_axes_all(&b->axes, v, type_of(b, v)->rank));
+    }
+    for (uint32_t at = l.first; at && !stopped(b); at = l.next[at - 1]) {
+        uint32_t axis;
+        (void)place_axis(b, at - 1, &axis);
+    }
+    st_free(l.next);
+    st_free(l.before);
+    st_free(l.in);
 }
 
 /* The axes of a row as a mask; *domain is set where there is one. */
@@ -669,7 +721,8 @@ static st_status_t build(builder_t *b) {
     b->domain = st_calloc(b->axes.classes.n, sizeof *b->domain);
     b->axis = st_calloc(b->axes.classes.n, sizeof *b->axis);
     if (!b->domain || !b->axis) return st_no_memory(b->axes.classes.n * 8, "the axes of a nest");
-    statements(b);
+    if (!stopped(b)) number_axes(b);
+    if (!stopped(b)) statements(b);
     if (!stopped(b)) coalesce(b);
     if (!stopped(b)) finish(b);
     if (!stopped(b)) b->status = nest_order_build(b->nest);

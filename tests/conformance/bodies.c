@@ -93,6 +93,22 @@ static const struct {
                                                          "output y = %z output b = %b }"},
     {"times", "graph {\n %a a = " INPUT("3") "%b b = " INPUT("3") "%y = mul(%a, %b)\n"
                                                                   "output y = %y output b = %a }"},
+    /* rows of a table, as they are and normalized, beside the whole table */
+    {"looked_up",
+     "graph {\n %t a = " INPUT("9,16") "%w w = " INPUT(
+         "16") "%n = neg(%t)\n"
+               "%i = constant {dtype=i64, shape=[4], data=[7,0,7,8]}\n %r = gather(%t, %i) "
+               "{axis=0}\n"
+               "%s = square(%r)\n %m = reduce_mean(%s) {axes=[1], keep=true}\n %y = mul(%r, %m)\n"
+               "%z = mul(%y, %w)\n output n = %n output r = %r output z = %z output m = %m }"},
+    /* a result along rows, and sums over all rows of what the rows are made from */
+    {"scaled_rows", "graph {\n %x a = " INPUT("300,16") "%d d = " INPUT(
+                        "300,16") "%p = mul(%x, %d)\n"
+                                  "%m = reduce_mean(%p) {axes=[1], keep=true}\n %q = mul(%x, %m)\n "
+                                  "%y = sub(%d, %q)\n"
+                                  "%s = reduce_sum(%p) {axes=[0], keep=false}\n"
+                                  "%b = reduce_sum(%d) {axes=[0], keep=false}\n output y = %y "
+                                  "output s = %s output b = %b }"},
     /* a body in a body */
     {"nested", "graph {\n %x a = " INPUT("7") "%y = fused(%x) {body=graph {\n %x a = " INPUT(
                    "7") "%y = square(%x)\n output r = %y }}\n %z = add(%y, %x)\n output r = %z }"},

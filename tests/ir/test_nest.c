@@ -128,17 +128,34 @@ static void test_views_and_rows(void **state) {
                      "output \"y\" = %8\n"
                      "output \"z\" = %9\n"
                      "output \"f\" = %10\n"),
-                "domain 0: i0=4 i1=6 i2=2 i3=16 i4=6\n"
+                "domain 0: i0=4 i1=6 i2=2 i3=6 i4=16\n"
                 "domain 1: i0=2 i1=16\n"
-                "v0 = load 0[192 i0 + 32 i1 + 16 i2 + i3] : f32 0{i0 i1 i2 i3}\n"
+                "v0 = load 0[192 i0 + 16 i2 + 32 i3 + i4] : f32 0{i0 i2 i3 i4}\n"
                 "v1 = load 1[i0] : i32 0{i0}\n"
-                "v2 = load 2[i3 + 16 v1] : bf16 0{i0 i3}\n"
-                "v3 = mul v0 v2 : f32 0{i0 i1 i2 i3}\n"
+                "v2 = load 2[i4 + 16 v1] : bf16 0{i0 i4}\n"
+                "v3 = mul v0 v2 : f32 0{i0 i2 i3 i4}\n"
                 "v4 = load 0[192 i0 + 2 i1 + 256] : f32 1{i0 i1}\n"
-                "v5 = load 0[192 i0 + 16 i2 + i3 + -32 i4 + 160] : f32 0{i0 i2 i3 i4}\n"
-                "store 0[192 i0 + 16 i1 + 96 i2 + i3] = v3\n"
+                "v5 = load 0[192 i0 + -32 i1 + 16 i2 + i4 + 160] : f32 0{i0 i1 i2 i4}\n"
+                "store 0[192 i0 + 96 i2 + 16 i3 + i4] = v3\n"
                 "store 1[16 i0 + i1] = v4\n"
-                "store 2[192 i0 + 16 i2 + i3 + 32 i4] = v5\n");
+                "store 2[192 i0 + 32 i1 + 16 i2 + i4] = v5\n");
+}
+
+static void test_rows_of_a_table_beside_it_have_the_features_innermost(void **state) {
+    (void)state;
+    expect_nest(BODY("%0 t = input {dtype=f32, shape=[9,16]}\n"
+                     "%1 i = input {dtype=i64, shape=[4]}\n"
+                     "%2 = neg(%0)\n"
+                     "%3 = gather(%0, %1) {axis=0}\n"
+                     "output \"n\" = %2\n"
+                     "output \"r\" = %3\n"),
+                "domain 0: i0=9 i1=4 i2=16\n"
+                "v0 = load 0[16 i0 + i2] : f32 {i0 i2}\n"
+                "v1 = load 1[i1] : i64 {i1}\n"
+                "v2 = neg v0 : f32 {i0 i2}\n"
+                "v3 = load 0[i2 + 16 v1] : f32 {i1 i2}\n"
+                "store 0[16 i0 + i2] = v2\n"
+                "store 1[16 i1 + i2] = v3\n");
 }
 
 static void test_updates_of_two_parameters(void **state) {
@@ -238,6 +255,7 @@ int main(void) {
         cmocka_unit_test(test_rms_norm_grad),
         cmocka_unit_test(test_softmax_of_a_middle_axis),
         cmocka_unit_test(test_views_and_rows),
+        cmocka_unit_test(test_rows_of_a_table_beside_it_have_the_features_innermost),
         cmocka_unit_test(test_updates_of_two_parameters),
         cmocka_unit_test(test_dropout_of_a_part),
         cmocka_unit_test(test_refusals),

@@ -281,29 +281,80 @@ cudaError_t own_argmax(const own_line_t *a, cudaStream_t stream) {
 
 /* ---- rope, learning rate ---- */
 
+/* One pair a thread: any dtype, any number of features. */
+template <class R>
 __global__ void rope(own_rope_t a) {
     long long half = a.d / 2;
     OWN_FOR(p, a.rows * half) {
         long long row = p / half, i = p % half;
         long long one = row * a.d + (a.interleaved ? 2 * i : i), two = one + (a.interleaved ? 1 : half);
         long long at = row / a.heads % a.m * half + i;
-        if (a.x.dtype == OWN_F64) {
-            double c = get(a.cosine, at), s = a.inverse ? -get(a.sine, at) : get(a.sine, at);
-            double x = get(a.x, one), y = get(a.x, two);
-            put(a.out, one, x * c - y * s);
-            put(a.out, two, y * c + x * s);
-        } else {
-            float c = (float)get(a.cosine, at), s = (float)get(a.sine, at);
-            float x = (float)get(a.x, one), y = (float)get(a.x, two);
-            if (a.inverse) s = -s;
-            put(a.out, one, x * c - y * s);
-            put(a.out, two, y * c + x * s);
-        }
+        R c = (R)get(a.cosine, at), s = (R)get(a.sine, at), x = (R)get(a.x, one), y = (R)get(a.x, two);
+        if (a.inverse) s = -s;
+        put(a.out, one, x * c - y * s);
+        put(a.out, two, y * c + x * s);
     }
 }
 
+__device__ inline float real(float x) { return x; }
+__device__ inline float real(__half x) { return __half2float(x); }
+__device__ inline float real(__nv_bfloat16 x) { return __bfloat162float(x); }
+__device__ inline void assign(float *to, float x) { *to = x; }
+__device__ inline void assign(__half *to, float x) { *to = __float2half_rn(x); }
+__device__ inline void assign(__nv_bfloat16 *to, float x) { *to = __float2bfloat16_rn(x); }
+
+/* 16 bytes of each half a thread. [rows][2 halves][vectors][V] */
+template <class T>
+__global__ void rope_halves(own_rope_t a, unsigned vectors) {
+    enum { V = 16 / sizeof(T) };
+    struct alignas(16) pack {
+        T e[V];
+    };
+    const pack *x = (const pack *)a.x.data, *cosine = (const pack *)a.cosine.data,
+               *sine = (const pack *)a.sine.data;
+    pack *out = (pack *)a.out.data;
+    const unsigned n = (unsigned)a.rows * vectors, heads = (unsigned)a.heads, m = (unsigned)a.m;
+    for (unsigned p = blockIdx.x * blockDim.x + threadIdx.x; p < n; p += gridDim.x * blockDim.x) {
+        const unsigned row = p / vectors, i = p % vectors, one = row * 2 * vectors + i;
+        const unsigned at = row / heads % m * vectors + i;
+        const pack first = x[one], second = x[one + vectors], c = cosine[at], s = sine[at];
+        pack low, high;
+#pragma unroll
+        for (int v = 0; v < V; v++) {
+            float sin = a.inverse ? -real(s.e[v]) : real(s.e[v]), cos = real(c.e[v]);
+            float b = real(first.e[v]), d = real(second.e[v]);
+            assign(&low.e[v], b * cos - d * sin);
+            assign(&high.e[v], d * cos + b * sin);
+        }
+        out[one] = low;
+        out[one + vectors] = high;
+    }
+}
+
+template <class T>
+static bool halves_fit(const own_rope_t *a, unsigned *out_vectors) {
+    const long long vectors = a->d / 2 * (long long)sizeof(T) / 16;
+    *out_vectors = (unsigned)vectors;
+    return !a->interleaved && a->d / 2 * (long long)sizeof(T) % 16 == 0 &&
+           a->rows * a->d < 1ll << 31 && a->m < 1ll << 31;
+}
+
+template <class T>
+static cudaError_t rope_of(const own_rope_t *a, cudaStream_t stream) {
+    unsigned vectors;
+    if (!halves_fit<T>(a, &vectors)) OWN_LAUNCH(rope<float>, a->rows * (a->d / 2), a, stream);
+    const long long n = a->rows * vectors;
+    if (n > 0) rope_halves<T><<<own_blocks(n), OWN_THREADS, 0, stream>>>(*a, vectors);
+    return cudaPeekAtLastError();
+}
+
 cudaError_t own_rope(const own_rope_t *a, cudaStream_t stream) {
-    OWN_LAUNCH(rope, a->rows * (a->d / 2), a, stream);
+    switch (a->x.dtype) {
+        case OWN_F32: return rope_of<float>(a, stream);
+        case OWN_F16: return rope_of<__half>(a, stream);
+        case OWN_BF16: return rope_of<__nv_bfloat16>(a, stream);
+        default: OWN_LAUNCH(rope<double>, a->rows * (a->d / 2), a, stream);
+    }
 }
 
 /* ir/learning_rate.h */

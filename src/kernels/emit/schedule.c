@@ -16,7 +16,8 @@ enum {
     SHORT_ROW = 1 << 12, /* 512 threads take it in one go of 8 elements each */
     ROW_LIMIT = 1 << 18, /* 512 elements a thread of one block; longer ones are split over blocks */
     WARP_ROW = 1 << 10,  /* 32 elements a lane, which fit its registers: no barrier in the block */
-    COLUMN_GROUPS = 2 * MULTIPROCESSORS, /* blocks with column sums: each writes a part of all */
+    MAX_GROUP = 512,     /* threads a row */
+    COLUMN_GROUPS = 4 * MULTIPROCESSORS, /* blocks with column sums: each writes a part of all */
     WANTED_BLOCKS = 4 * MULTIPROCESSORS, /* 4 of EMIT_BLOCK threads hide memory's latency */
     MAX_COLUMN_SUMS = 128,        /* a thread's, in registers: half of the 255 that it can have */
     MAX_CONSTANT_BYTES = 1 << 16, /* written into the source as text */
@@ -27,17 +28,14 @@ typedef struct planner {
     emit_schedule_t *s;
     const nest_t *nest;
     uint32_t *spread; /* [stmts] axes of what depends on it */
-    uint32_t *cols;   /* [domains] */
-    bool *needed;     /* [stmts] slice at hand */
+    uint32_t *cols;   /* [domains] axes within a row; 0: no rows */
+    uint32_t *all; /* [domains] with cols: the axes of what has rows, a row's and the rows' own */
+    bool *needed;  /* [stmts] slice at hand */
     uint32_t capacity;
 } planner_t;
 
 static const nest_stmt_t *stmt_at(const planner_t *p, nest_value_t v) {
     return &p->nest->stmts[v];
-}
-
-static uint32_t domain_mask(const nest_domain_t *domain) {
-    return domain->n_axes ? (1u << domain->n_axes) - 1 : 0;
 }
 
 static int32_t last_axis(uint32_t mask) {
@@ -65,9 +63,9 @@ static void find_spread(planner_t *p) {
     }
 }
 
-static bool rows_fit(const nest_domain_t *domain, uint32_t over) {
+static bool rows_fit(const nest_domain_t *domain, uint32_t all, uint32_t over) {
     int64_t n = nest_points(domain, over);
-    int64_t rows = nest_points(domain, domain_mask(domain) & ~over);
+    int64_t rows = nest_points(domain, all & ~over);
     if (rows == 0) return false; /* sums over no row are somebody's to write */
     return n <= SHORT_ROW || (rows >= FEW_ROWS && n <= ROW_LIMIT);
 }
@@ -78,11 +76,16 @@ static void choose_cols(planner_t *p) {
         const nest_stmt_t *stmt = stmt_at(p, v);
         if (stmt->kind != NEST_REDUCE || stmt->domain == NEST_NONE) continue;
         const nest_domain_t *domain = &p->nest->domains[stmt->domain];
-        bool inner =
-            stmt->over >> (domain->n_axes - 1) & 1; /* rows lie in memory as they are read */
+        const uint32_t all = p->spread[v] | stmt->mask | stmt->over;
+        bool inner = stmt->over >> last_axis(all) & 1; /* rows lie in memory as they are read */
         if (!p->cols[stmt->domain] && stmt->mask && inner && (p->spread[v] & stmt->over) &&
-            rows_fit(domain, stmt->over))
+            rows_fit(domain, all, stmt->over))
             p->cols[stmt->domain] = stmt->over;
+    }
+    for (uint32_t v = 0; v < p->nest->n_stmts; v++) {
+        const nest_stmt_t *stmt = stmt_at(p, v);
+        if (stmt->kind == NEST_REDUCE && stmt->mask && stmt->over == p->cols[stmt->domain])
+            p->all[stmt->domain] |= p->spread[v] | stmt->mask | stmt->over;
     }
 }
 
@@ -257,7 +260,7 @@ static void shape_rows(planner_t *p, emit_kernel_t *k) {
     k->group = 32;
     if (n > WARP_ROW || columns) {
         int64_t threads = ceil_div(vectors, 32) * 32;
-        while (threads > 512) threads = ceil_div(threads / 2, 32) * 32;
+        while (threads > MAX_GROUP) threads = ceil_div(threads / 2, 32) * 32;
         k->group = (uint32_t)threads;
     }
     uint32_t per_block = k->group == 32 && !columns ? EMIT_BLOCK / 32 : 1;
@@ -275,11 +278,35 @@ static void shape_rows(planner_t *p, emit_kernel_t *k) {
     if (columns && k->blocks > COLUMN_GROUPS) k->blocks = COLUMN_GROUPS;
 }
 
+static uint32_t count_loads(const planner_t *p, uint32_t mask) {
+    uint32_t n = 0;
+    for (uint32_t v = 0; v < p->nest->n_stmts; v++)
+        n += p->needed[v] && stmt_at(p, v)->kind == NEST_LOAD && stmt_at(p, v)->mask == mask;
+    return n;
+}
+
+/* Whether a sum over all rows that needs no row result itself is better made by the kernel that has
+ * the rows in registers than by one that reads them again: few columns a thread, and nothing to load
+ * beside what the rows' kernel loads. */
+static bool joins_rows(planner_t *p, const emit_kernel_t *k, nest_value_t v) {
+    const nest_stmt_t *sum = stmt_at(p, v);
+    const uint32_t all = p->all[k->domain], cols = p->cols[k->domain];
+    int64_t columns = nest_points(&p->nest->domains[k->domain], cols);
+    int64_t a_thread = ceil_div(ceil_div(columns, MAX_GROUP), 8) * 8;
+    if (sum->over != (all & ~cols) || stmt_at(p, sum->args[0])->mask != all ||
+        a_thread * (k->n_reduces + 1) > MAX_COLUMN_SUMS / 2)
+        return false;
+    mark_sinks(p, k);
+    uint32_t n_loads = count_loads(p, all);
+    mark_reduce(p, v);
+    return count_loads(p, all) == n_loads;
+}
+
 /* One ROWS kernel for all that needs a domain's row reductions at a level. */
 static st_status_t plan_rows(planner_t *p, uint32_t domain, uint32_t level, bool *taken_store,
                              bool *taken_reduce) {
     const nest_t *nest = p->nest;
-    uint32_t all = domain_mask(&nest->domains[domain]), cols = p->cols[domain];
+    uint32_t all = p->all[domain], cols = p->cols[domain];
     emit_kernel_t *k = NULL;
     if (!cols) return ST_OK;
     for (int pass = 0; pass < 2; pass++) { /* first those that need rows, then those that join */
@@ -297,13 +324,15 @@ static st_status_t plan_rows(planner_t *p, uint32_t domain, uint32_t level, bool
             TRY(add_store(k, i));
             taken_store[i] = true;
         }
-        for (uint32_t v = 0; v < nest->n_stmts && pass == 0; v++) {
+        for (uint32_t v = 0; v < nest->n_stmts; v++) {
             const nest_stmt_t *stmt = stmt_at(p, v);
-            if (!p->s->grid[v].is_grid || stmt->domain != domain || p->s->level[v] != level)
+            if (!p->s->grid[v].is_grid || stmt->domain != domain || p->s->level[v] != level ||
+                taken_reduce[v])
                 continue;
             clear_slice(p);
             mark_reduce(p, v);
-            if (!slice_has_rows(p)) continue;
+            const bool needs = slice_has_rows(p);
+            if (pass == 0 ? !needs : needs || !k || !joins_rows(p, k, v)) continue;
             uint32_t mask = stmt_at(p, stmt->args[0])->mask;
             if (stmt->over != (all & ~cols) || (mask & ~cols) != (all & ~cols) ||
                 ((mask & cols) && (mask & cols) != cols))
@@ -527,12 +556,14 @@ static st_status_t fill(planner_t *p) {
     p->spread = st_arena_array(&s->arena, n, sizeof *p->spread);
     p->needed = st_arena_array(&s->arena, n, sizeof *p->needed);
     p->cols = st_arena_array(&s->arena, nest->n_domains + 1, sizeof *p->cols);
-    if (!s->grid || !s->level || !s->uniform || !p->spread || !p->needed || !p->cols)
+    p->all = st_arena_array(&s->arena, nest->n_domains + 1, sizeof *p->all);
+    if (!s->grid || !s->level || !s->uniform || !p->spread || !p->needed || !p->cols || !p->all)
         return st_no_memory(n * sizeof *s->grid, "the kernels of a nest");
     memset(s->grid, 0, n * sizeof *s->grid);
     memset(s->level, 0, n * sizeof *s->level);
     memset(p->spread, 0, n * sizeof *p->spread);
     memset(p->cols, 0, (nest->n_domains + 1) * sizeof *p->cols);
+    memset(p->all, 0, (nest->n_domains + 1) * sizeof *p->all);
     find_spread(p);
     choose_cols(p);
     st_status_t status = plan_all(p);

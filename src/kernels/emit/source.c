@@ -95,7 +95,7 @@ static void put_store(writer_t *w, uint32_t index) {
     if (along && emit_along_vector(w, store->value) && emit_access_vector(w->k, a)) {
         emit_put(w, "store<%u>((%s *)p.t[%u] + ", w->k->vector, type, tensor);
         emit_position(w, a, store->mask);
-        emit_put(w, ", s%u);\n", store->value);
+        emit_put(w, ", s%u%s);\n", store->value, emit_is_kept(w, store->value) ? "[e]" : "");
         return;
     }
     if (along) emit_put(w, "EACH ");
@@ -166,6 +166,7 @@ static st_status_t put_lines(writer_t *w) {
     int64_t part = (vectors + k->splits - 1) / k->splits;
     emit_put(w, "const %s line = blockIdx.x / %" PRId64 "u, split = blockIdx.x %% %" PRId64 "u;\n",
              w->index, k->splits, k->splits);
+    if (points(w, k->rows) == 0) emit_put(w, "if (line >= 0) return;\n");
     emit_axes(w, k->rows, "line");
     TRY(put_stmts_within(w, k->rows, 255));
     for (uint32_t i = 0; i < k->n_reduces; i++)
