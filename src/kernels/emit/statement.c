@@ -265,7 +265,8 @@ static void put_index(writer_t *w, nest_value_t v) {
     emit_name(w, a->index);
     emit_put(w, ", %" PRId64 ", ", a->index_extent);
     put_point(w, emit_stmt(w, v)->domain, emit_stmt(w, a->index)->mask);
-    emit_put(w, ") * %" PRId64 "ll", a->index_stride);
+    emit_put(w, "%s) * %" PRId64 "ll", emit_along_vector(w, a->index) ? " + v" : "",
+             a->index_stride);
 }
 
 static void put_load(writer_t *w, nest_value_t v) {
@@ -274,7 +275,8 @@ static void put_load(writer_t *w, nest_value_t v) {
     bool vector = emit_along_vector(w, v), real = is_real(stmt);
     uint32_t mask = stmt->mask;
     if (a->index != NEST_NONE) mask |= emit_stmt(w, a->index)->mask;
-    if (vector && a->tensor != NEST_NONE && emit_access_vector(w->k, a)) {
+    const bool scattered = a->index != NEST_NONE && emit_along_vector(w, a->index);
+    if (vector && !scattered && a->tensor != NEST_NONE && emit_access_vector(w->k, a)) {
         emit_put(w, "load<%u>(", w->k->vector);
         put_tensor(w, a);
         emit_put(w, " + ");
