@@ -67,6 +67,8 @@ st_status_t capi_type_of(const stator_tensor_t *tensor, ir_type_t *out_type) ST_
 stator_tensor_t capi_tensor(const char *name, const ir_type_t *type, const void *data);
 /* Number and position of the graph's ports of one kind. */
 size_t capi_port_count(const ir_graph_t *graph, stator_port_kind_t kind);
+/* A plan's parameter or buffer, of its global type. */
+stator_tensor_t capi_state_at(const plan_t *plan, stator_port_kind_t kind, size_t index);
 stator_tensor_t capi_port_at(const ir_graph_t *graph, stator_port_kind_t kind, size_t index);
 /* Adds a copy under the name, and an alias. */
 st_status_t capi_tensors_put(stator_tensors_t *tensors, const char *name, const ir_type_t *type,

@@ -326,6 +326,11 @@ stator_tensor_t capi_port_at(const ir_graph_t *graph, stator_port_kind_t kind, s
     return (stator_tensor_t){0};
 }
 
+stator_tensor_t capi_state_at(const plan_t *plan, stator_port_kind_t kind, size_t index) {
+    stator_tensor_t local = capi_port_at(plan->programs[0].graph, kind, index);
+    return local.name ? capi_tensor(local.name, &plan_state(plan, local.name)->type, NULL) : local;
+}
+
 size_t stator_graph_count(const stator_graph_t *graph, stator_port_kind_t kind) {
     return capi_port_count(graph->ir, kind);
 }

@@ -27,6 +27,18 @@ static st_status_t read_options(const stator_options_t *options, const stator_pl
     if (threads < 0 || threads > 1024)
         return FAIL(ST_INVALID, "option 'threads' is %lld; 0 to 1024 are possible",
                     (long long)threads);
+    const char *mesh_text = st_options_string(table, "mesh");
+    ir_mesh_t mesh = {0};
+    if (mesh_text[0]) {
+        TRY(ir_mesh_parse(mesh_text, &mesh));
+        if (st_options_given(table, "ranks") && ranks != ir_mesh_ranks(&mesh))
+            return FAIL(ST_INVALID, "mesh '%s' has %u ranks, option 'ranks' says %lld", mesh_text,
+                        ir_mesh_ranks(&mesh), (long long)ranks);
+        ranks = ir_mesh_ranks(&mesh);
+        if (ranks > 1024)
+            return FAIL(ST_INVALID, "mesh '%s' has %lld ranks; 1 to 1024 are possible", mesh_text,
+                        (long long)ranks);
+    }
     if (threads == 0) {
         threads = st_processor_count() / ranks;
         if (threads < 1) threads = 1;
@@ -41,6 +53,7 @@ static st_status_t read_options(const stator_options_t *options, const stator_pl
     *out = (compile_options_t){
         .target = st_options_string(table, "target"),
         .device = device[0] ? device : NULL,
+        .mesh = mesh,
         .n_ranks = (uint32_t)ranks,
         .n_threads = (uint32_t)threads,
         .dtype = ir_dtype_parse(dtype), /* "auto" names none */
@@ -165,7 +178,7 @@ size_t stator_plan_count(const stator_plan_t *plan, stator_port_kind_t kind) {
 stator_tensor_t stator_plan_at(const stator_plan_t *plan, stator_port_kind_t kind, size_t index) {
     if (index >= stator_plan_count(plan, kind)) return (stator_tensor_t){0};
     if (kind != STATOR_INPUT && kind != STATOR_OUTPUT)
-        return capi_port_at(plan->plan->programs[0].graph, kind, index);
+        return capi_state_at(plan->plan, kind, index);
     const plan_port_t *port =
         kind == STATOR_INPUT ? &plan->plan->inputs[index] : &plan->plan->outputs[index];
     return capi_tensor(port->name, &port->type, NULL);

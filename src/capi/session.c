@@ -105,7 +105,12 @@ size_t stator_session_count(const stator_session_t *session, stator_port_kind_t 
 }
 stator_tensor_t stator_session_at(const stator_session_t *session, stator_port_kind_t kind,
                                   size_t index) {
-    return capi_port_at(program_graph(session), kind, index);
+    return capi_state_at(session->plan->plan, kind, index);
+}
+
+/* Global type of a state of the program. */
+static const ir_type_t *state_type(const stator_session_t *session, const ir_node_info_t *node) {
+    return &plan_state(session->plan->plan, node->name)->type;
 }
 
 static bool is_state(const ir_node_info_t *node) {
@@ -141,7 +146,7 @@ stator_status_t stator_session_read(stator_session_t *session, const char *name,
     ir_node_t node = ir_graph_find(graph, name);
     if (node == IR_NONE || !is_state(ir_node(graph, node)))
         return capi_status(FAIL(ST_NOT_FOUND, "there is no state '%s'", name));
-    const ir_type_t *type = ir_value_type(graph, ir_node(graph, node)->first_output);
+    const ir_type_t *type = state_type(session, ir_node(graph, node));
     if (bytes != ir_type_bytes(type))
         return capi_status(FAIL(ST_INVALID, "state '%s' has %zu bytes, room for %zu is given", name,
                                 ir_type_bytes(type), bytes));
@@ -196,7 +201,7 @@ stator_status_t stator_session_initialize(stator_session_t *session,
     for (size_t i = 0; status == ST_OK && i < graph->nodes.n; i++) {
         const ir_node_info_t *node = &graph->nodes.data[i];
         if (!is_model_state(node)) continue;
-        const ir_type_t *type = ir_value_type(graph, node->first_output);
+        const ir_type_t *type = state_type(session, node);
         data = st_malloc(ir_type_bytes(type));
         if (!data) status = st_no_memory(ir_type_bytes(type), node->name);
         if (status == ST_OK) status = draw(&(drawing_t){rules, seed, node->name, type, data});
@@ -213,8 +218,8 @@ stator_status_t stator_session_initialize(stator_session_t *session,
     }
     if (status == ST_OK) status = write_seed(session, (int64_t)seed);
     if (status == ST_OK && without_rule) /* no element: for the message */
-        status = init_fill(rules, seed, without_rule->name,
-                           ir_value_type(graph, without_rule->first_output), 0, 0, &seed);
+        status = init_fill(rules, seed, without_rule->name, state_type(session, without_rule), 0, 0,
+                           &seed);
     init_rules_free(rules);
     return capi_status(status);
 }
@@ -274,6 +279,8 @@ stator_status_t stator_session_load(stator_session_t *session, const stator_tens
     capi_file_t file = {0};
     st_status_t status = capi_tensors_file(tensors, &file);
     if (status == ST_OK) status = capi_wanted(program_graph(session), &arena, &n, &wanted);
+    for (size_t i = 0; i < n; i++)
+        wanted[i].type = plan_state(session->plan->plan, wanted[i].name)->type;
     if (status == ST_OK) status = weights_match(file.file, wanted, n, &match);
     if (status == ST_OK) status = write_weights(session, wanted, &match);
     weights_match_free(&match);
@@ -284,7 +291,7 @@ stator_status_t stator_session_load(stator_session_t *session, const stator_tens
 
 static st_status_t restore_one(stator_session_t *session, const ir_node_info_t *node,
                                const safetensors_tensor_t *stored) {
-    const ir_type_t *type = ir_value_type(program_graph(session), node->first_output);
+    const ir_type_t *type = state_type(session, node);
     ir_dtype_t from = safetensors_to_ir(stored->dtype);
     ir_type_t given = ir_type_make(from, stored->rank, stored->dims);
     bool convertible = state_can_convert(from) && state_can_convert(type->dtype);
@@ -340,7 +347,7 @@ static st_status_t snapshot_make(const stator_session_t *session, snapshot_t *ou
     for (size_t i = 0; i < graph->nodes.n; i++) {
         const ir_node_info_t *node = &graph->nodes.data[i];
         if (!is_state(node)) continue;
-        state_tensor_t tensor = {node->name, *ir_value_type(graph, node->first_output), NULL};
+        state_tensor_t tensor = {node->name, *state_type(session, node), NULL};
         tensor.data = st_arena_alloc(&out->arena, ir_type_bytes(&tensor.type));
         if (!tensor.data) return st_no_memory(ir_type_bytes(&tensor.type), node->name);
         if (is_model_state(node))

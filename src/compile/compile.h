@@ -18,7 +18,8 @@ typedef struct compile_options {
     const char *target; /* description to plan for, by name or file; NULL: "cpu" */
     const char *device; /* what will run the plan: the target's ("cpu", "cuda"), or "null", which
                              * computes nothing; NULL: the target's */
-    uint32_t n_ranks;   /* ≥ 1 */
+    ir_mesh_t mesh;     /* n = 0: a data axis of n_ranks */
+    uint32_t n_ranks;   /* ≥ 1; that of the mesh if there is one */
     uint32_t n_threads; /* a rank, ≥ 1 */
     ir_dtype_t dtype;   /* IR_DTYPE_NONE: as the graph says; IR_F64: every float is float64;
                          * IR_BF16, IR_F16: computes in it where the policy says so */

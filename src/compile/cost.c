@@ -236,7 +236,10 @@ const char *target_choose(const target_t *t, const ir_op_ctx_t *ctx, const ir_ty
 
 static void collective(const target_t *t, const ir_op_ctx_t *ctx, const work_t *w, ir_cost_t *out) {
     const ir_machine_t *m = &t->machine;
-    double n = m->n_ranks, steps = n > 1 ? n - 1 : 0;
+    uint32_t axis = IR_NONE;
+    if (ir_op_def(ctx->op)->flags & IR_START)
+        axis = ir_mesh_find(&m->mesh, ir_ctx_attr(ctx, "mesh")->s);
+    double n = axis == IR_NONE ? 1 : m->mesh.axes[axis].size, steps = n > 1 ? n - 1 : 0;
     bool sums = ctx->op == IR_OP_ALL_REDUCE_START;
     double bytes = sums ? 2 * w->bytes_read : w->bytes_written;
     out->us = (sums ? 2 : 1) * steps * m->link_us;

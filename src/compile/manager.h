@@ -22,8 +22,7 @@ typedef struct compile_context {
     compile_options_t options; /* defaults filled in */
     ir_target_t target;
     ir_graph_t *graph;
-    shard_lowering_t *lowering; /* of `graph` */
-    plan_t *plan;               /* NULL in front of the gradient (capture.h) */
+    plan_t *plan; /* NULL in front of the gradient (capture.h) */
     compile_fit_t fit;
 } compile_context_t;
 

@@ -28,10 +28,10 @@ static const ir_type_t *state_type(const ir_graph_t *graph, const char *name) {
 }
 
 /* State `name` of the graph lies where the model has it. */
-static st_status_t place_like(const plan_t *model, const ir_graph_t *graph, const char *name,
-                              const sched_storage_t *storage, plan_place_t *out) {
-    const ir_graph_t *theirs = model->programs[0].graph;
-    const plan_place_t *place = plan_state_place(&model->programs[0], name);
+static st_status_t place_like(const plan_program_t *model, const ir_graph_t *graph,
+                              const char *name, const sched_storage_t *storage, plan_place_t *out) {
+    const ir_graph_t *theirs = model->graph;
+    const plan_place_t *place = plan_state_place(model, name);
     if (!place)
         return FAIL(ST_NOT_FOUND,
                     "the plan whose state is to be shared has no parameter or buffer '%s'", name);
@@ -48,7 +48,7 @@ static st_status_t place_like(const plan_t *model, const ir_graph_t *graph, cons
     return ST_OK;
 }
 
-static st_status_t place_state(const plan_t *model, plan_program_t *program,
+static st_status_t place_state(const plan_program_t *model, plan_program_t *program,
                                const sched_memory_t *memory, plan_place_t *of_storage) {
     const ir_graph_t *graph = program->graph;
     state_row_t *rows = st_calloc(graph->nodes.n, sizeof *rows);
@@ -76,7 +76,7 @@ static st_status_t place_state(const plan_t *model, plan_program_t *program,
                          done);
         }
     }
-    program->region_bytes[PLAN_STATE] = model ? model->programs[0].region_bytes[PLAN_STATE] : end;
+    program->region_bytes[PLAN_STATE] = model ? model->region_bytes[PLAN_STATE] : end;
 done:
     st_free(rows);
     return status;
@@ -119,6 +119,17 @@ done:
     return status;
 }
 
+/* The program of the plan that the state is shared with, for the ranks of this program: they have one
+ * (compile_pass_lower). NULL: it is not shared. */
+static const plan_program_t *program_of_model(const compile_context_t *context,
+                                              const plan_program_t *program) {
+    const plan_t *model = context->options.state_of, *plan = context->plan;
+    uint32_t rank = 0;
+    if (!model) return NULL;
+    while (&plan->programs[plan->program_of[rank]] != program) ASSERT(++rank < plan->n_ranks);
+    return &model->programs[model->program_of[rank]];
+}
+
 st_status_t compile_place_program(compile_context_t *context, plan_program_t *program,
                                   bool is_body) {
     static const plan_region_t regions[] = {
@@ -132,7 +143,7 @@ st_status_t compile_place_program(compile_context_t *context, plan_program_t *pr
         st_arena_array(&context->plan->arena, graph->values.n, sizeof *program->places);
     if (!of_storage || !program->places)
         TRY_GOTO(st_no_memory(graph->values.n * sizeof *of_storage, "the places"), done);
-    const plan_t *model = is_body ? NULL : context->options.state_of;
+    const plan_program_t *model = is_body ? NULL : program_of_model(context, program);
     TRY_GOTO(place_state(model, program, &memory, of_storage), done);
     TRY_GOTO(pack_kind(program, &memory, SCHED_WORK, of_storage), done);
     TRY_GOTO(pack_kind(program, &memory, SCHED_COMM, of_storage), done);

@@ -13,8 +13,8 @@
 #include "fusion/recognize.h"
 #include "fusion/simplify.h"
 #include "ir/expand.h"
-#include "ir/structure.h"
 #include "schedule/order.h"
+#include "shard/mesh.h"
 
 /* ---- the global program ---- */
 
@@ -63,46 +63,38 @@ st_status_t compile_pass_simplify(compile_context_t *c) {
 /* ---- lowering ---- */
 
 static st_status_t make_port(plan_t *plan, const char *name, const ir_type_t *type,
-                             ir_placement_t placement, plan_port_t *out) {
-    *out = (plan_port_t){st_arena_strdup(&plan->arena, name), *type, placement};
-    return out->name ? ST_OK : st_no_memory(0, "an input or output");
+                             const shard_layout_t *layout, plan_port_t *out) {
+    size_t bytes = plan->mesh.n * sizeof *out->placements;
+    *out = (plan_port_t){st_arena_strdup(&plan->arena, name), *type,
+                         st_arena_copy(&plan->arena, layout->placements, bytes)};
+    return out->name && out->placements ? ST_OK : st_no_memory(bytes, "an input or output");
 }
 
-static st_status_t make_ports(compile_context_t *c) {
+static st_status_t make_ports(compile_context_t *c, const shard_programs_t *made) {
     plan_t *plan = c->plan;
     const ir_graph_t *graph = c->graph;
-    uint32_t n_inputs = 0;
-    for (ir_node_t n = 0; n < graph->nodes.n; n++) n_inputs += ir_node(graph, n)->op == IR_OP_INPUT;
+    uint32_t n_inputs = 0, n_states = 0;
+    for (ir_node_t n = 0; n < graph->nodes.n; n++) {
+        n_inputs += ir_node(graph, n)->op == IR_OP_INPUT;
+        n_states += (ir_op_def(ir_node(graph, n)->op)->flags & IR_STATE) != 0;
+    }
     plan->inputs = st_arena_array(&plan->arena, n_inputs, sizeof *plan->inputs);
+    plan->states = st_arena_array(&plan->arena, n_states, sizeof *plan->states);
     plan->outputs = st_arena_array(&plan->arena, graph->outputs.n, sizeof *plan->outputs);
-    if (!plan->inputs || !plan->outputs)
+    if (!plan->inputs || !plan->outputs || !plan->states)
         return st_no_memory(n_inputs * sizeof *plan->inputs, "the inputs and outputs");
     for (ir_node_t n = 0; n < graph->nodes.n; n++) {
         const ir_node_info_t *node = ir_node(graph, n);
-        if (node->op != IR_OP_INPUT) continue;
-        TRY(make_port(plan, node->name, ir_value_type(graph, node->first_output),
-                      shard_value_placement(c->lowering, node->first_output),
-                      &plan->inputs[plan->n_inputs++]));
+        const bool input = node->op == IR_OP_INPUT;
+        if (!input && !(ir_op_def(node->op)->flags & IR_STATE)) continue;
+        TRY(make_port(plan, node->name, ir_value_type(graph, node->first_output), &made->nodes[n],
+                      input ? &plan->inputs[plan->n_inputs++] : &plan->states[plan->n_states++]));
     }
     for (size_t o = 0; o < graph->outputs.n; o++)
         TRY(make_port(plan, graph->outputs.data[o].name,
-                      ir_value_type(graph, graph->outputs.data[o].value),
-                      shard_output_placement(c->lowering, o), &plan->outputs[plan->n_outputs++]));
+                      ir_value_type(graph, graph->outputs.data[o].value), &made->outputs[o],
+                      &plan->outputs[plan->n_outputs++]));
     return ST_OK;
-}
-
-static bool programs_equal(const ir_graph_t *a, const ir_graph_t *b) {
-    if (a->nodes.n != b->nodes.n || a->outputs.n != b->outputs.n) return false;
-    for (ir_node_t n = 0; n < a->nodes.n; n++) {
-        const ir_node_info_t *x = ir_node(a, n), *y = ir_node(b, n);
-        if (x->op != y->op || x->phase != y->phase || x->n_inputs != y->n_inputs ||
-            memcmp(x->inputs, y->inputs, x->n_inputs * sizeof *x->inputs) ||
-            !ir_attrs_equal(x->op, x->attrs, y->attrs))
-            return false;
-    }
-    for (size_t o = 0; o < a->outputs.n; o++)
-        if (a->outputs.data[o].value != b->outputs.data[o].value) return false;
-    return true;
 }
 
 int64_t compile_batch_items(const ir_graph_t *graph) {
@@ -116,49 +108,66 @@ int64_t compile_batch_items(const ir_graph_t *graph) {
 }
 
 static void drop_global(compile_context_t *c) {
-    shard_lowering_destroy(c->lowering);
-    c->lowering = NULL;
     ir_graph_destroy(c->graph);
     c->graph = NULL;
 }
 
+static st_status_t add_programs(plan_t *plan, uint32_t n_programs, uint32_t n_ranks) {
+    plan->programs = st_arena_array(&plan->arena, n_programs, sizeof *plan->programs);
+    plan->program_of = st_arena_array(&plan->arena, n_ranks, sizeof *plan->program_of);
+    return plan->programs && plan->program_of
+               ? ST_OK
+               : st_no_memory(n_programs * sizeof *plan->programs, "the programs");
+}
+
 /* The program of a part of the batch. */
 static st_status_t lower_part(compile_context_t *c) {
-    plan_t *plan = c->plan;
-    TRY(shard_decide(c->graph, (uint32_t)compile_batch_items(c->graph), &c->lowering));
-    plan->programs = st_arena_array(&plan->arena, 1, sizeof *plan->programs);
-    plan->program_of = st_arena_array(&plan->arena, 1, sizeof *plan->program_of);
-    if (!plan->programs || !plan->program_of)
-        return st_no_memory(sizeof *plan->programs, "the programs");
-    TRY(shard_emit_first(c->lowering, c->options.only_items, &plan->programs[0].graph));
-    plan->n_programs = 1;
+    shard_lowering_t *lowering;
+    const shard_axis_t axis = {.name = IR_AXIS_DATA,
+                               .n_ranks = (uint32_t)compile_batch_items(c->graph),
+                               .splits_batch = true};
+    TRY(add_programs(c->plan, 1, 1));
+    TRY(shard_decide(c->graph, &axis, &lowering));
+    st_status_t status =
+        shard_emit_first(lowering, c->options.only_items, &c->plan->programs[0].graph);
+    shard_lowering_destroy(lowering);
+    TRY(status);
+    c->plan->n_programs = 1;
     drop_global(c);
     return ST_OK;
 }
 
-/* Ranks whose graphs are equal share a program. */
-st_status_t compile_pass_lower(compile_context_t *c) {
+/* Ranks whose graphs are equal share a program; those that another plan keeps apart, since their
+ * state lies in its regions, stay apart. */
+static st_status_t lower_ranks(compile_context_t *c, shard_programs_t *made) {
     plan_t *plan = c->plan;
-    if (c->options.only_items) return lower_part(c);
-    TRY(shard_decide(c->graph, plan->n_ranks, &c->lowering));
-    TRY(make_ports(c));
-    plan->programs = st_arena_array(&plan->arena, plan->n_ranks, sizeof *plan->programs);
-    plan->program_of = st_arena_array(&plan->arena, plan->n_ranks, sizeof *plan->program_of);
-    if (!plan->programs || !plan->program_of)
-        return st_no_memory(plan->n_ranks * sizeof *plan->programs, "the programs");
-    for (uint32_t rank = 0; rank < plan->n_ranks; rank++) {
-        ir_graph_t *made;
-        uint32_t p = 0;
-        TRY(shard_emit(c->lowering, rank, &made));
-        while (p < plan->n_programs && !programs_equal(plan->programs[p].graph, made)) p++;
-        if (p == plan->n_programs)
-            plan->programs[plan->n_programs++].graph = made;
-        else
-            ir_graph_destroy(made);
-        plan->program_of[rank] = p;
+    const plan_t *model = c->options.state_of;
+    if (model && !ir_mesh_equal(&model->mesh, &plan->mesh)) {
+        char own[IR_MESH_TEXT_BYTES], other[IR_MESH_TEXT_BYTES];
+        return FAIL(ST_INVALID, "the mesh is %s, that of the plan whose state is to be shared %s",
+                    ir_mesh_text(&plan->mesh, own, sizeof own),
+                    ir_mesh_text(&model->mesh, other, sizeof other));
+    }
+    const shard_mesh_options_t options = {.mesh = &plan->mesh,
+                                          .class_of = model ? model->program_of : NULL};
+    TRY(shard_lower_mesh(c->graph, &options, made));
+    TRY(make_ports(c, made));
+    TRY(add_programs(plan, made->n_programs, plan->n_ranks));
+    memcpy(plan->program_of, made->program_of, plan->n_ranks * sizeof *plan->program_of);
+    for (uint32_t p = 0; p < made->n_programs; p++) {
+        plan->programs[plan->n_programs++].graph = made->graphs[p];
+        made->graphs[p] = NULL;
     }
     drop_global(c);
     return ST_OK;
+}
+
+st_status_t compile_pass_lower(compile_context_t *c) {
+    shard_programs_t made;
+    if (c->options.only_items) return lower_part(c);
+    st_status_t status = lower_ranks(c, &made);
+    shard_programs_free(&made);
+    return status;
 }
 
 /* ---- the ranks' programs ---- */

@@ -88,6 +88,8 @@ static st_status_t fill_defaults(const compile_options_t *given, compile_options
     *out = given ? *given : (compile_options_t){0};
     if (!out->target) out->target = "cpu";
     if (!out->n_ranks) out->n_ranks = 1;
+    if (!out->mesh.n) out->mesh = ir_mesh_of_ranks(out->n_ranks);
+    out->n_ranks = ir_mesh_ranks(&out->mesh);
     if (!out->n_threads) out->n_threads = 1;
     if (!out->dump) out->dump = st_environment("STATOR_DUMP");
     TRY(check_dump(out->dump));
@@ -106,7 +108,7 @@ static st_status_t take_target(compile_context_t *c, target_t **out_target) {
     compile_options_t *o = &c->options;
     TRY(target_open(o->target, out_target));
     target_t *target = *out_target;
-    target_bind(target, o->n_ranks, o->n_threads);
+    target_bind(target, &o->mesh, o->n_threads);
     target->reference_kernels = o->reference_kernels;
     if (!o->device) o->device = target->machine.device;
     o->no_fusion |= o->auto_fusion && strcmp(target->machine.device, "cpu") == 0;
@@ -157,6 +159,7 @@ static st_status_t record_options(compile_context_t *c, const target_t *target) 
         plan->options[i].value = st_arena_strdup(&plan->arena, rows[i].value);
         if (!plan->options[i].value) return st_no_memory(0, "a plan");
     }
+    plan->mesh = o->mesh;
     plan->n_ranks = o->n_ranks;
     plan->n_threads = o->n_threads;
     plan->timeout_ms = o->timeout_ms;
@@ -201,7 +204,6 @@ st_status_t compile_plan(const ir_graph_t *graph, const compile_options_t *optio
     *out_plan = c.plan;
     c.plan = NULL;
 done:
-    shard_lowering_destroy(c.lowering);
     ir_graph_destroy(c.graph);
     plan_destroy(c.plan);
     compile_fit_close(&c.fit);

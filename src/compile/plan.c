@@ -22,6 +22,14 @@ void plan_destroy(plan_t *plan) {
     st_free(plan);
 }
 
+const plan_port_t *plan_state(const plan_t *plan, const char *name) {
+    const ir_graph_t *graph = plan->programs[0].graph;
+    ir_node_t node = ir_graph_find(graph, name);
+    for (uint32_t i = 0; node != IR_NONE && i < plan->n_states; i++)
+        if (strcmp(plan->states[i].name, ir_node(graph, node)->name) == 0) return &plan->states[i];
+    return NULL;
+}
+
 const plan_place_t *plan_state_place(const plan_program_t *program, const char *name) {
     ir_node_t node = ir_graph_find(program->graph, name);
     if (node == IR_NONE) return NULL;

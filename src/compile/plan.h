@@ -2,7 +2,7 @@
  * readable as text.
  *
  *   plan ─┬ header: options, hash and copy of the source graph, so that another rank count can be planned
- *         ├ inputs, outputs: the global view that callers see
+ *         ├ mesh, and inputs, outputs, states: the global view that callers see
  *         ├ programs[]: one for each distinct rank program
  *         │    graph          local shapes, nodes in execution order
  *         │    places[value]  region, offset, bytes
@@ -16,7 +16,7 @@
 #ifndef STATOR_COMPILE_PLAN_H
 #define STATOR_COMPILE_PLAN_H
 
-#include "ir/op.h"
+#include "ir/mesh.h"
 
 enum { PLAN_VERSION = 1, PLAN_ALIGNMENT = 64 };
 
@@ -68,11 +68,11 @@ typedef struct plan_recompute {
     double extra_us;              /* predicted; less than 0: it saves time */
 } plan_recompute_t;
 
-/* An input or output as the caller sees it. */
+/* An input, output or state as the caller sees it. */
 typedef struct plan_port {
     const char *name;
-    ir_type_t type; /* global */
-    ir_placement_t placement;
+    ir_type_t type;             /* global */
+    ir_placement_t *placements; /* [axes of the mesh]; granules may be IR_GRANULES_EACH */
 } plan_port_t;
 
 typedef struct plan_option {
@@ -83,21 +83,24 @@ typedef struct plan {
     st_arena_t arena;
     uint64_t graph_hash; /* of the encoded source graph */
     ir_graph_t *source;
+    ir_mesh_t mesh;              /* of n_ranks ranks */
     uint32_t n_ranks, n_threads; /* threads a rank; sizes of workspaces depend on it */
     uint64_t timeout_ms;         /* bound of every wait for peers; 0: 60 s */
     bool shares_state; /* state lies as another plan has it, with gaps: only a session of that plan
                           has the memory */
     const char *device;
-    uint32_t n_options, n_inputs, n_outputs, n_programs;
+    uint32_t n_options, n_inputs, n_outputs, n_states, n_programs;
     plan_option_t *options;
     struct fuse_report *fusion; /* fusion/fuse.h; NULL unless compile_options_t.explain */
-    plan_port_t *inputs, *outputs;
+    plan_port_t *inputs, *outputs, *states;
     plan_program_t *programs;
     uint32_t *program_of; /* [n_ranks] */
     plan_recompute_t recompute;
 } plan_t;
 
 void plan_destroy(plan_t *plan); /* NULL is fine */
+/* The state `name`, an alias counts; NULL: there is none. */
+const plan_port_t *plan_state(const plan_t *plan, const char *name);
 /* Memory layout of state by name in program `p`: its place, or NULL. */
 const plan_place_t *plan_state_place(const plan_program_t *program, const char *name);
 
@@ -119,7 +122,8 @@ st_status_t plan_decode(const void *data, size_t bytes, plan_t **out_plan) ST_WA
 st_status_t plan_print(const plan_t *plan, char **out_text) ST_WARN_UNUSED;
 /* Proves, from the plan alone: places inside their regions and aligned, no two live values of
  * different storages overlap, inputs written before read, states updated after their last reader,
- * all ranks' collectives match in order, kind, dtype and size. Independent of the planner. */
+ * all ranks' collectives are the same in order, kind and mesh axis, and in dtype and size among the
+ * ranks that take part together. Independent of the planner. */
 st_status_t plan_check(const plan_t *plan) ST_WARN_UNUSED;
 
 #endif

@@ -1,5 +1,5 @@
-/* Proof of a plan (plan.h): each program is executed in the abstract, and the programs' collectives
- * are laid against each other.
+/* Proof of a plan (plan.h): each program is executed in the abstract; plan_ranks.c lays the programs
+ * against each other.
  *
  * The abstract machine keeps, a region, the list of values whose bytes are intact. A node reads:
  * its inputs must be intact. It writes: every value whose bytes overlap the written ones is intact
@@ -17,6 +17,7 @@
 #include "compile/intact.h"
 #include "compile/plan.h"
 #include "compile/plan_body.h"
+#include "compile/plan_ranks.h"
 #include "compile/plan_reuse.h"
 #include "ir/body.h"
 #include "ir/verify.h"
@@ -445,138 +446,20 @@ done:
     return status;
 }
 
-/* ---- programs against each other ---- */
-
-static ir_node_t next_collective(const ir_graph_t *graph, ir_node_t n) {
-    while (n < graph->nodes.n && !(ir_op_def(ir_node(graph, n)->op)->flags & IR_COLLECTIVE)) n++;
-    return n;
-}
-
-/* Same op, element types and sizes; the parts that a gather puts together may differ along its
- * axis. */
-static bool collectives_match(const ir_graph_t *a, ir_node_t na, const ir_graph_t *b,
-                              ir_node_t nb) {
-    const ir_node_info_t *x = ir_node(a, na), *y = ir_node(b, nb);
-    if (x->op != y->op || x->n_outputs != y->n_outputs) return false;
-    for (uint32_t k = 0; k < x->n_outputs; k++)
-        if (!ir_type_equal(ir_value_type(a, x->first_output + k),
-                           ir_value_type(b, y->first_output + k)))
-            return false;
-    if (x->op != IR_OP_ALL_GATHER_START) return true;
-    return ir_attr_int(x, "axis") == ir_attr_int(y, "axis") &&
-           ir_attr_int(x, "granules") == ir_attr_int(y, "granules") &&
-           ir_attr_int(x, "extent") == ir_attr_int(y, "extent");
-}
-
-/* All programs start and wait for the same collectives in the same order: then no rank can wait for
- * one that another has not started and never will. */
-static st_status_t check_collectives(const plan_t *plan) {
-    for (uint32_t p = 0; p < plan->n_programs; p++) {
-        const ir_graph_t *first = plan->programs[0].graph, *other = plan->programs[p].graph;
-        ir_node_t a = next_collective(first, 0), b = next_collective(other, 0);
-        for (uint32_t index = 0, ticket = 0;; index++) {
-            bool end_a = a == first->nodes.n, end_b = b == other->nodes.n;
-            if (end_a && end_b) break;
-            if (end_a || end_b || !collectives_match(first, a, other, b))
-                return FAIL(ST_RANKS_DISAGREE,
-                            "programs 0 and %u do not have the same collective in place %u", p,
-                            index);
-            uint32_t ta = plan->programs[0].steps[a].ticket, tb = plan->programs[p].steps[b].ticket;
-            bool start = plan->programs[p].steps[b].kind == PLAN_STEP_START;
-            if (ta != tb || (start && tb != ticket++))
-                return FAIL(ST_RANKS_DISAGREE,
-                            "programs 0 and %u number the collective in place %u as %u and %u", p,
-                            index, ta, tb);
-            if (!start) {
-                ir_node_t from = other->values.data[ir_node(other, b)->inputs[0]].producer;
-                if (plan->programs[p].steps[from].ticket != tb)
-                    return FAIL(ST_INVALID, "program %u waits for another collective than it means",
-                                p);
-            }
-            a = next_collective(first, a + 1);
-            b = next_collective(other, b + 1);
-        }
-    }
-    return ST_OK;
-}
-
-/* What a rank gives to a gather is the part that the others expect of it. */
-static st_status_t check_gather_parts(const plan_t *plan, uint32_t rank) {
-    const ir_graph_t *graph = plan->programs[plan->program_of[rank]].graph;
-    for (ir_node_t n = 0; n < graph->nodes.n; n++) {
-        const ir_node_info_t *node = ir_node(graph, n);
-        if (node->op != IR_OP_ALL_GATHER_START) continue;
-        int64_t begin, extent, axis = ir_attr_int(node, "axis");
-        ir_split_range(ir_attr_int(node, "extent"), ir_attr_int(node, "granules"), rank,
-                       plan->n_ranks, &begin, &extent);
-        if (ir_value_type(graph, node->inputs[0])->dims[axis] != extent)
-            return FAIL(ST_RANKS_DISAGREE, "rank %u gives %lld along axis %lld to %s, not %lld",
-                        rank, (long long)ir_value_type(graph, node->inputs[0])->dims[axis],
-                        (long long)axis, ir_node_label(graph, n), (long long)extent);
-    }
-    return ST_OK;
-}
-
-/* ---- what callers see ---- */
-
-static uint32_t count_inputs(const ir_graph_t *graph) {
+static uint32_t count_nodes(const ir_graph_t *graph, bool states) {
     uint32_t n = 0;
-    for (ir_node_t i = 0; i < graph->nodes.n; i++) n += ir_node(graph, i)->op == IR_OP_INPUT;
-    return n;
-}
-
-static st_status_t check_port(const plan_t *plan, const plan_port_t *port, bool is_input) {
-    TRY(ir_type_check(&port->type));
-    bool split = port->placement.kind == IR_SPLIT;
-    if (split && (port->placement.dim < 0 || port->placement.dim >= port->type.rank ||
-                  port->placement.granules < 1 ||
-                  port->type.dims[port->placement.dim] % port->placement.granules))
-        return FAIL(ST_INVALID, "it is split in a way its type does not allow");
-    for (uint32_t rank = 0; rank < plan->n_ranks; rank++) {
-        const ir_graph_t *graph = plan->programs[plan->program_of[rank]].graph;
-        ir_value_t value = IR_NONE;
-        if (is_input) {
-            ir_node_t node = ir_graph_find(graph, port->name);
-            if (node != IR_NONE && ir_node(graph, node)->op == IR_OP_INPUT)
-                value = ir_node(graph, node)->first_output;
-        } else {
-            value = ir_graph_find_output(graph, port->name);
-        }
-        if (value == IR_NONE) return FAIL(ST_INVALID, "rank %u's program does not have it", rank);
-        ir_type_t local = port->type;
-        int64_t begin;
-        if (split)
-            ir_split_range(port->type.dims[port->placement.dim], port->placement.granules, rank,
-                           plan->n_ranks, &begin, &local.dims[port->placement.dim]);
-        if (!ir_type_equal(&local, ir_value_type(graph, value)))
-            return FAIL(ST_INVALID, "rank %u's part has another type than the split says", rank);
+    for (ir_node_t i = 0; i < graph->nodes.n; i++) {
+        ir_op_t op = ir_node(graph, i)->op;
+        n += states ? (ir_op_def(op)->flags & IR_STATE) != 0 : op == IR_OP_INPUT;
     }
-    return ST_OK;
-}
-
-/* Every state has one type on all ranks, so that a read or write by name means the same everywhere.
- */
-static st_status_t check_states(const plan_t *plan) {
-    const ir_graph_t *first = plan->programs[0].graph;
-    for (uint32_t p = 1; p < plan->n_programs; p++)
-        for (ir_node_t n = 0; n < first->nodes.n; n++) {
-            const ir_node_info_t *node = ir_node(first, n);
-            if (!(ir_op_def(node->op)->flags & IR_STATE)) continue;
-            const ir_graph_t *graph = plan->programs[p].graph;
-            ir_node_t same = ir_graph_find(graph, node->name);
-            if (same == IR_NONE || ir_node(graph, same)->op != node->op ||
-                !ir_type_equal(ir_value_type(first, node->first_output),
-                               ir_value_type(graph, ir_node(graph, same)->first_output)))
-                return FAIL(ST_RANKS_DISAGREE, "program %u does not have '%s' as program 0 has it",
-                            p, node->name);
-        }
-    return ST_OK;
+    return n;
 }
 
 st_status_t plan_check(const plan_t *plan) {
     enum { MAX_RANKS = 1 << 16, MAX_THREADS = 1 << 12 };
-    if (plan->n_ranks < 1 || plan->n_ranks > MAX_RANKS || plan->n_threads < 1 ||
-        plan->n_threads > MAX_THREADS || plan->n_programs < 1 || plan->timeout_ms > INT32_MAX)
+    if (plan->n_ranks != ir_mesh_ranks(&plan->mesh) || plan->n_ranks > MAX_RANKS ||
+        plan->n_threads < 1 || plan->n_threads > MAX_THREADS || plan->n_programs < 1 ||
+        plan->timeout_ms > INT32_MAX)
         return FAIL(ST_INVALID,
                     "%u ranks, %u threads a rank, %u programs and a timeout of %llu ms: outside "
                     "what a plan can have",
@@ -589,19 +472,12 @@ st_status_t plan_check(const plan_t *plan) {
     for (uint32_t p = 0; p < plan->n_programs; p++) {
         st_status_t status = check_program(plan, &plan->programs[p]);
         if (status != ST_OK) return st_error_context(status, "program %u", p);
-        if (count_inputs(plan->programs[p].graph) != plan->n_inputs)
-            return FAIL(ST_INVALID, "program %u has %u inputs, the plan has %u", p,
-                        count_inputs(plan->programs[p].graph), plan->n_inputs);
+        uint32_t n_inputs = count_nodes(plan->programs[p].graph, false);
+        uint32_t n_states = count_nodes(plan->programs[p].graph, true);
+        if (n_inputs != plan->n_inputs || n_states != plan->n_states)
+            return FAIL(ST_INVALID,
+                        "program %u has %u inputs and %u states, the plan has %u and %u", p,
+                        n_inputs, n_states, plan->n_inputs, plan->n_states);
     }
-    TRY(check_collectives(plan));
-    for (uint32_t rank = 0; rank < plan->n_ranks; rank++) TRY(check_gather_parts(plan, rank));
-    TRY(check_states(plan));
-    for (uint32_t i = 0; i < plan->n_inputs + plan->n_outputs; i++) {
-        bool is_input = i < plan->n_inputs;
-        const plan_port_t *port = is_input ? &plan->inputs[i] : &plan->outputs[i - plan->n_inputs];
-        st_status_t status = check_port(plan, port, is_input);
-        if (status != ST_OK)
-            return st_error_context(status, "%s '%s'", is_input ? "input" : "output", port->name);
-    }
-    return ST_OK;
+    return plan_check_ranks(plan);
 }

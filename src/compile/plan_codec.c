@@ -98,18 +98,23 @@ static st_status_t program_to_wire(const plan_program_t *program, st_arena_t *ar
     return ST_OK;
 }
 
-static st_status_t ports_to_wire(const plan_port_t *ports, uint32_t n, st_arena_t *arena,
-                                 Stator__Wire__Port ***out) {
+static st_status_t ports_to_wire(const plan_port_t *ports, uint32_t n, uint32_t n_axes,
+                                 st_arena_t *arena, Stator__Wire__Port ***out) {
     POINTERS(arena, *out, n);
     for (uint32_t i = 0; i < n; i++) {
         MESSAGE(arena, (*out)[i], Stator__Wire__Port, STATOR__WIRE__PORT__INIT);
         Stator__Wire__Port *port = (*out)[i];
         port->name = (char *)(uintptr_t)ports[i].name;
         TRY(ir_type_to_wire(&ports[i].type, arena, &port->type));
-        MESSAGE(arena, port->placement, Stator__Wire__Placement, STATOR__WIRE__PLACEMENT__INIT);
-        port->placement->kind = (uint32_t)ports[i].placement.kind;
-        port->placement->dim = ports[i].placement.dim;
-        port->placement->granules = ports[i].placement.granules;
+        port->n_placements = n_axes;
+        POINTERS(arena, port->placements, n_axes);
+        for (uint32_t a = 0; a < n_axes; a++) {
+            MESSAGE(arena, port->placements[a], Stator__Wire__Placement,
+                    STATOR__WIRE__PLACEMENT__INIT);
+            port->placements[a]->kind = (uint32_t)ports[i].placements[a].kind;
+            port->placements[a]->dim = ports[i].placements[a].dim;
+            port->placements[a]->granules = ports[i].placements[a].granules;
+        }
     }
     return ST_OK;
 }
@@ -131,9 +136,14 @@ static st_status_t plan_to_wire(const plan_t *plan, st_arena_t *arena, plan_wire
         wire->options[i]->value = (char *)(uintptr_t)plan->options[i].value;
     }
     wire->n_inputs = plan->n_inputs;
-    TRY(ports_to_wire(plan->inputs, plan->n_inputs, arena, &wire->inputs));
+    TRY(ports_to_wire(plan->inputs, plan->n_inputs, plan->mesh.n, arena, &wire->inputs));
     wire->n_outputs = plan->n_outputs;
-    TRY(ports_to_wire(plan->outputs, plan->n_outputs, arena, &wire->outputs));
+    TRY(ports_to_wire(plan->outputs, plan->n_outputs, plan->mesh.n, arena, &wire->outputs));
+    wire->n_states = plan->n_states;
+    TRY(ports_to_wire(plan->states, plan->n_states, plan->mesh.n, arena, &wire->states));
+    wire->mesh = st_arena_alloc(arena, IR_MESH_TEXT_BYTES);
+    if (!wire->mesh) return st_no_memory(IR_MESH_TEXT_BYTES, "an encoded plan");
+    ir_mesh_text(&plan->mesh, wire->mesh, IR_MESH_TEXT_BYTES);
     wire->n_programs = plan->n_programs;
     POINTERS(arena, wire->programs, plan->n_programs);
     for (uint32_t p = 0; p < plan->n_programs; p++)
@@ -260,6 +270,16 @@ static st_status_t program_from_wire(plan_t *plan, const program_wire_t *wire, i
     return ST_OK;
 }
 
+static st_status_t placement_from_wire(const Stator__Wire__Port *port, uint32_t axis,
+                                       ir_placement_t *out) {
+    const Stator__Wire__Placement *wire = port->placements[axis];
+    TRY(ir_wire_check_known(&wire->base));
+    if (wire->kind != IR_REPLICATE && wire->kind != IR_SPLIT)
+        return FAIL(ST_PARSE, "'%s': placement %u is not known", port->name, wire->kind);
+    *out = (ir_placement_t){(ir_placement_kind_t)wire->kind, wire->dim, wire->granules};
+    return ST_OK;
+}
+
 static st_status_t ports_from_wire(plan_t *plan, size_t n, Stator__Wire__Port *const *wire,
                                    uint32_t *out_n, plan_port_t **out) {
     *out = st_arena_array(&plan->arena, n, sizeof **out);
@@ -267,16 +287,15 @@ static st_status_t ports_from_wire(plan_t *plan, size_t n, Stator__Wire__Port *c
     for (size_t i = 0; i < n; i++) {
         TRY(ir_wire_check_known(&wire[i]->base));
         TRY(text_from_wire(plan, wire[i]->name, &(*out)[i].name));
-        if (!wire[i]->type || !wire[i]->placement)
-            return FAIL(ST_PARSE, "'%s' has no type or no placement", wire[i]->name);
+        if (!wire[i]->type || wire[i]->n_placements != plan->mesh.n)
+            return FAIL(ST_PARSE, "'%s' has no type, or %zu placements for %u axes", wire[i]->name,
+                        wire[i]->n_placements, plan->mesh.n);
         TRY(ir_type_from_wire(wire[i]->type, &(*out)[i].type));
-        TRY(ir_wire_check_known(&wire[i]->placement->base));
-        if (wire[i]->placement->kind != IR_REPLICATE && wire[i]->placement->kind != IR_SPLIT)
-            return FAIL(ST_PARSE, "'%s': placement %u is not known", wire[i]->name,
-                        wire[i]->placement->kind);
-        (*out)[i].placement =
-            (ir_placement_t){(ir_placement_kind_t)wire[i]->placement->kind, wire[i]->placement->dim,
-                             wire[i]->placement->granules};
+        (*out)[i].placements =
+            st_arena_array(&plan->arena, plan->mesh.n, sizeof *(*out)[i].placements);
+        if (!(*out)[i].placements) return st_no_memory(plan->mesh.n, "a plan");
+        for (uint32_t a = 0; a < plan->mesh.n; a++)
+            TRY(placement_from_wire(wire[i], a, &(*out)[i].placements[a]));
     }
     *out_n = (uint32_t)n;
     return ST_OK;
@@ -289,7 +308,10 @@ static st_status_t plan_from_wire(const plan_wire_t *wire, plan_t *plan) {
                     wire->format_version, PLAN_VERSION);
     plan->graph_hash = wire->graph_hash;
     TRY(ir_graph_decode(wire->source.data, wire->source.len, &plan->source));
+    TRY(ir_mesh_parse(wire->mesh, &plan->mesh));
     plan->n_ranks = wire->n_ranks;
+    if (plan->n_ranks != ir_mesh_ranks(&plan->mesh))
+        return FAIL(ST_PARSE, "%u ranks, but the mesh is %s", plan->n_ranks, wire->mesh);
     plan->n_threads = wire->n_threads;
     plan->timeout_ms = wire->timeout_ms;
     plan->shares_state = wire->shares_state;
@@ -317,6 +339,7 @@ static st_status_t plan_from_wire(const plan_wire_t *wire, plan_t *plan) {
     plan->n_options = (uint32_t)wire->n_options;
     TRY(ports_from_wire(plan, wire->n_inputs, wire->inputs, &plan->n_inputs, &plan->inputs));
     TRY(ports_from_wire(plan, wire->n_outputs, wire->outputs, &plan->n_outputs, &plan->outputs));
+    TRY(ports_from_wire(plan, wire->n_states, wire->states, &plan->n_states, &plan->states));
     for (size_t p = 0; p < wire->n_programs; p++) {
         plan->n_programs =
             (uint32_t)p + 1; /* counts while it is built, so that a failure frees it */

@@ -37,13 +37,23 @@ static void put_place(writer_t *w, const plan_place_t *place) {
         put(w, " %s+%llu", region_names[place->region], (unsigned long long)place->offset);
 }
 
-static void put_port(writer_t *w, const char *what, const plan_port_t *port) {
+static void put_port(writer_t *w, const plan_t *plan, const char *what, const plan_port_t *port) {
     char type[IR_TYPE_TEXT_BYTES];
     put(w, "%s \"%s\" %s", what, port->name, ir_type_text(&port->type, type, sizeof type));
-    if (port->placement.kind == IR_SPLIT)
-        put(w, " split dim %d into %lld", (int)port->placement.dim,
-            (long long)port->placement.granules);
+    for (uint32_t a = 0; a < plan->mesh.n; a++) {
+        const ir_placement_t *p = &port->placements[a];
+        if (p->kind != IR_SPLIT) continue;
+        put(w, " split dim %d", (int)p->dim);
+        if (p->granules != IR_GRANULES_EACH) put(w, " into %lld", (long long)p->granules);
+        if (plan->mesh.n > 1) put(w, " over %s", plan->mesh.axes[a].name);
+    }
     put(w, "\n");
+}
+
+static bool is_split(const plan_t *plan, const plan_port_t *port) {
+    for (uint32_t a = 0; a < plan->mesh.n; a++)
+        if (port->placements[a].kind == IR_SPLIT) return true;
+    return false;
 }
 
 static void put_step(writer_t *w, const plan_program_t *program, ir_node_t n, int depth) {
@@ -92,12 +102,16 @@ st_status_t plan_print(const plan_t *plan, char **out_text) {
     put(&w, "plan version %d, key %016llx, graph \"%s\" %016llx\n", PLAN_VERSION,
         (unsigned long long)plan_key(plan), plan->source->name,
         (unsigned long long)plan->graph_hash);
+    char mesh[IR_MESH_TEXT_BYTES];
     put(&w, "device %s, %u ranks, %u threads a rank\n", plan->device, plan->n_ranks,
         plan->n_threads);
+    if (plan->mesh.n > 1) put(&w, "mesh %s\n", ir_mesh_text(&plan->mesh, mesh, sizeof mesh));
     for (uint32_t i = 0; i < plan->n_options; i++)
         put(&w, "option %s = %s\n", plan->options[i].key, plan->options[i].value);
-    for (uint32_t i = 0; i < plan->n_inputs; i++) put_port(&w, "input", &plan->inputs[i]);
-    for (uint32_t i = 0; i < plan->n_outputs; i++) put_port(&w, "output", &plan->outputs[i]);
+    for (uint32_t i = 0; i < plan->n_inputs; i++) put_port(&w, plan, "input", &plan->inputs[i]);
+    for (uint32_t i = 0; i < plan->n_outputs; i++) put_port(&w, plan, "output", &plan->outputs[i]);
+    for (uint32_t i = 0; i < plan->n_states; i++)
+        if (is_split(plan, &plan->states[i])) put_port(&w, plan, "state", &plan->states[i]);
     const plan_recompute_t *again = &plan->recompute;
     if (again->n_nodes)
         put(&w, "recomputed %u nodes (%u products), %llu bytes not kept, %.3g flop, %+.1f us\n",

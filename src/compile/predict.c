@@ -25,7 +25,7 @@ st_status_t predict_target(const plan_t *plan, target_t **out_target) {
         TRY(target_parse(plan_target(plan), text, strlen(text), out_target));
     else
         TRY(target_open(plan_target(plan), out_target));
-    target_bind(*out_target, plan->n_ranks, plan->n_threads);
+    target_bind(*out_target, &plan->mesh, plan->n_threads);
     (*out_target)->reference_kernels = reference && strcmp(reference, "true") == 0;
     return ST_OK;
 }

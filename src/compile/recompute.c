@@ -113,8 +113,15 @@ static uint32_t next_place(const compile_fit_t *fit, uint32_t low, uint64_t miss
 static st_status_t bytes_elsewhere(const compile_context_t *c, uint64_t limit, uint32_t n_ranks,
                                    uint32_t n_items, uint64_t *out_bytes) {
     compile_options_t options = c->options;
+    const uint32_t data = ir_mesh_find(&options.mesh, IR_AXIS_DATA);
     plan_t *plan;
     *out_bytes = 0;
+    if (n_ranks != options.n_ranks) { /* more of them split the batch */
+        if (data == IR_NONE) return ST_OK;
+        const uint32_t others = options.n_ranks / options.mesh.axes[data].size;
+        if (n_ranks % others) return ST_OK;
+        options.mesh.axes[data].size = n_ranks / others;
+    }
     options.n_ranks = n_ranks;
     options.only_items = n_items;
     options.memory_limit = limit;

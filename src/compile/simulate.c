@@ -358,7 +358,9 @@ static st_status_t tell_program(const plan_t *plan, const target_t *target, uint
         if (kind == PLAN_STEP_NOTHING) continue;
         if (kind == PLAN_STEP_START) {
             move_of[i] = at;
-            moves[at++] = (simulate_move_t){.kind = SIMULATE_START, .us = costs[i].us};
+            const char *axis = ir_node_attr(ir_node(program->graph, i), "mesh")->s;
+            moves[at++] = (simulate_move_t){
+                .kind = SIMULATE_START, .us = costs[i].us, .set = ir_mesh_find(&plan->mesh, axis)};
         } else if (kind == PLAN_STEP_WAIT) {
             ir_value_t taken = ir_node(program->graph, i)->inputs[0];
             uint32_t start = move_of[program->graph->values.data[taken].producer];
@@ -373,22 +375,37 @@ static st_status_t tell_program(const plan_t *plan, const target_t *target, uint
     return ST_OK;
 }
 
+/* The groups along each axis. Where all ranks do the same, one group stands for all of an axis. */
+static st_status_t tell_sets(const plan_t *plan, st_arena_t *arena, simulate_set_t *sets) {
+    const ir_mesh_t *mesh = &plan->mesh;
+    for (uint32_t a = 0; a < mesh->n; a++) {
+        uint32_t *group_of = NULL;
+        if (plan->n_programs > 1 && mesh->axes[a].size < plan->n_ranks) {
+            ARRAY(arena, group_of, plan->n_ranks);
+            for (uint32_t r = 0; r < plan->n_ranks; r++) group_of[r] = ir_mesh_peer(mesh, r, a, 0);
+        }
+        sets[a].group_of = group_of;
+    }
+    return ST_OK;
+}
+
 st_status_t simulate_plan(const plan_t *plan, const target_t *target, simulation_t **out) {
     st_arena_t arena = {0};
-    const simulate_set_t all = {NULL};
+    simulate_set_t sets[IR_MAX_AXES] = {{NULL}};
     simulate_program_t *programs = st_arena_array(&arena, plan->n_programs, sizeof *programs);
     *out = NULL;
     st_status_t status =
         programs ? ST_OK : st_no_memory(plan->n_programs * sizeof *programs, "a simulation");
+    if (status == ST_OK) status = tell_sets(plan, &arena, sets);
     for (uint32_t p = 0; status == ST_OK && p < plan->n_programs; p++)
         status = tell_program(plan, target, p, &arena, &programs[p]);
     if (status == ST_OK) {
         simulate_input_t input = {.n_ranks = plan->n_ranks,
                                   .n_programs = plan->n_programs,
-                                  .n_sets = 1,
+                                  .n_sets = plan->mesh.n,
                                   .programs = programs,
                                   .program_of = plan->program_of,
-                                  .sets = &all,
+                                  .sets = sets,
                                   .link_overlap = target->machine.link_overlap};
         status = simulate_moves(&input, out);
     }

@@ -75,9 +75,10 @@ void target_destroy(target_t *target) {
     st_free(target);
 }
 
-void target_bind(target_t *target, uint32_t n_ranks, uint32_t n_threads) {
+void target_bind(target_t *target, const ir_mesh_t *mesh, uint32_t n_threads) {
     bool threads = strcmp(target->machine.device, "cpu") == 0;
-    target->machine.n_ranks = n_ranks;
+    target->machine.mesh = *mesh;
+    target->machine.n_ranks = ir_mesh_ranks(mesh);
     target->machine.n_threads = threads ? n_threads : 1;
 }
 

@@ -101,8 +101,8 @@ st_status_t target_open(const char *name, target_t **out_target) ST_WARN_UNUSED;
 st_status_t target_parse(const char *path, const char *text, size_t bytes,
                          target_t **out_target) ST_WARN_UNUSED;
 void target_destroy(target_t *target); /* NULL is fine */
-/* For a plan of so many ranks with so many threads each. */
-void target_bind(target_t *target, uint32_t n_ranks, uint32_t n_threads);
+/* For a plan of the ranks of `mesh` with so many threads each. */
+void target_bind(target_t *target, const ir_mesh_t *mesh, uint32_t n_threads);
 /* Fills in what passes see: machine, cost and can_run; `target` becomes the context and outlives
  * it. */
 void target_fill(target_t *target, ir_target_t *out);

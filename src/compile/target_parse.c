@@ -415,6 +415,7 @@ static st_status_t finish(reader_t *r) {
     t->machine.n_threads = t->machine.n_ranks = 1;
     if (t->machine.link_overlap < 0) /* threads of a processor have no engine beside them */
         t->machine.link_overlap = strcmp(t->machine.device, "cpu") == 0 ? 0 : 1;
+    t->machine.mesh = ir_mesh_of_ranks(1);
     return ST_OK;
 }
 

@@ -24,6 +24,7 @@ typedef struct exec_step {
     const void **from;
     size_t *bytes;
     /* collectives */
+    comm_t *comm;
     uint32_t ticket;
     ir_dtype_t dtype;
     int64_t *sizes; /* elements of each buffer, or of each rank's part of a gather's block */
@@ -37,12 +38,12 @@ typedef struct exec_step {
     plan_place_t *dead;
 } exec_step_t;
 
-/* The part of a global tensor that a rank holds: `rows` pieces of `bytes`, `pitch` apart in the
- * global tensor, dense in the rank's memory. */
+/* The part of a global tensor that a rank holds, dense in its memory. */
 typedef struct exec_part {
     void *local;
-    size_t offset, rows, bytes, pitch;
-    bool delivers; /* outputs: this rank writes its part */
+    ir_type_t type; /* global */
+    ir_box_t box;
+    bool delivers; /* of the ranks that hold this part, the one that delivers it */
 } exec_part_t;
 
 /* When each step of the last run began and ended (measure.c). */
@@ -63,7 +64,10 @@ typedef struct exec_rank {
     bool has_run;
     double open_s, memory_s, prepare_s, tune_s, capture_s; /* what the start took */
     dev_graph_t *graph;                                    /* the step, once recorded */
-    comm_t *comm;
+    comm_t *comm;                                          /* all ranks */
+    comm_t
+        *axes[IR_MAX_AXES]; /* those that differ from this one on the axis alone; `comm` where that
+                                * is all */
     void *regions[PLAN_REGION_END];
     uint64_t region_bytes[PLAN_REGION_END]; /* really allocated; a shared state region counts */
     bool owns_state;
@@ -115,6 +119,12 @@ void exec_rank_release(exec_rank_t *rank);
 st_status_t exec_region_prepare(exec_rank_t *rank, exec_step_t *step) ST_WARN_UNUSED;
 void exec_region_release(exec_step_t *step);
 st_status_t exec_region_run(exec_step_t *step) ST_WARN_UNUSED;
+exec_part_t exec_part_make(const plan_t *plan, const plan_port_t *port, uint32_t rank, void *local);
+/* Calls `move` for each run of bytes that lies together both in the part and, at `offset`, in the
+ * global tensor. Allocates nothing. */
+typedef st_status_t (*exec_move_t)(void *context, void *local, size_t offset, size_t bytes);
+st_status_t exec_part_each(const exec_part_t *part, exec_move_t move, void *context) ST_WARN_UNUSED;
+
 /* What both kinds of program share: its constants, its steps, one step. */
 st_status_t exec_fill_constants(exec_rank_t *rank) ST_WARN_UNUSED;
 st_status_t exec_prepare_steps(exec_rank_t *rank) ST_WARN_UNUSED;
@@ -125,6 +135,11 @@ st_status_t exec_run_kind(exec_rank_t *rank, exec_step_t *step) ST_WARN_UNUSED;
 st_status_t exec_rank_deliver(const exec_rank_t *rank) ST_WARN_UNUSED;
 /* Before the first step, on the rank's own thread: what kernels choose by measuring (tune.c). */
 st_status_t exec_tune(exec_rank_t *rank) ST_WARN_UNUSED;
+/* Copies between a part of a state and the global tensor. */
+st_status_t exec_state_part_in(const exec_rank_t *rank, const exec_part_t *part,
+                               const void *from) ST_WARN_UNUSED;
+st_status_t exec_state_part_out(const exec_rank_t *rank, const exec_part_t *part,
+                                void *to) ST_WARN_UNUSED;
 
 /* One step: feeds in, the program, outputs out. */
 st_status_t exec_rank_step(exec_rank_t *rank) ST_WARN_UNUSED;

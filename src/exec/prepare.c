@@ -162,10 +162,10 @@ static st_status_t prepare_gather(exec_rank_t *rank, exec_step_t *step) {
     const ir_graph_t *graph = rank->program->graph;
     const ir_node_info_t *node = ir_node(graph, step->node);
     const ir_type_t *type = ir_value_type(graph, node->first_output);
-    uint32_t n_ranks = rank->session->plan->n_ranks;
+    int n_ranks = comm_size(step->comm);
     int64_t axis = ir_attr_int(node, "axis"), inner = 1;
     step->dtype = type->dtype;
-    ARRAY(rank, step->sizes, n_ranks);
+    ARRAY(rank, step->sizes, (size_t)n_ranks);
     ARRAY(rank, step->segment, 1);
     *step->segment = (comm_segment_t){.in = value_address(rank, node->inputs[0]),
                                       .out = value_address(rank, node->first_output),
@@ -173,7 +173,7 @@ static st_status_t prepare_gather(exec_rank_t *rank, exec_step_t *step) {
                                       .parts = step->sizes};
     for (int64_t i = 0; i < axis; i++) step->segment->outer *= type->dims[i];
     for (int64_t i = axis + 1; i < type->rank; i++) inner *= type->dims[i];
-    for (uint32_t r = 0; r < n_ranks; r++) {
+    for (int r = 0; r < n_ranks; r++) {
         int64_t begin, extent;
         ir_split_range(ir_attr_int(node, "extent"), ir_attr_int(node, "granules"), r, n_ranks,
                        &begin, &extent);
@@ -182,9 +182,22 @@ static st_status_t prepare_gather(exec_rank_t *rank, exec_step_t *step) {
     return ST_OK;
 }
 
+/* The communicator of the mesh axis that a start, or the start of a wait, runs over. */
+static st_status_t find_comm(const exec_rank_t *rank, exec_step_t *step) {
+    const ir_graph_t *graph = rank->program->graph;
+    const ir_node_info_t *node = ir_node(graph, step->node);
+    if (!(ir_op_def(node->op)->flags & IR_START)) node = ir_value_producer(graph, node->inputs[0]);
+    const char *name = ir_node_attr(node, "mesh")->s;
+    uint32_t axis = ir_mesh_find(&rank->session->plan->mesh, name);
+    if (axis == IR_NONE) return FAIL(ST_INVALID, "the mesh has no axis '%s'", name);
+    step->comm = rank->axes[axis];
+    return ST_OK;
+}
+
 static st_status_t prepare_step(exec_rank_t *rank, exec_step_t *step) {
     const ir_node_info_t *node = ir_node(rank->program->graph, step->node);
     step->ticket = rank->program->steps[step->node].ticket;
+    if (ir_op_def(node->op)->flags & IR_COLLECTIVE) TRY(find_comm(rank, step));
     switch (step->kind) {
         case PLAN_STEP_KERNEL:
             return prepare_kernel(rank, step);
@@ -331,25 +344,6 @@ static st_status_t prepare_poison(exec_rank_t *rank) {
 
 /* ---- inputs and outputs ---- */
 
-static exec_part_t make_part(const exec_rank_t *rank, const plan_port_t *port, ir_value_t v) {
-    exec_part_t part = {.local = value_address(rank, v), .rows = 1};
-    part.bytes = part.pitch = ir_type_bytes(&port->type);
-    part.delivers = rank->index == 0;
-    if (port->placement.kind != IR_SPLIT) return part;
-    int64_t begin, extent;
-    size_t inner = ir_dtype_bytes(port->type.dtype);
-    int32_t dim = port->placement.dim;
-    ir_split_range(port->type.dims[dim], port->placement.granules, rank->index,
-                   rank->session->plan->n_ranks, &begin, &extent);
-    for (int32_t i = 0; i < dim; i++) part.rows *= (size_t)port->type.dims[i];
-    for (int32_t i = dim + 1; i < port->type.rank; i++) inner *= (size_t)port->type.dims[i];
-    part.offset = (size_t)begin * inner;
-    part.bytes = (size_t)extent * inner;
-    part.pitch = (size_t)port->type.dims[dim] * inner;
-    part.delivers = true;
-    return part;
-}
-
 static st_status_t prepare_ports(exec_rank_t *rank) {
     const plan_t *plan = rank->session->plan;
     const ir_graph_t *graph = rank->program->graph;
@@ -357,11 +351,14 @@ static st_status_t prepare_ports(exec_rank_t *rank) {
     ARRAY(rank, rank->outputs, plan->n_outputs);
     for (uint32_t i = 0; i < plan->n_inputs; i++) {
         ir_node_t node = ir_graph_find(graph, plan->inputs[i].name);
-        rank->inputs[i] = make_part(rank, &plan->inputs[i], ir_node(graph, node)->first_output);
+        rank->inputs[i] = exec_part_make(plan, &plan->inputs[i], rank->index,
+                                         value_address(rank, ir_node(graph, node)->first_output));
     }
-    for (uint32_t o = 0; o < plan->n_outputs; o++)
+    for (uint32_t o = 0; o < plan->n_outputs; o++) {
+        ir_value_t v = ir_graph_find_output(graph, plan->outputs[o].name);
         rank->outputs[o] =
-            make_part(rank, &plan->outputs[o], ir_graph_find_output(graph, plan->outputs[o].name));
+            exec_part_make(plan, &plan->outputs[o], rank->index, value_address(rank, v));
+    }
     return ST_OK;
 }
 
@@ -374,8 +371,25 @@ static double take_seconds(double *begin) {
     return (*begin - last) * 1e-6;
 }
 
+/* The ranks along each axis of the mesh. */
+static st_status_t open_axes(exec_rank_t *rank) {
+    const ir_mesh_t *mesh = &rank->session->plan->mesh;
+    const uint32_t n_ranks = rank->session->plan->n_ranks;
+    for (uint32_t a = 0; a < mesh->n; a++) {
+        const uint32_t size = mesh->axes[a].size;
+        int *ranks;
+        rank->axes[a] = rank->comm;
+        if (size == n_ranks) continue;
+        ARRAY(rank, ranks, size);
+        for (uint32_t c = 0; c < size; c++) ranks[c] = (int)ir_mesh_peer(mesh, rank->index, a, c);
+        TRY(comm_group_create(rank->comm, (int)size, ranks, &rank->axes[a]));
+    }
+    return ST_OK;
+}
+
 st_status_t exec_rank_prepare(exec_rank_t *rank) {
     const exec_session_t *session = rank->session;
+    TRY(open_axes(rank));
     st_status_t status = dev_find(session->plan->device, &rank->device);
     if (status != ST_OK)
         return st_error_context(status, "the plan is for target '%s'", plan_target(session->plan));
@@ -420,6 +434,10 @@ void exec_rank_release(exec_rank_t *rank) {
     }
     rank->stream = NULL;
     st_arena_clear(&rank->arena);
+    for (uint32_t a = 0; a < IR_MAX_AXES; a++) {
+        if (rank->axes[a] != rank->comm) comm_destroy(rank->axes[a]);
+        rank->axes[a] = NULL;
+    }
     comm_destroy(rank->comm);
     rank->comm = NULL;
 }

@@ -20,14 +20,14 @@ static st_status_t run_start(const exec_rank_t *rank, const exec_step_t *step) {
     TRY(run_copies(rank, step));
     TRY(rank->device->synchronize(rank->stream));
     if (step->segment)
-        return comm_all_gather_start(rank->comm, step->ticket, step->dtype, 1, step->segment);
-    return comm_all_reduce_start(rank->comm, step->ticket, step->dtype, step->n_buffers,
+        return comm_all_gather_start(step->comm, step->ticket, step->dtype, 1, step->segment);
+    return comm_all_reduce_start(step->comm, step->ticket, step->dtype, step->n_buffers,
                                  step->buffers, step->sizes);
 }
 
 static st_status_t run_wait(exec_rank_t *rank, const exec_step_t *step) {
     double begin = exec_now_us();
-    st_status_t status = comm_wait(rank->comm, step->ticket);
+    st_status_t status = comm_wait(step->comm, step->ticket);
     rank->wait_us += exec_now_us() - begin;
     return status;
 }
@@ -69,14 +69,26 @@ static void poison(const exec_rank_t *rank, const exec_step_t *step) {
             memset(exec_address(rank, &step->dead[i]), 0xff, step->dead[i].bytes);
 }
 
+typedef struct move {
+    const exec_rank_t *rank;
+    const char *from;
+    char *to;
+} move_t;
+
+static st_status_t move_in(void *context, void *local, size_t offset, size_t bytes) {
+    const move_t *m = context;
+    return m->rank->device->copy_in(m->rank->stream, local, m->from + offset, bytes);
+}
+static st_status_t move_out(void *context, void *local, size_t offset, size_t bytes) {
+    const move_t *m = context;
+    return m->rank->device->copy_out(m->rank->stream, m->to + offset, local, bytes);
+}
+
 static st_status_t feed(const exec_rank_t *rank) {
     const exec_session_t *session = rank->session;
     for (uint32_t i = 0; i < session->plan->n_inputs; i++) {
-        const exec_part_t *part = &rank->inputs[i];
-        const char *from = (const char *)session->feeds[i] + part->offset;
-        for (size_t row = 0; row < part->rows && part->bytes; row++)
-            TRY(rank->device->copy_in(rank->stream, (char *)part->local + row * part->bytes,
-                                      from + row * part->pitch, part->bytes));
+        move_t move = {.rank = rank, .from = session->feeds[i]};
+        TRY(exec_part_each(&rank->inputs[i], move_in, &move));
     }
     return ST_OK;
 }
@@ -84,14 +96,20 @@ static st_status_t feed(const exec_rank_t *rank) {
 st_status_t exec_rank_deliver(const exec_rank_t *rank) {
     const exec_session_t *session = rank->session;
     for (uint32_t o = 0; o < session->plan->n_outputs; o++) {
-        const exec_part_t *part = &rank->outputs[o];
-        if (!session->fetches[o] || !part->delivers) continue;
-        char *to = (char *)session->fetches[o] + part->offset;
-        for (size_t row = 0; row < part->rows && part->bytes; row++)
-            TRY(rank->device->copy_out(rank->stream, to + row * part->pitch,
-                                       (const char *)part->local + row * part->bytes, part->bytes));
+        move_t move = {.rank = rank, .to = session->fetches[o]};
+        if (!session->fetches[o] || !rank->outputs[o].delivers) continue;
+        TRY(exec_part_each(&rank->outputs[o], move_out, &move));
     }
     return rank->device->synchronize(rank->stream);
+}
+
+st_status_t exec_state_part_in(const exec_rank_t *rank, const exec_part_t *part, const void *from) {
+    move_t move = {.rank = rank, .from = from};
+    return exec_part_each(part, move_in, &move);
+}
+st_status_t exec_state_part_out(const exec_rank_t *rank, const exec_part_t *part, void *to) {
+    move_t move = {.rank = rank, .to = to};
+    return exec_part_each(part, move_out, &move);
 }
 
 static st_status_t run_steps(void *context) {

@@ -59,7 +59,7 @@ static void *rank_main(void *argument) {
         status = exec_rank_step(rank);
         if (status != ST_OK) {
             report(session, rank->index, status);
-            comm_abort(rank->comm, st_last_error());
+            comm_abort(rank->comm, st_last_error()); /* and with it all axes */
         }
         done(session);
     }
@@ -373,43 +373,47 @@ st_status_t exec_session_fetch(exec_session_t *session, const exec_fetch_t *fetc
 /* ---- state ---- */
 
 static st_status_t find_state(const exec_session_t *session, const char *name,
-                              const ir_type_t *type, uint32_t rank, void **out_address,
-                              size_t *out_bytes) {
-    const exec_rank_t *r = &session->ranks[rank];
-    const plan_place_t *place = plan_state_place(r->program, name);
-    if (!place) return FAIL(ST_NOT_FOUND, "there is no parameter or buffer '%s'", name);
-    const ir_graph_t *graph = r->program->graph;
-    const ir_type_t *own =
-        ir_value_type(graph, ir_node(graph, ir_graph_find(graph, name))->first_output);
+                              const ir_type_t *type, const plan_port_t **out_state) {
+    const plan_port_t *state = plan_state(session->plan, name);
     char given[IR_TYPE_TEXT_BYTES], expected[IR_TYPE_TEXT_BYTES];
-    if (!ir_type_equal(own, type))
+    *out_state = state;
+    if (!state) return FAIL(ST_NOT_FOUND, "there is no parameter or buffer '%s'", name);
+    if (!ir_type_equal(&state->type, type))
         return FAIL(ST_INVALID, "'%s' is %s, not %s", name,
-                    ir_type_text(own, expected, sizeof expected),
+                    ir_type_text(&state->type, expected, sizeof expected),
                     ir_type_text(type, given, sizeof given));
-    *out_address = exec_address(r, place);
-    *out_bytes = place->bytes;
     return ST_OK;
+}
+
+static exec_part_t part_of_state(const exec_session_t *session, const plan_port_t *state,
+                                 uint32_t rank) {
+    const exec_rank_t *r = &session->ranks[rank];
+    return exec_part_make(session->plan, state, rank,
+                          exec_address(r, plan_state_place(r->program, state->name)));
 }
 
 st_status_t exec_state_write(exec_session_t *session, const char *name, const ir_type_t *type,
                              const void *data) {
+    const plan_port_t *state;
     TRY(exec_session_idle(session));
+    TRY(find_state(session, name, type, &state));
     for (uint32_t r = 0; r < session->plan->n_ranks; r++) {
-        void *to;
-        size_t bytes;
-        TRY(find_state(session, name, type, r, &to, &bytes));
-        TRY(session->ranks[r].device->copy_in(session->ranks[r].stream, to, data, bytes));
+        exec_part_t part = part_of_state(session, state, r);
+        TRY(exec_state_part_in(&session->ranks[r], &part, data));
     }
     return ST_OK;
 }
 
 st_status_t exec_state_read(exec_session_t *session, const char *name, const ir_type_t *type,
                             void *data) {
-    void *from;
-    size_t bytes;
+    const plan_port_t *state;
     TRY(exec_session_idle(session));
-    TRY(find_state(session, name, type, 0, &from, &bytes));
-    return session->ranks[0].device->copy_out(session->ranks[0].stream, data, from, bytes);
+    TRY(find_state(session, name, type, &state));
+    for (uint32_t r = 0; r < session->plan->n_ranks; r++) {
+        exec_part_t part = part_of_state(session, state, r);
+        if (part.delivers) TRY(exec_state_part_out(&session->ranks[r], &part, data));
+    }
+    return ST_OK;
 }
 
 /* ---- figures ---- */

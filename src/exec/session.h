@@ -63,8 +63,9 @@ st_status_t exec_session_idle(const exec_session_t *session) ST_WARN_UNUSED;
 /* An output of the last step, until the next one begins. */
 st_status_t exec_session_fetch(exec_session_t *session, const exec_fetch_t *fetch) ST_WARN_UNUSED;
 
-/* State by name (parameters, buffers, optimizer state; aliases count). Write reaches all ranks;
- * read takes rank 0's. Types must match exactly. */
+/* State by name (parameters, buffers, optimizer state; aliases count). Types
+ * are global and must match exactly. Write reaches all ranks that hold a part; read puts the parts
+ * together. */
 st_status_t exec_state_write(exec_session_t *session, const char *name, const ir_type_t *type,
                              const void *data) ST_WARN_UNUSED;
 st_status_t exec_state_read(exec_session_t *session, const char *name, const ir_type_t *type,

@@ -12,6 +12,7 @@ typedef struct bucket {
     ir_node_t last_start; /* where the merged start stands */
     uint64_t bytes;
     ir_dtype_t dtype; /* of all members; NONE: a start of several types, which stays alone */
+    const char *mesh; /* axis of all members */
     ir_node_t first_wait;
     uint32_t phase;       /* starts before first_wait */
     ir_value_t in_flight; /* merged start's first output, once it is emitted */
@@ -54,10 +55,11 @@ static bool one_dtype(const ir_graph_t *graph, const ir_node_info_t *start, ir_d
 
 /* The newest bucket that the start could join but for its size: no wait passed, and no other start
  * between its wait and the bucket's. NULL: none. */
-static bucket_t *find_bucket(const buckets_t *buckets, ir_node_t n, ir_dtype_t dtype) {
+static bucket_t *find_bucket(const buckets_t *buckets, ir_node_t n, ir_dtype_t dtype,
+                             const char *mesh) {
     for (size_t i = buckets->list.n; i-- > 0;) {
         bucket_t *bucket = &buckets->list.data[i];
-        if (bucket->dtype == dtype && bucket->first_wait > n &&
+        if (bucket->dtype == dtype && strcmp(bucket->mesh, mesh) == 0 && bucket->first_wait > n &&
             bucket->phase == buckets->n_starts[buckets->wait[n]])
             return bucket;
     }
@@ -70,10 +72,12 @@ static st_status_t place_start(buckets_t *buckets, ir_node_t n, uint64_t limit) 
     uint64_t bytes = start_bytes(buckets->graph, start);
     bool uniform = one_dtype(buckets->graph, start, dtype);
     ir_node_t wait = buckets->wait[n];
-    bucket_t *bucket = uniform ? find_bucket(buckets, n, dtype) : NULL;
+    const char *mesh = ir_node_attr(start, "mesh")->s;
+    bucket_t *bucket = uniform ? find_bucket(buckets, n, dtype, mesh) : NULL;
     if (!bucket || bucket->bytes + bytes > limit) {
         TRY(ST_VEC_PUSH(&buckets->list, ((bucket_t){.in_flight = IR_NONE,
                                                     .dtype = uniform ? dtype : IR_DTYPE_NONE,
+                                                    .mesh = mesh,
                                                     .first_wait = wait,
                                                     .phase = buckets->n_starts[wait]})));
         bucket = &buckets->list.data[buckets->list.n - 1];
@@ -127,10 +131,11 @@ done:
 static st_status_t emit_start(bucket_t *bucket, ir_graph_t *to, const ir_value_t *map) {
     values_t inputs = {0};
     st_status_t status = ST_OK;
+    ir_arg_t mesh = IR_ARG_STRING("mesh", bucket->mesh);
     for (size_t i = 0; i < bucket->inputs.n; i++)
         TRY_GOTO(ST_VEC_PUSH(&inputs, map[bucket->inputs.data[i]]), done);
-    TRY_GOTO(ir_graph_add(to, IR_OP_ALL_REDUCE_START, NULL, (uint32_t)inputs.n, inputs.data, 0,
-                          NULL, &bucket->in_flight),
+    TRY_GOTO(ir_graph_add(to, IR_OP_ALL_REDUCE_START, NULL, (uint32_t)inputs.n, inputs.data, 1,
+                          &mesh, &bucket->in_flight),
              done);
 done:
     ST_VEC_FREE(&inputs);

@@ -1,6 +1,8 @@
 /* Shared rules of the larger ops. See rules_nn.h. */
 #include "ir/rules_nn.h"
 
+#include <string.h>
+
 #include "ir/build.h"
 
 /* ---- checks ---- */
@@ -115,6 +117,16 @@ void ir_strategies_linear(ir_strategy_list_t *list, uint32_t j) {
     if (!made) return;
     made->in[j] = IR_PLACE_PARTIAL;
     made->out[0] = IR_PLACE_PARTIAL;
+}
+
+void ir_strategies_collective(const ir_op_ctx_t *ctx, ir_strategy_list_t *list) {
+    const ir_attr_spec_t *specs = ir_op_def(ctx->op)->attrs;
+    uint32_t dims = UINT32_MAX;
+    if (ctx->n_inputs != 1) return;
+    for (uint32_t a = 0; specs && specs[a].key; a++)
+        if (strcmp(specs[a].key, "axis") == 0) dims &= ~(1u << ctx->attrs[a].i);
+    ir_strategies_dims(ctx, list, dims, 1u << 0, 1u << 0, 0);
+    ir_strategies_linear(list, 0);
 }
 
 /* ---- softmax ---- */

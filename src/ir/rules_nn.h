@@ -42,6 +42,9 @@ void ir_strategies_dims(const ir_op_ctx_t *ctx, ir_strategy_list_t *list, uint32
 /* Partial sums pass from input j to output 0, the other inputs being replicated: for ops that are
  * linear in input j. */
 void ir_strategies_linear(ir_strategy_list_t *list, uint32_t j);
+/* Collectives of one operand under the split over another mesh axis: any dim but the one along which
+ * parts are put together or cut (attribute `axis`), and partial sums. */
+void ir_strategies_collective(const ir_op_ctx_t *ctx, ir_strategy_list_t *list);
 /* Appends unless the list has an equal one. */
 void ir_strategy_add_new(const ir_op_ctx_t *ctx, ir_strategy_list_t *list,
                          const ir_strategy_t *item);

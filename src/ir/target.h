@@ -4,7 +4,7 @@
 #ifndef STATOR_IR_TARGET_H
 #define STATOR_IR_TARGET_H
 
-#include "ir/op.h"
+#include "ir/mesh.h"
 
 enum { IR_CACHES = 3 };
 
@@ -15,6 +15,7 @@ typedef struct ir_machine {
     uint32_t n_cores;   /* cores, multiprocessors */
     uint32_t n_threads; /* of the plan that is being made, a rank; 1 on devices without threads */
     uint32_t n_ranks;   /* of the plan */
+    ir_mesh_t mesh;     /* of these ranks */
     double clock_ghz;   /* of a core */
     uint64_t memory_bytes;           /* that one rank may plan with; 0: not known */
     uint64_t cache_bytes[IR_CACHES]; /* nearest first, as one core sees them; 0: there is none */

@@ -51,27 +51,15 @@ static double conversion_cost(const shard_lowering_t *lowering, ir_value_t v,
     return cost;
 }
 
-static st_status_t add_want(shard_lowering_t *lowering, shard_want_t **list,
-                            ir_placement_t placement) {
-    while (*list) {
-        if (ir_placement_equal((*list)->placement, placement)) return ST_OK;
-        list = &(*list)->next;
-    }
-    *list = st_arena_alloc(&lowering->arena, sizeof **list);
-    if (!*list) return st_no_memory(sizeof **list, "a placement");
-    (*list)->placement = placement;
-    return ST_OK;
-}
-
 static st_status_t pay(shard_lowering_t *lowering, ir_value_t v, ir_placement_t wanted) {
     shard_value_t *value = &lowering->values[v];
     if (ir_placement_equal(value->home, wanted)) return ST_OK;
     if (shard_needs_full(value->home, wanted)) {
-        TRY(add_want(lowering, &value->made, IR_PLACE_REPLICATE));
+        TRY(shard_add_want(lowering, &value->made, IR_PLACE_REPLICATE));
         /* never carry partial sums on that have been summed already: they would be summed twice */
         if (value->home.kind == IR_PARTIAL) value->have = IR_PLACE_REPLICATE;
     }
-    return add_want(lowering, &value->made, wanted);
+    return shard_add_want(lowering, &value->made, wanted);
 }
 
 /* Whether the operands get to where the strategy wants them; in a body by cutting only. */
@@ -105,6 +93,22 @@ static bool is_legal(const shard_lowering_t *lowering, const ir_node_info_t *nod
                            strategy->out[k]))
             return false;
     return true;
+}
+
+/* What the decisions for a like graph were, but for the sizes. */
+static bool is_like(const shard_lowering_t *lowering, ir_node_t n, const ir_strategy_t *strategy) {
+    const shard_lowering_t *like = lowering->axis.like;
+    const ir_node_info_t *node = ir_node(lowering->graph, n);
+    bool same = true;
+    for (uint32_t j = 0; like && j < node->n_inputs; j++) {
+        ir_placement_t in = strategy_in(strategy, node->n_inputs, j), other = like->nodes[n].in[j];
+        same &= in.kind == other.kind && in.dim == other.dim;
+    }
+    for (uint32_t k = 0; like && k < node->n_outputs && k < IR_MAX_OPERANDS; k++) {
+        ir_placement_t out = strategy->out[k], other = like->values[node->first_output + k].home;
+        same &= out.kind == other.kind && out.dim == other.dim;
+    }
+    return same;
 }
 
 /* Its operands get there; in a body without a collective. */
@@ -193,10 +197,15 @@ static st_status_t decide_node(shard_lowering_t *lowering, ir_node_t n) {
     for (uint32_t s = 0; s <= list.n; s++) {
         const ir_strategy_t *strategy = s < list.n ? &list.items[s] : &all_replicated;
         if (!is_legal(lowering, node, strategy)) continue;
-        if (!is_local(lowering, node, strategy)) continue;
+        if (!is_local(lowering, node, strategy) || !is_like(lowering, n, strategy)) continue;
         double cost = strategy_cost(lowering, node, strategy, any_split && s == list.n);
         if (!best || cost < best_cost) best = strategy, best_cost = cost;
     }
+    if (!best && lowering->axis.like)
+        return FAIL(ST_UNSUPPORTED,
+                    "%s cannot be split over axis '%s' on all ranks alike: their parts are too "
+                    "different",
+                    ir_node_label(graph, n), lowering->axis.name);
     if (!best) return FAIL(ST_UNSUPPORTED, "%s needs a collective", ir_node_label(graph, n));
     for (uint32_t j = 0; j < node->n_inputs; j++) {
         have[j] = strategy_in(best, node->n_inputs, j);
@@ -248,49 +257,6 @@ static st_status_t place_inputs(shard_lowering_t *lowering) {
     return ST_OK;
 }
 
-/* ---- backward: what is needed, and where ---- */
-
-static st_status_t demand(shard_lowering_t *lowering, ir_value_t v, ir_placement_t wanted) {
-    shard_value_t *value = &lowering->values[v];
-    const ir_graph_t *graph = lowering->graph;
-    ir_placement_t input;
-    lowering->nodes[graph->values.data[v].producer].needed = true;
-    if (ir_placement_equal(value->home, wanted)) {
-        value->home_used = true;
-        return ST_OK;
-    }
-    TRY(add_want(lowering, &value->wants, wanted));
-    if (value->home.kind == IR_REPLICATE && shard_can_localize(graph, v, wanted, &input)) {
-        const ir_node_info_t *node = ir_value_producer(graph, v);
-        return node->n_inputs ? demand(lowering, node->inputs[0], input) : ST_OK;
-    }
-    value->home_used = true;
-    return ST_OK;
-}
-
-st_status_t shard_mark_needed(shard_lowering_t *lowering) {
-    const ir_graph_t *graph = lowering->graph;
-    for (size_t o = 0; o < graph->outputs.n; o++)
-        TRY(demand(lowering, graph->outputs.data[o].value, shard_output_placement(lowering, o)));
-    for (ir_node_t n = (ir_node_t)graph->nodes.n; n-- > 0;) {
-        const ir_node_info_t *node = ir_node(graph, n);
-        uint32_t flags = ir_op_def(node->op)->flags;
-        bool kept = node->op == IR_OP_INPUT || node->op == IR_OP_UPDATE ||
-                    (flags & (IR_STATE | IR_SIDE_EFFECT | IR_COLLECTIVE));
-        bool home = kept;
-        for (uint32_t k = 0; k < node->n_outputs; k++)
-            home |= lowering->values[node->first_output + k].home_used;
-        lowering->nodes[n].needed |= kept;
-        if (!home)
-            continue; /* only localized copies of it are made: they have stated their demands */
-        for (uint32_t k = 0; k < node->n_outputs; k++)
-            lowering->values[node->first_output + k].home_used = true;
-        for (uint32_t j = 0; j < node->n_inputs; j++)
-            TRY(demand(lowering, node->inputs[j], lowering->nodes[n].in[j]));
-    }
-    return ST_OK;
-}
-
 static void count_uses(shard_lowering_t *lowering) {
     const ir_graph_t *graph = lowering->graph;
     for (ir_node_t n = 0; n < graph->nodes.n; n++)
@@ -319,17 +285,19 @@ void shard_lowering_destroy(shard_lowering_t *lowering) {
         lowering->bodies = body->next;
         shard_lowering_destroy(body);
     }
+    ST_VEC_FREE(&lowering->granules);
     st_arena_clear(&lowering->arena);
     st_free(lowering);
 }
 
-static st_status_t open_lowering(const ir_graph_t *graph, uint32_t n_ranks,
+static st_status_t open_lowering(const ir_graph_t *graph, const shard_axis_t *axis,
                                  shard_lowering_t **out_lowering) {
     shard_lowering_t *lowering = st_calloc(1, sizeof *lowering);
     *out_lowering = lowering;
     if (!lowering) return st_no_memory(sizeof *lowering, "the lowering");
     lowering->graph = graph;
-    lowering->n_ranks = n_ranks;
+    lowering->axis = *axis;
+    lowering->n_ranks = axis->n_ranks;
     lowering->values = st_arena_array(&lowering->arena, graph->values.n, sizeof *lowering->values);
     lowering->nodes = st_arena_array(&lowering->arena, graph->nodes.n, sizeof *lowering->nodes);
     if (!lowering->values || !lowering->nodes)
@@ -344,13 +312,14 @@ static st_status_t decide_nodes(shard_lowering_t *lowering) {
     return ST_OK;
 }
 
-st_status_t shard_decide_body(const ir_graph_t *body, uint32_t n_ranks, const ir_placement_t *in,
-                              shard_lowering_t **out_lowering) {
+st_status_t shard_decide_body(const ir_graph_t *body, const shard_axis_t *axis,
+                              const ir_placement_t *in, shard_lowering_t **out_lowering) {
     *out_lowering = NULL;
     shard_lowering_t *lowering;
     st_status_t status = ST_OK;
-    TRY_GOTO(open_lowering(body, n_ranks, &lowering), fail);
+    TRY_GOTO(open_lowering(body, axis, &lowering), fail);
     lowering->local = true;
+    lowering->axis.like = NULL; /* a body's way follows from what it is given */
     for (ir_node_t n = 0; n < body->nodes.n; n++) {
         const ir_node_info_t *node = ir_node(body, n);
         if (node->op != IR_OP_INPUT) continue;
@@ -368,15 +337,16 @@ fail:
     return status;
 }
 
-st_status_t shard_decide(const ir_graph_t *graph, uint32_t n_ranks,
+st_status_t shard_decide(const ir_graph_t *graph, const shard_axis_t *axis,
                          shard_lowering_t **out_lowering) {
     *out_lowering = NULL;
     shard_lowering_t *lowering;
     st_status_t status = ST_OK;
-    TRY_GOTO(open_lowering(graph, n_ranks, &lowering), fail);
-    if (n_ranks > 1) TRY_GOTO(place_inputs(lowering), fail);
+    TRY_GOTO(open_lowering(graph, axis, &lowering), fail);
+    if (axis->n_ranks > 1 && axis->splits_batch) TRY_GOTO(place_inputs(lowering), fail);
     TRY_GOTO(decide_nodes(lowering), fail);
     TRY_GOTO(shard_mark_needed(lowering), fail);
+    TRY_GOTO(shard_find_differences(lowering), fail);
     *out_lowering = lowering;
     return ST_OK;
 fail:

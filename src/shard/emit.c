@@ -119,12 +119,13 @@ static st_status_t add_local(emitter_t *e, ir_node_t n, const ir_value_t *inputs
 static st_status_t start_full(emitter_t *e, ir_value_t v) {
     ir_placement_t home = e->lowering->values[v].home;
     local_value_t *local = &e->values[v];
+    ir_arg_t mesh = IR_ARG_STRING("mesh", e->lowering->axis.name);
     if (home.kind == IR_PARTIAL)
-        return ir_graph_add(e->to, IR_OP_ALL_REDUCE_START, NULL, 1, &local->home, 0, NULL,
+        return ir_graph_add(e->to, IR_OP_ALL_REDUCE_START, NULL, 1, &local->home, 1, &mesh,
                             &local->in_flight);
     ir_arg_t args[] = {IR_ARG_INT("axis", home.dim), IR_ARG_INT("granules", home.granules),
-                       IR_ARG_INT("extent", ir_value_type(e->from, v)->dims[home.dim])};
-    return ir_graph_add(e->to, IR_OP_ALL_GATHER_START, NULL, 1, &local->home, 3, args,
+                       IR_ARG_INT("extent", ir_value_type(e->from, v)->dims[home.dim]), mesh};
+    return ir_graph_add(e->to, IR_OP_ALL_GATHER_START, NULL, 1, &local->home, 4, args,
                         &local->in_flight);
 }
 

@@ -28,13 +28,16 @@ typedef struct shard_node {
 
 struct shard_lowering {
     const ir_graph_t *graph;
-    uint32_t n_ranks;
+    shard_axis_t axis;
+    uint32_t n_ranks; /* axis.n_ranks */
     st_arena_t arena;
     shard_value_t *values;
     shard_node_t *nodes;
     bool local;                    /* of a body: conversions that need a collective are none */
     const ir_placement_t *deliver; /* of a body: placements of its outputs */
-    shard_lowering_t *bodies;      /* owned: a list by `next` */
+    ST_VEC(int64_t) granules;      /* numbers of granules that splits have, each once */
+    bool by_place; /* what a rank has depends on where its parts lie, not only on their sizes */
+    shard_lowering_t *bodies; /* owned: a list by `next` */
     shard_lowering_t *next;
 };
 
@@ -47,6 +50,16 @@ static inline bool shard_needs_full(ir_placement_t home, ir_placement_t wanted) 
     return home.kind != IR_REPLICATE && !ir_placement_equal(home, wanted);
 }
 
+/* ---- what is needed (needed.c) ---- */
+
+/* Adds the placement to the list unless it is in it. */
+st_status_t shard_add_want(shard_lowering_t *lowering, shard_want_t **list,
+                           ir_placement_t placement) ST_WARN_UNUSED;
+/* What is needed of the decided nodes, and in which placements. */
+st_status_t shard_mark_needed(shard_lowering_t *lowering) ST_WARN_UNUSED;
+/* What shard_same_graph looks at. */
+st_status_t shard_find_differences(shard_lowering_t *lowering) ST_WARN_UNUSED;
+
 /* ---- control flow (region.c) ---- */
 
 /* Placements of operands and results of a node whose operands arrive as `have`, the bodies' decisions
@@ -55,9 +68,8 @@ st_status_t shard_decide_region(shard_lowering_t *lowering, ir_node_t n, const i
                                 ir_placement_t *in, ir_placement_t *out) ST_WARN_UNUSED;
 /* Placements of a body whose inputs are `in`, by local conversions; ST_UNSUPPORTED where a node has
  * no way. */
-st_status_t shard_decide_body(const ir_graph_t *body, uint32_t n_ranks, const ir_placement_t *in,
+st_status_t shard_decide_body(const ir_graph_t *body, const shard_axis_t *axis,
+                              const ir_placement_t *in,
                               shard_lowering_t **out_lowering) ST_WARN_UNUSED;
-/* What is needed of the decided nodes, and in which placements. */
-st_status_t shard_mark_needed(shard_lowering_t *lowering) ST_WARN_UNUSED;
 
 #endif

@@ -60,7 +60,7 @@ static st_status_t decide_bodies(region_t *r) {
     drop_made(r);
     for (uint32_t k = 0; k < r->node->n_outputs; k++) r->out[k] = IR_PLACE_REPLICATE;
     for (uint32_t b = 0; b < r->info.n_bodies; b++) {
-        TRY(shard_decide_body(r->info.bodies[b], r->around->n_ranks, r->in, &r->made[b]));
+        TRY(shard_decide_body(r->info.bodies[b], &r->around->axis, r->in, &r->made[b]));
         for (uint32_t k = 0; k < r->node->n_outputs; k++) {
             ir_placement_t home = r->made[b]->values[r->info.bodies[b]->outputs.data[k].value].home;
             if (r->out[k].kind == IR_REPLICATE)

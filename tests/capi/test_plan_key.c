@@ -38,6 +38,7 @@ typedef struct row {
 
 static const row_t rows[] = {
     {"ranks", "2", DECIDES, ""},
+    {"mesh", "tensor=2", DECIDES, ""},
     {"threads", "3", DECIDES, ""},
     {"dtype", "f64", DECIDES, ""},
     {"dtype", "bf16", DECIDES, ""},

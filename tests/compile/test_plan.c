@@ -225,9 +225,9 @@ static void the_proof_finds_faults(void **state) {
     plan->program_of[1] = 7;
     expect_refusal(plan, "runs program 7");
     plan->program_of[1] = 0;
-    plan->inputs[0].placement.granules = 3;
+    plan->inputs[0].placements[0].granules = 3;
     expect_refusal(plan, "input 'x'");
-    plan->inputs[0].placement.granules = 4;
+    plan->inputs[0].placements[0].granules = 4;
     assert_int_equal(plan_check(plan), ST_OK);
     plan_destroy(plan);
 }

@@ -200,6 +200,7 @@ static void test_collective(void **state) {
     ir_build_t b = {0};
     assert_int_equal(parse(-1, "", &t), ST_OK);
     t->machine.n_ranks = 4;
+    t->machine.mesh = ir_mesh_of_ranks(4);
     assert_int_equal(ir_graph_create("g", &b.graph), ST_OK);
     ir_value_t x = ir_b_input(&b, "x", ir_type_make(IR_F32, 1, (int64_t[]){1000000}), -1);
     ir_value_t sum = ir_b_node(&b, IR_OP_ALL_REDUCE_START, 1, &x, 0, NULL);
@@ -353,7 +354,8 @@ static void *open_many(void *argument) {
             target_t *t;
             if (target_open(b->name, &t) != ST_OK) return "it does not open";
             bool cpu = strcmp(b->name, "cpu") == 0;
-            target_bind(t, own, own);
+            ir_mesh_t mesh = ir_mesh_of_ranks(own);
+            target_bind(t, &mesh, own);
             if (t->machine.n_ranks != own || t->machine.n_threads != (cpu ? own : 1) || !t->builtin)
                 return "it is not its own";
             target_destroy(t);

@@ -42,6 +42,30 @@ static void same_on_all_ranks(const ir_graph_t *graph, bool reference, int n_ste
     st_free(first);
 }
 
+/* Ranks along an axis that splits nothing all do the same. */
+static void axes_without_a_split_train_equally(void **state) {
+    (void)state;
+    static const char *const meshes[] = {"data=1", "tensor=3", "data=2,tensor=2",
+                                         "tensor=2,data=3"};
+    ir_graph_t *forward = model_mlp(5);
+    ir_graph_t *graph = model_train(forward, "adamw", 1.0);
+    double *first = NULL;
+    for (size_t i = 0; i < 4; i++) {
+        compile_options_t options = {.dtype = IR_F64, .reference_kernels = true};
+        double *values;
+        assert_int_equal(ir_mesh_parse(meshes[i], &options.mesh), ST_OK);
+        plan_t *plan = compile_ok(graph, &options);
+        size_t n = run_plan(plan, 3, &values);
+        if (first) assert_close(n, first, values, tolerance, meshes[i]);
+        if (first) st_free(values);
+        if (!first) first = values;
+        plan_destroy(plan);
+    }
+    st_free(first);
+    ir_graph_destroy(graph);
+    ir_graph_destroy(forward);
+}
+
 static const uint32_t up_to_four[] = {1, 2, 3, 4};
 
 static void mlp_trains_equally(void **state) {
@@ -100,6 +124,7 @@ static void random_graphs_compute_equally(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(axes_without_a_split_train_equally),
         cmocka_unit_test(mlp_trains_equally),
         cmocka_unit_test(micro_batches_train_equally),
         cmocka_unit_test(many_ranks_train_equally),

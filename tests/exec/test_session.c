@@ -99,7 +99,7 @@ static void inner_dims_split_too(void **state) {
         "  output \"y\" = %1\n"
         "}\n",
         2);
-    assert_int_equal(plan->outputs[0].placement.kind, IR_SPLIT);
+    assert_int_equal(plan->outputs[0].placements[0].kind, IR_SPLIT);
     exec_session_t *session = session_of(plan, NULL);
     int32_t x[12], y[12];
     for (int i = 0; i < 12; i++) x[i] = i + 1;

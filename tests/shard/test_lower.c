@@ -21,11 +21,16 @@ static ir_graph_t *parse(const char *text) {
     return graph;
 }
 
+static st_status_t decide(const ir_graph_t *graph, uint32_t n_ranks, shard_lowering_t **out) {
+    const shard_axis_t axis = {.name = "data", .n_ranks = n_ranks, .splits_batch = true};
+    return shard_decide(graph, &axis, out);
+}
+
 static void expect(const char *text, uint32_t n_ranks, uint32_t rank, const char *wanted) {
     ir_graph_t *graph = parse(text), *model = parse(wanted), *result = NULL;
     shard_lowering_t *lowering = NULL;
     char *got, *printed;
-    assert_int_equal(shard_decide(graph, n_ranks, &lowering), ST_OK);
+    assert_int_equal(decide(graph, n_ranks, &lowering), ST_OK);
     st_status_t status = shard_emit(lowering, rank, &result);
     if (status != ST_OK) print_error("%s\n", st_last_error());
     assert_int_equal(status, ST_OK);
@@ -111,7 +116,7 @@ static void first_parts_are_a_smaller_batch(void **state) {
     shard_lowering_t *lowering;
     ir_graph_t *graph = parse(gradient), *made, *wanted;
     char *text, *wanted_text;
-    assert_int_equal(shard_decide(graph, 5, &lowering), ST_OK);
+    assert_int_equal(decide(graph, 5, &lowering), ST_OK);
     assert_int_equal(shard_emit_first(lowering, 3, &made), ST_OK);
     wanted = parse(
         "graph \"g\" {\n"
@@ -239,7 +244,7 @@ static void a_sum_is_reduced_once(void **state) {
     shard_lowering_t *lowering = NULL;
     ir_graph_t *result = NULL;
     int starts = 0;
-    assert_int_equal(shard_decide(graph, 2, &lowering), ST_OK);
+    assert_int_equal(decide(graph, 2, &lowering), ST_OK);
     assert_int_equal(shard_value_placement(lowering, 1).kind, IR_PARTIAL);
     assert_int_equal(shard_output_placement(lowering, 0).kind, IR_REPLICATE);
     assert_int_equal(shard_emit(lowering, 0, &result), ST_OK);
@@ -284,7 +289,7 @@ static void batch_extents_have_to_fit(void **state) {
         "  %1 labels = input {dtype=f32, shape=[5]}\n"
         "}\n");
     shard_lowering_t *lowering = NULL;
-    assert_int_equal(shard_decide(graph, 2, &lowering), ST_INVALID);
+    assert_int_equal(decide(graph, 2, &lowering), ST_INVALID);
     assert_non_null(strstr(st_last_error(), "'images' has 7 rows"));
     assert_non_null(strstr(st_last_error(), "5 of input 'labels'"));
     assert_null(lowering);
@@ -318,7 +323,7 @@ static void allocation_failures_are_reported(void **state) {
         shard_lowering_t *lowering = NULL;
         ir_graph_t *result = NULL;
         st_memory_fail_after(at, false);
-        status = shard_decide(graph, 2, &lowering);
+        status = decide(graph, 2, &lowering);
         if (status == ST_OK) status = shard_emit(lowering, 1, &result);
         st_memory_fail_after(-1, false);
         if (status != ST_OK) assert_int_equal(status, ST_NO_MEMORY);

@@ -1,12 +1,13 @@
-/* all_gather_start: begins to concatenate the ranks' parts along `axis`. The lowering to ranks
- * makes it: the input is this rank's part, whose size differs from rank to rank; the output has the
+/* all_gather_start: begins to concatenate the parts along dim `axis` of the ranks of the mesh axis
+ * `mesh`. The lowering to ranks makes it: the input is this rank's part, whose size differs from rank to rank; the output has the
  * global size `extent`. Rank r holds the granules from floor(r * granules / n) to that of r + 1. */
-#include "ir/op.h"
+#include "ir/mesh.h"
 #include "ir/rules_nn.h"
 
 static const ir_attr_spec_t attrs[] = {{"axis", IR_ATTR_INT, true, 0, NULL},
                                        {"granules", IR_ATTR_INT, true, 0, NULL},
                                        {"extent", IR_ATTR_INT, true, 0, NULL},
+                                       {"mesh", IR_ATTR_STRING, false, 0, IR_AXIS_DATA},
                                        {0}};
 
 static st_status_t shape(const ir_op_ctx_t *ctx, ir_type_t *out) {
@@ -37,5 +38,5 @@ const ir_op_def_t ir_op_all_gather_start = {
     .attrs = attrs,
     .shape = shape,
     .no_gradient = "collective",
-    .strategies = ir_strategies_none,
+    .strategies = ir_strategies_collective,
 };

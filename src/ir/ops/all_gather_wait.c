@@ -1,5 +1,5 @@
 /* all_gather_wait: waits until what all_gather_start began is whole. */
-#include "ir/op.h"
+#include "ir/rules_nn.h"
 
 const ir_op_def_t ir_op_all_gather_wait = {
     .op = IR_OP_ALL_GATHER_WAIT,
@@ -10,5 +10,5 @@ const ir_op_def_t ir_op_all_gather_wait = {
     .flags = IR_COLLECTIVE,
     .shape = ir_shape_same,
     .no_gradient = "collective",
-    .strategies = ir_strategies_none,
+    .strategies = ir_strategies_collective,
 };

@@ -1,5 +1,5 @@
 /* all_reduce_wait: waits until the sums that all_reduce_start began are there. */
-#include "ir/op.h"
+#include "ir/rules_nn.h"
 
 const ir_op_def_t ir_op_all_reduce_wait = {
     .op = IR_OP_ALL_REDUCE_WAIT,
@@ -10,5 +10,5 @@ const ir_op_def_t ir_op_all_reduce_wait = {
     .flags = IR_COLLECTIVE,
     .shape = ir_shape_numbers,
     .no_gradient = "collective",
-    .strategies = ir_strategies_none,
+    .strategies = ir_strategies_collective,
 };

@@ -1,0 +1,194 @@
+/* The programs of a plan against each other (plan_ranks.h).
+ *
+ * No deadlock: all programs start and wait for the same collectives, over the same mesh axes, in one
+ * order. Take any moment at which some ranks stand at waits, and of these the one whose wait comes
+ * first in the order: whatever its group still has to start comes before that wait, so a member that
+ * has not started it stands at an earlier one, or runs. Sizes may differ from group to group (uneven
+ * parts of other axes) but not within one. */
+#include "compile/plan_ranks.h"
+
+#include <string.h>
+
+#include "base/memory.h"
+
+/* ---- one order ---- */
+
+static ir_node_t next_collective(const ir_graph_t *graph, ir_node_t n) {
+    while (n < graph->nodes.n && !(ir_op_def(ir_node(graph, n)->op)->flags & IR_COLLECTIVE)) n++;
+    return n;
+}
+
+/* The start of a start or wait. */
+static const ir_node_info_t *start_of(const ir_graph_t *graph, ir_node_t n) {
+    const ir_node_info_t *node = ir_node(graph, n);
+    return ir_op_def(node->op)->flags & IR_START ? node : ir_value_producer(graph, node->inputs[0]);
+}
+
+static const char *axis_of(const ir_graph_t *graph, ir_node_t n) {
+    return ir_node_attr(start_of(graph, n), "mesh")->s;
+}
+
+/* Same op and axis, and as many operands of the same element types. */
+static bool kinds_match(const ir_graph_t *a, ir_node_t na, const ir_graph_t *b, ir_node_t nb) {
+    const ir_node_info_t *x = ir_node(a, na), *y = ir_node(b, nb);
+    if (x->op != y->op || x->n_outputs != y->n_outputs ||
+        strcmp(axis_of(a, na), axis_of(b, nb)) != 0)
+        return false;
+    for (uint32_t k = 0; k < x->n_outputs; k++)
+        if (ir_value_type(a, x->first_output + k)->dtype !=
+            ir_value_type(b, y->first_output + k)->dtype)
+            return false;
+    return true;
+}
+
+/* Programs 0 and p have the same collectives in one order, numbered alike. */
+static st_status_t check_order(const plan_t *plan, uint32_t p) {
+    const ir_graph_t *first = plan->programs[0].graph, *other = plan->programs[p].graph;
+    ir_node_t a = next_collective(first, 0), b = next_collective(other, 0);
+    for (uint32_t index = 0, ticket = 0;; index++) {
+        bool end_a = a == first->nodes.n, end_b = b == other->nodes.n;
+        if (end_a && end_b) return ST_OK;
+        if (end_a || end_b || !kinds_match(first, a, other, b))
+            return FAIL(ST_RANKS_DISAGREE,
+                        "programs 0 and %u do not have the same collective in place %u", p, index);
+        uint32_t ta = plan->programs[0].steps[a].ticket, tb = plan->programs[p].steps[b].ticket;
+        bool start = plan->programs[p].steps[b].kind == PLAN_STEP_START;
+        if (ta != tb || (start && tb != ticket++))
+            return FAIL(ST_RANKS_DISAGREE,
+                        "programs 0 and %u number the collective in place %u as %u and %u", p,
+                        index, ta, tb);
+        if (!start) {
+            ir_node_t from = other->values.data[ir_node(other, b)->inputs[0]].producer;
+            if (plan->programs[p].steps[from].ticket != tb)
+                return FAIL(ST_INVALID, "program %u waits for another collective than it means", p);
+        }
+        if (start && ir_mesh_find(&plan->mesh, axis_of(other, b)) == IR_NONE)
+            return FAIL(ST_INVALID, "program %u: %s runs over axis '%s', which the mesh has not", p,
+                        ir_node_label(other, b), axis_of(other, b));
+        a = next_collective(first, a + 1);
+        b = next_collective(other, b + 1);
+    }
+}
+
+/* ---- within groups ---- */
+
+static bool sizes_match(const ir_graph_t *a, ir_node_t na, const ir_graph_t *b, ir_node_t nb) {
+    const ir_node_info_t *x = ir_node(a, na), *y = ir_node(b, nb);
+    const bool gathers = x->op == IR_OP_ALL_GATHER_START;
+    for (uint32_t k = 0; k < x->n_outputs; k++)
+        if (!ir_type_equal(ir_value_type(a, x->first_output + k),
+                           ir_value_type(b, y->first_output + k)))
+            return false;
+    return !gathers || (ir_attr_int(x, "axis") == ir_attr_int(y, "axis") &&
+                        ir_attr_int(x, "granules") == ir_attr_int(y, "granules") &&
+                        ir_attr_int(x, "extent") == ir_attr_int(y, "extent"));
+}
+
+/* Two programs whose ranks meet on the axis. */
+static st_status_t check_pair(const plan_t *plan, uint32_t p, uint32_t q, const char *axis) {
+    const ir_graph_t *first = plan->programs[p].graph, *other = plan->programs[q].graph;
+    ir_node_t a = next_collective(first, 0), b = next_collective(other, 0);
+    for (; a < first->nodes.n; a = next_collective(first, a + 1), b = next_collective(other, b + 1))
+        if (strcmp(axis_of(first, a), axis) == 0 && !sizes_match(first, a, other, b))
+            return FAIL(ST_RANKS_DISAGREE,
+                        "programs %u and %u meet on axis '%s', but %s is of other sizes in the "
+                        "second",
+                        p, q, axis, ir_node_label(first, a));
+    return ST_OK;
+}
+
+/* Each rank against the first of its group, on every axis; pairs of programs once. */
+static st_status_t check_groups(const plan_t *plan) {
+    const size_t n = plan->n_programs;
+    st_status_t status = ST_OK;
+    bool *seen = st_calloc(n * n, sizeof *seen);
+    if (!seen) return st_no_memory(n * n, "the plan's proof");
+    for (uint32_t a = 0; a < plan->mesh.n; a++) {
+        memset(seen, 0, n * n);
+        for (uint32_t rank = 0; rank < plan->n_ranks; rank++) {
+            uint32_t p = plan->program_of[ir_mesh_peer(&plan->mesh, rank, a, 0)];
+            uint32_t q = plan->program_of[rank];
+            if (seen[p * n + q]) continue;
+            seen[p * n + q] = true;
+            TRY_GOTO(check_pair(plan, p, q, plan->mesh.axes[a].name), done);
+        }
+    }
+done:
+    st_free(seen);
+    return status;
+}
+
+/* What a rank gives to a gather is the part that the others expect of it. */
+static st_status_t check_gather_parts(const plan_t *plan, uint32_t rank) {
+    const ir_graph_t *graph = plan->programs[plan->program_of[rank]].graph;
+    for (ir_node_t n = 0; n < graph->nodes.n; n++) {
+        const ir_node_info_t *node = ir_node(graph, n);
+        if (node->op != IR_OP_ALL_GATHER_START) continue;
+        int64_t begin, extent, dim = ir_attr_int(node, "axis");
+        uint32_t axis = ir_mesh_find(&plan->mesh, axis_of(graph, n));
+        ir_split_range(ir_attr_int(node, "extent"), ir_attr_int(node, "granules"),
+                       ir_mesh_coordinate(&plan->mesh, rank, axis), plan->mesh.axes[axis].size,
+                       &begin, &extent);
+        if (ir_value_type(graph, node->inputs[0])->dims[dim] != extent)
+            return FAIL(ST_RANKS_DISAGREE, "rank %u gives %lld along axis %lld to %s, not %lld",
+                        rank, (long long)ir_value_type(graph, node->inputs[0])->dims[dim],
+                        (long long)dim, ir_node_label(graph, n), (long long)extent);
+    }
+    return ST_OK;
+}
+
+/* ---- what callers see ---- */
+
+typedef enum port_kind { PORT_INPUT, PORT_OUTPUT, PORT_STATE } port_kind_t;
+
+static ir_value_t find_port(const ir_graph_t *graph, const plan_port_t *port, port_kind_t kind) {
+    if (kind == PORT_OUTPUT) return ir_graph_find_output(graph, port->name);
+    ir_node_t n = ir_graph_find(graph, port->name);
+    if (n == IR_NONE) return IR_NONE;
+    const ir_node_info_t *node = ir_node(graph, n);
+    bool right =
+        kind == PORT_INPUT ? node->op == IR_OP_INPUT : (ir_op_def(node->op)->flags & IR_STATE) != 0;
+    return right ? node->first_output : IR_NONE;
+}
+
+/* Each rank has its part. Ranks of one program that hold parts of one size are looked at once. */
+static st_status_t check_port(const plan_t *plan, const plan_port_t *port, port_kind_t kind) {
+    uint32_t last = IR_NONE;
+    ir_type_t last_type = {0};
+    TRY(ir_type_check(&port->type));
+    TRY(ir_mesh_check_placements(&plan->mesh, port->placements, &port->type));
+    for (uint32_t rank = 0; rank < plan->n_ranks; rank++) {
+        ir_type_t local = port->type;
+        ir_box_t box;
+        ir_mesh_box(&plan->mesh, port->placements, &port->type, rank, &box);
+        for (int32_t d = 0; d < local.rank; d++) local.dims[d] = box.extent[d];
+        if (plan->program_of[rank] == last && ir_type_equal(&local, &last_type)) continue;
+        last = plan->program_of[rank];
+        last_type = local;
+        const ir_graph_t *graph = plan->programs[last].graph;
+        ir_value_t value = find_port(graph, port, kind);
+        if (value == IR_NONE) return FAIL(ST_INVALID, "rank %u's program does not have it", rank);
+        if (!ir_type_equal(&local, ir_value_type(graph, value)))
+            return FAIL(ST_INVALID, "rank %u's part has another type than the split says", rank);
+    }
+    return ST_OK;
+}
+
+static st_status_t check_ports(const plan_t *plan, const plan_port_t *ports, uint32_t n,
+                               port_kind_t kind) {
+    static const char *const texts[] = {"input", "output", "state"};
+    for (uint32_t i = 0; i < n; i++) {
+        st_status_t status = check_port(plan, &ports[i], kind);
+        if (status != ST_OK) return st_error_context(status, "%s '%s'", texts[kind], ports[i].name);
+    }
+    return ST_OK;
+}
+
+st_status_t plan_check_ranks(const plan_t *plan) {
+    for (uint32_t p = 0; p < plan->n_programs; p++) TRY(check_order(plan, p));
+    TRY(check_groups(plan));
+    for (uint32_t rank = 0; rank < plan->n_ranks; rank++) TRY(check_gather_parts(plan, rank));
+    TRY(check_ports(plan, plan->inputs, plan->n_inputs, PORT_INPUT));
+    TRY(check_ports(plan, plan->outputs, plan->n_outputs, PORT_OUTPUT));
+    return check_ports(plan, plan->states, plan->n_states, PORT_STATE);
+}

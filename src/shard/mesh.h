@@ -1,0 +1,40 @@
+/* Lowering to all ranks of a mesh: one axis after another (ir/mesh.h has the order).
+ *
+ *   global graph ─ tensor ─► graph for tensor 0 ─ data ─► programs of ranks (0,0) (1,0) (2,0)
+ *                        └─► graph for tensor 1 ─ data ─► programs of ranks (0,1) (1,1) (2,1)
+ *
+ * All graphs have the same nodes in the same order; only sizes, offsets and constants' contents
+ * differ. So an axis is decided on the largest graph, and the others follow it. Graphs that are equal
+ * are made and lowered once: ranks of equal parts cost nothing. */
+#ifndef STATOR_SHARD_MESH_H
+#define STATOR_SHARD_MESH_H
+
+#include "ir/mesh.h"
+#include "shard/lower.h"
+
+/* How the ranks hold a value: by axis. */
+typedef struct shard_layout {
+    ir_placement_t placements[IR_MAX_AXES];
+} shard_layout_t;
+
+typedef struct shard_programs {
+    uint32_t n_programs;
+    ir_graph_t **graphs;     /* [n_programs], owned unless taken (set to NULL) */
+    uint32_t *program_of;    /* [ranks] */
+    shard_layout_t *nodes;   /* [nodes of the global graph]: of inputs and states */
+    shard_layout_t *outputs; /* [outputs of the global graph] */
+} shard_programs_t;
+
+typedef struct shard_mesh_options {
+    const ir_mesh_t *mesh;
+    /* Ranks of different classes get programs of their own, though their graphs be equal. NULL: one
+     * class. */
+    const uint32_t *class_of; /* [ranks] */
+} shard_mesh_options_t;
+
+/* What it made before a failure, shard_programs_free frees. */
+st_status_t shard_lower_mesh(const ir_graph_t *graph, const shard_mesh_options_t *options,
+                             shard_programs_t *out) ST_WARN_UNUSED;
+void shard_programs_free(shard_programs_t *programs);
+
+#endif
