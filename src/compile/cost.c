@@ -17,6 +17,7 @@
 
 #include "base/memory.h"
 #include "compile/target.h"
+#include "ir/link.h"
 #include "kernels/table.h"
 
 /* ---- rates ---- */
@@ -235,16 +236,17 @@ const char *target_choose(const target_t *t, const ir_op_ctx_t *ctx, const ir_ty
 /* ---- cost ---- */
 
 static void collective(const target_t *t, const ir_op_ctx_t *ctx, const work_t *w, ir_cost_t *out) {
-    const ir_machine_t *m = &t->machine;
+    const ir_mesh_t *mesh = &t->machine.mesh;
     uint32_t axis = IR_NONE;
     if (ir_op_def(ctx->op)->flags & IR_START)
-        axis = ir_mesh_find(&m->mesh, ir_ctx_attr(ctx, "mesh")->s);
-    double n = axis == IR_NONE ? 1 : m->mesh.axes[axis].size, steps = n > 1 ? n - 1 : 0;
+        axis = ir_mesh_find(mesh, ir_ctx_attr(ctx, "mesh")->s);
+    const ir_links_t links = axis == IR_NONE ? ir_links_of(&t->machine, 1, 1)
+                                             : ir_links_of(&t->machine, mesh->axes[axis].size,
+                                                           ir_mesh_stride(mesh, axis));
     bool sums = ctx->op == IR_OP_ALL_REDUCE_START;
-    double bytes = sums ? 2 * w->bytes_read : w->bytes_written;
-    out->us = (sums ? 2 : 1) * steps * m->link_us;
-    if (steps > 0) out->us += bytes * steps / n / m->link_gbps * 1e-3;
-    out->launches = steps > 0;
+    out->us = ir_link_us(&links, sums ? IR_TRANSFER_SUM : IR_TRANSFER_GATHER,
+                         sums ? w->bytes_read : w->bytes_written);
+    out->launches = links.n > 1;
     out->limit = "link";
 }
 

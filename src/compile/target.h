@@ -14,6 +14,9 @@
  *   launch_us 2.2                   of one kernel
  *   link_us 8                       a collective among ranks: one step …
  *   link_gbps 328                   … and the bytes of one link
+ *   host_ranks 8                    those links join so many ranks …
+ *   host_link_us 12                 … and slower ones, one a rank, their hosts
+ *   host_link_gbps 45
  *   link_overlap 1                  share of a collective that runs beside kernels; none: 1, on "cpu" 0
  *   bandwidth 16MiB 8000            1e9 bytes a second while the operands together have this size; ascending
  *   passes f32 30000                arithmetic of passes over elements, GFLOP/s of the device

@@ -102,6 +102,20 @@ static st_status_t read_link_us(reader_t *r) {
 static st_status_t read_link_gbps(reader_t *r) {
     return positive(r, "link_gbps", r->words[1], &r->target->machine.link_gbps);
 }
+static st_status_t read_host_ranks(reader_t *r) {
+    double n;
+    TRY(positive(r, "host_ranks", r->words[1], &n));
+    if (n != (uint32_t)n)
+        return BAD(r, "host_ranks is '%s': a whole number is needed", r->words[1]);
+    r->target->machine.host_ranks = (uint32_t)n;
+    return ST_OK;
+}
+static st_status_t read_host_link_us(reader_t *r) {
+    return number(r, "host_link_us", r->words[1], &r->target->machine.host_link_us);
+}
+static st_status_t read_host_link_gbps(reader_t *r) {
+    return positive(r, "host_link_gbps", r->words[1], &r->target->machine.host_link_gbps);
+}
 static st_status_t read_link_overlap(reader_t *r) {
     TRY(number(r, "link_overlap", r->words[1], &r->target->machine.link_overlap));
     if (r->target->machine.link_overlap > 1)
@@ -282,6 +296,9 @@ static const statement_t statements[] = {
     {"link_us", 1, 1, ONCE | REQUIRED, read_link_us},
     {"link_gbps", 1, 1, ONCE | REQUIRED, read_link_gbps},
     {"link_overlap", 1, 1, ONCE, read_link_overlap},
+    {"host_ranks", 1, 1, ONCE, read_host_ranks},
+    {"host_link_us", 1, 1, ONCE, read_host_link_us},
+    {"host_link_gbps", 1, 1, ONCE, read_host_link_gbps},
     {"bandwidth", 2, 2, REQUIRED, read_bandwidth},
     {"passes", 2, 2, REQUIRED, read_passes},
     {"products", 2, 2, REQUIRED, read_products},
@@ -413,6 +430,8 @@ static st_status_t finish(reader_t *r) {
         t->first_rate[op] = at;
     }
     t->machine.n_threads = t->machine.n_ranks = 1;
+    if (t->machine.host_ranks && !(t->machine.host_link_gbps > 0))
+        return BAD(r, "'host_ranks' needs 'host_link_us' and 'host_link_gbps'");
     if (t->machine.link_overlap < 0) /* threads of a processor have no engine beside them */
         t->machine.link_overlap = strcmp(t->machine.device, "cpu") == 0 ? 0 : 1;
     t->machine.mesh = ir_mesh_of_ranks(1);

@@ -103,19 +103,18 @@ uint32_t ir_mesh_find(const ir_mesh_t *mesh, const char *name) {
     return IR_NONE;
 }
 
-/* Ranks from one coordinate of the axis to the next. */
-static uint32_t stride_of(const ir_mesh_t *mesh, uint32_t axis) {
+uint32_t ir_mesh_stride(const ir_mesh_t *mesh, uint32_t axis) {
     uint32_t stride = 1;
     for (uint32_t a = axis + 1; a < mesh->n; a++) stride *= mesh->axes[a].size;
     return stride;
 }
 
 uint32_t ir_mesh_coordinate(const ir_mesh_t *mesh, uint32_t rank, uint32_t axis) {
-    return rank / stride_of(mesh, axis) % mesh->axes[axis].size;
+    return rank / ir_mesh_stride(mesh, axis) % mesh->axes[axis].size;
 }
 
 uint32_t ir_mesh_peer(const ir_mesh_t *mesh, uint32_t rank, uint32_t axis, uint32_t coordinate) {
-    uint32_t stride = stride_of(mesh, axis);
+    uint32_t stride = ir_mesh_stride(mesh, axis);
     return rank - ir_mesh_coordinate(mesh, rank, axis) * stride + coordinate * stride;
 }
 

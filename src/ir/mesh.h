@@ -39,6 +39,8 @@ bool ir_mesh_equal(const ir_mesh_t *a, const ir_mesh_t *b);
 uint32_t ir_mesh_ranks(const ir_mesh_t *mesh);
 /* Index of the axis `name`, IR_NONE if the mesh has none of it. */
 uint32_t ir_mesh_find(const ir_mesh_t *mesh, const char *name);
+/* Ranks from one coordinate of the axis to the next. */
+uint32_t ir_mesh_stride(const ir_mesh_t *mesh, uint32_t axis);
 uint32_t ir_mesh_coordinate(const ir_mesh_t *mesh, uint32_t rank, uint32_t axis);
 /* The rank whose coordinates are those of `rank` but for `coordinate` on `axis`. */
 uint32_t ir_mesh_peer(const ir_mesh_t *mesh, uint32_t rank, uint32_t axis, uint32_t coordinate);

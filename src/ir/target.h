@@ -23,7 +23,9 @@ typedef struct ir_machine {
     double launch_us;                /* of one kernel, however small */
     double link_us;                  /* a collective among ranks: time of a step of the ring … */
     double link_gbps;                /* … and bytes a second over one link */
-    double link_overlap;             /* share of a collective that runs beside kernels, 0 to 1 */
+    uint32_t host_ranks;             /* ranks of one host, which those links join; 0: all */
+    double host_link_us, host_link_gbps; /* the same of a rank's link between hosts */
+    double link_overlap; /* share of a collective that runs beside kernels, 0 to 1 */
 } ir_machine_t;
 
 /* What running a node once takes. */

@@ -16,7 +16,7 @@ typedef struct cut {
 
 typedef struct finder {
     const ir_graph_t *graph;
-    bool splits_batch;
+    bool splits_inputs;
     int64_t batch_granules; /* 0: no input is split */
     shard_kinds_t *kinds;
     ST_VEC(cut_t) cuts;
@@ -103,10 +103,13 @@ static int64_t find_granules(const finder_t *f) {
 
 static void source_places(finder_t *f, const ir_node_info_t *node) {
     const ir_type_t *type = ir_value_type(f->graph, node->first_output);
-    if (node->op == IR_OP_INPUT && f->splits_batch && f->batch_granules) {
-        const int64_t axis = ir_attr_int(node, "batch_axis");
-        if (axis >= 0 && axis < type->rank && type->dims[axis] >= 2)
-            shard_places_add(&f->made, IR_PLACE_SPLIT((int32_t)axis, f->batch_granules));
+    if (node->op == IR_OP_INPUT && f->splits_inputs) {
+        const int64_t batch = ir_attr_int(node, "batch_axis");
+        for (int32_t d = 0; batch >= 0 && d < type->rank; d++) {
+            const int64_t granules = d == batch ? f->batch_granules : type->dims[d];
+            if (type->dims[d] >= 2 && granules >= 2)
+                shard_places_add(&f->made, IR_PLACE_SPLIT(d, granules));
+        }
     }
     if (!(ir_op_def(node->op)->flags & IR_STATE)) return;
     for (int32_t d = 0; d < type->rank; d++) {
@@ -249,11 +252,12 @@ static st_status_t find_kinds(finder_t *f) {
     return ST_OK;
 }
 
-st_status_t shard_kinds_open(const ir_graph_t *graph, bool splits_batch, shard_kinds_t *out_kinds) {
+st_status_t shard_kinds_open(const ir_graph_t *graph, bool splits_inputs,
+                             shard_kinds_t *out_kinds) {
     finder_t *f = st_calloc(1, sizeof *f);
     *out_kinds = (shard_kinds_t){0};
     if (!f) return st_no_memory(sizeof *f, "the kinds of nodes");
-    *f = (finder_t){.graph = graph, .splits_batch = splits_batch, .kinds = out_kinds};
+    *f = (finder_t){.graph = graph, .splits_inputs = splits_inputs, .kinds = out_kinds};
     st_status_t status = find_kinds(f);
     ST_VEC_FREE(&f->cuts);
     st_map_free(&f->by_key);

@@ -4,8 +4,8 @@
  * decision made, all that operands could have must be asked about. Find for each value the placements that
  * its node can make, and for each node all strategies, without asking about equal nodes twice.
  *
- * Algorithm: sources have what they may be given: whole, split along the batch axis (inputs) or along
- * each dim (states; in as many granules as the dim has elements, and in the coarser ones that reshapes of the
+ * Algorithm: sources have what they may be given: whole, split along the batch axis or another dim
+ * (inputs that carry the batch), or along each dim (states; in as many granules as the dim has elements, and in the coarser ones that reshapes of the
  * graph cut such a dim into, heads for instance). In graph order each rule is asked about each placement
  * of each operand, the others whole; what comes out are placements of the results. So after one pass all
  * is closed: inputs stand before their readers. Nodes of the same op, attributes and types whose operands
@@ -42,8 +42,8 @@ typedef struct shard_kinds {
     ST_VEC(shard_places_t) places;
 } shard_kinds_t;
 
-/* `splits_batch`: inputs may be split along their batch axis. UNSUPPORTED: a node with bodies. */
-st_status_t shard_kinds_open(const ir_graph_t *graph, bool splits_batch,
+/* `splits_inputs`: inputs that carry the batch may be split, else all are whole. UNSUPPORTED: a node with bodies. */
+st_status_t shard_kinds_open(const ir_graph_t *graph, bool splits_inputs,
                              shard_kinds_t *out_kinds) ST_WARN_UNUSED;
 void shard_kinds_close(shard_kinds_t *kinds);
 /* Adds a placement unless it is there, or the list is full. */

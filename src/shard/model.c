@@ -29,7 +29,8 @@ typedef struct reading {
     uint32_t from, to;        /* variables */
     uint32_t output, operand; /* output IR_NONE: `from` is a copy; operand IR_NONE: `to` is one */
     uint32_t n;
-    bool fixed; /* an update reads its state */
+    uint32_t n_phases; /* of the step that read it */
+    bool fixed;        /* an update reads its state */
 } reading_t;
 
 struct shard_model {
@@ -43,6 +44,7 @@ struct shard_model {
     uint32_t *class_of; /* [nodes] */
     uint32_t *copy_of;  /* [values]: NO_COPY */
     bool *is_output;    /* [values]: of the graph */
+    bool *hides;        /* [values]: nothing but the optimizer waits for what it becomes */
     ST_VEC(group_t) groups;
     ST_VEC(copy_t) copies;
     ST_VEC(reading_t) readings;
@@ -227,6 +229,44 @@ static st_status_t note_reading(shard_model_t *m, reading_t reading) {
     return ST_OK;
 }
 
+bool shard_is_weight(const ir_graph_t *graph, ir_value_t value) {
+    const ir_node_info_t *node = ir_value_producer(graph, value);
+    while (node->n_inputs == 1 &&
+           (node->op == IR_OP_CAST || (ir_op_def(node->op)->flags & IR_VIEW)))
+        node = ir_value_producer(graph, node->inputs[0]);
+    return ir_op_def(node->op)->flags & IR_STATE;
+}
+
+bool shard_makes_parts(const ir_graph_t *graph, ir_value_t value, ir_placement_t part) {
+    ir_placement_t input;
+    return shard_can_localize(graph, value, part, &input);
+}
+
+/* Weights before the optimizer, which are gathered ahead; and gradients that the optimizer alone reads,
+ * through what is no product: their sums run beside the rest of the backward pass. */
+static void find_hiding(shard_model_t *m) {
+    const ir_graph_t *graph = m->graph;
+    for (ir_value_t v = (ir_value_t)graph->values.n; v-- > 0;) {
+        const ir_node_info_t *producer = ir_value_producer(graph, v);
+        bool alone = producer->phase == IR_PHASE_BACKWARD && !m->is_output[v];
+        for (uint32_t u = m->uses.first[v]; alone && u < m->uses.first[v + 1]; u++) {
+            const ir_node_info_t *reader = ir_node(graph, m->uses.node[u]);
+            if (reader->phase == IR_PHASE_OPTIMIZER) continue;
+            alone = !(ir_op_def(reader->op)->flags & IR_CONTRACTION);
+            for (uint32_t k = 0; k < reader->n_outputs; k++)
+                alone &= m->hides[reader->first_output + k];
+        }
+        m->hides[v] = alone || (producer->phase != IR_PHASE_OPTIMIZER && shard_is_weight(graph, v));
+    }
+}
+
+static uint32_t count_phases(const shard_model_t *m, ir_value_t v) {
+    uint32_t seen = 0;
+    for (uint32_t u = m->uses.first[v]; u < m->uses.first[v + 1]; u++)
+        seen |= 1u << ir_node(m->graph, m->uses.node[u])->phase;
+    return (uint32_t)__builtin_popcount(seen);
+}
+
 /* From each value to its copy and from there to its readers, or straight to the only one. */
 static st_status_t find_readings(shard_model_t *m) {
     const ir_graph_t *graph = m->graph;
@@ -235,7 +275,7 @@ static st_status_t find_readings(shard_model_t *m) {
         const ir_value_info_t *info = &graph->values.data[v];
         if (m->copy_of[v] == NO_COPY) continue;
         TRY(note_reading(m, (reading_t){v, m->class_of[info->producer], n_groups + m->copy_of[v],
-                                        info->index, IR_NONE, 0, false}));
+                                        info->index, IR_NONE, 0, count_phases(m, v), false}));
     }
     for (ir_node_t n = 0; n < graph->nodes.n; n++) {
         const ir_node_info_t *node = ir_node(graph, n);
@@ -247,7 +287,7 @@ static st_status_t find_readings(shard_model_t *m) {
             TRY(note_reading(
                 m, (reading_t){v, copied ? n_groups + m->copy_of[v] : m->class_of[info->producer],
                                m->class_of[n], copied ? IR_NONE : info->index, place_of(node, j), 0,
-                               fixed}));
+                               1, fixed}));
         }
     }
     return ST_OK;
@@ -268,17 +308,19 @@ static st_status_t reading_cost(const shard_model_t *m, const reading_t *r, uint
                                 int64_t *out) {
     const ir_placement_t from = made_as(m, r->from, r->output, x);
     const ir_placement_t to = read_as(m, r->to, r->operand, y);
-    ir_placement_t input;
     *out = 0;
     if (ir_placement_equal(from, to)) return ST_OK;
     if (r->fixed) {
         *out = SHARD_FORBIDDEN;
         return ST_OK;
     }
-    if (from.kind == IR_REPLICATE && shard_can_localize(m->graph, r->value, to, &input))
-        return ST_OK;
-    return times(shard_convert_ps(&m->ring, m->target, ir_value_type(m->graph, r->value), from, to),
-                 r->n, out);
+    if (from.kind == IR_REPLICATE && shard_makes_parts(m->graph, r->value, to)) return ST_OK;
+    const bool again =
+        from.kind == IR_SPLIT && to.kind == IR_REPLICATE && shard_is_weight(m->graph, r->value);
+    shard_conversion_t cost =
+        shard_convert(&m->ring, m->target, ir_value_type(m->graph, r->value), from, to);
+    if (m->hides[r->value]) cost.link_ps = (int64_t)((double)cost.link_ps * m->ring.weight);
+    return times(cost.link_ps + cost.pass_ps, (again ? r->n_phases : 1) * r->n, out);
 }
 
 static st_status_t add_reading(shard_model_t *m, const reading_t *r) {
@@ -333,17 +375,19 @@ static st_status_t add_starts(shard_model_t *m) {
 
 /* ---- entry ---- */
 
-static st_status_t build(shard_model_t *m, bool splits_batch) {
+static st_status_t build(shard_model_t *m, bool splits_inputs) {
     const ir_graph_t *graph = m->graph;
-    TRY(shard_kinds_open(graph, splits_batch, &m->kinds));
+    TRY(shard_kinds_open(graph, splits_inputs, &m->kinds));
     TRY(ir_uses_build(graph, &m->uses));
     m->hash = st_arena_array(&m->arena, graph->nodes.n, sizeof *m->hash);
     m->class_of = st_arena_array(&m->arena, graph->nodes.n, sizeof *m->class_of);
     m->copy_of = st_arena_array(&m->arena, graph->values.n, sizeof *m->copy_of);
     m->is_output = st_arena_array(&m->arena, graph->values.n, sizeof *m->is_output);
-    if (!m->hash || !m->class_of || !m->copy_of || !m->is_output)
+    m->hides = st_arena_array(&m->arena, graph->values.n, sizeof *m->hides);
+    if (!m->hash || !m->class_of || !m->copy_of || !m->is_output || !m->hides)
         return st_no_memory(graph->nodes.n * sizeof *m->hash, "the model of placements");
     for (size_t o = 0; o < graph->outputs.n; o++) m->is_output[graph->outputs.data[o].value] = true;
+    find_hiding(m);
     TRY(refine(m));
     TRY(find_groups(m));
     TRY(find_copies(m));
@@ -355,7 +399,7 @@ static st_status_t build(shard_model_t *m, bool splits_batch) {
 }
 
 st_status_t shard_model_open(const ir_graph_t *graph, const ir_target_t *target,
-                             const shard_ring_t *ring, bool splits_batch,
+                             const shard_ring_t *ring, bool splits_inputs,
                              shard_model_t **out_model) {
     shard_model_t *model = st_calloc(1, sizeof *model);
     *out_model = NULL;
@@ -364,7 +408,7 @@ st_status_t shard_model_open(const ir_graph_t *graph, const ir_target_t *target,
     model->graph = graph;
     model->target = target;
     model->ring = *ring;
-    const st_status_t status = build(model, splits_batch);
+    const st_status_t status = build(model, splits_inputs);
     if (status == ST_OK)
         *out_model = model;
     else
@@ -391,12 +435,28 @@ const shard_energy_t *shard_model_energy(const shard_model_t *model) {
     return &model->energy;
 }
 
+const ir_graph_t *shard_model_graph(const shard_model_t *model) {
+    return model->graph;
+}
+
 shard_start_t shard_model_starts(const shard_model_t *model) {
     return (shard_start_t){model->n_starts, model->starts};
 }
 
 uint32_t shard_model_class(const shard_model_t *model, ir_node_t node) {
     return model->class_of[node];
+}
+
+uint32_t shard_model_n_classes(const shard_model_t *model) {
+    return (uint32_t)model->groups.n;
+}
+
+ir_node_t shard_model_node(const shard_model_t *model, uint32_t class_of, uint32_t *out_n_ways,
+                           const ir_strategy_t **out_ways) {
+    const ir_node_t n = model->groups.data[class_of].node;
+    *out_n_ways = kind_of(model, n)->n_ways;
+    *out_ways = kind_of(model, n)->ways;
+    return n;
 }
 
 void shard_model_choose(const shard_model_t *model, const uint8_t *labels,

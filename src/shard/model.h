@@ -3,7 +3,8 @@
  *   variable   a class of nodes: its labels are the ways to run that their rules list (kinds.h), with
  *              what one rank's part takes as cost. Of inputs and states the ways are their homes.
  *   variable   a value that several read: the placement into which it is brought for them, once
- *   table      from how a value is made to how it is read: the conversion
+ *   table      from how a value is made to how it is read: the conversion; of weights that are gathered,
+ *              once for each phase that reads them
  *   forbidden  an update whose state lies otherwise: state is not converted in place
  *   memory     parts of states, and of forward values that the backward pass reads
  *
@@ -33,10 +34,11 @@ typedef struct shard_model shard_model_t;
 
 /* `graph` and `target` (with costs) have to outlive it. UNSUPPORTED: a node with bodies. */
 st_status_t shard_model_open(const ir_graph_t *graph, const ir_target_t *target,
-                             const shard_ring_t *ring, bool splits_batch,
+                             const shard_ring_t *ring, bool splits_inputs,
                              shard_model_t **out_model) ST_WARN_UNUSED;
 void shard_model_destroy(shard_model_t *model); /* NULL is fine */
 const shard_energy_t *shard_model_energy(const shard_model_t *model);
+const ir_graph_t *shard_model_graph(const shard_model_t *model);
 
 /* Labellings to begin with, owned by the model: all whole; and for each number of granules that
  * occurs the ways that split into so many, wherever there are some. */
@@ -48,7 +50,16 @@ void shard_model_choose(const shard_model_t *model, const uint8_t *labels,
  * listed. */
 bool shard_model_find(const shard_model_t *model, const shard_choices_t *choices,
                       uint8_t *out_labels);
-/* Nodes that decide together share it. */
+/* Nodes that decide together share it: variables 0 … n_classes - 1 of the energy. */
 uint32_t shard_model_class(const shard_model_t *model, ir_node_t node);
+uint32_t shard_model_n_classes(const shard_model_t *model);
+/* The first node of a class, and the ways that its labels stand for. */
+ir_node_t shard_model_node(const shard_model_t *model, uint32_t class_of, uint32_t *out_n_ways,
+                           const ir_strategy_t **out_ways);
+/* Whether a value is a state, or a cast or view of one: weights, whose parts are gathered anew for each
+ * phase that reads them, since what is gathered would otherwise stay. */
+bool shard_is_weight(const ir_graph_t *graph, ir_value_t value);
+/* Whether the node of a value that is whole everywhere makes a part by itself: nothing has to be cut. */
+bool shard_makes_parts(const ir_graph_t *graph, ir_value_t value, ir_placement_t part);
 
 #endif

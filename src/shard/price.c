@@ -45,29 +45,22 @@ static double pass_us(const ir_target_t *target, double bytes) {
     return m->launch_us + (m->memory_gbps > 0 ? 2 * bytes / m->memory_gbps * 1e-3 : 0);
 }
 
-static double ring_us(const shard_ring_t *ring, double rounds, double bytes) {
-    const double n = ring->n_ranks;
-    return ring->weight *
-           (rounds * (n - 1) * ring->link_us + bytes * (n - 1) / n / ring->link_gbps * 1e-3);
-}
-
-int64_t shard_convert_ps(const shard_ring_t *ring, const ir_target_t *target, const ir_type_t *type,
-                         ir_placement_t from, ir_placement_t to) {
-    const double bytes = (double)ir_type_bytes(type), n = ring->n_ranks;
-    if (ring->n_ranks < 2 || ir_placement_equal(from, to)) return 0;
-    double us = 0;
-    if (from.kind == IR_REPLICATE) {
-        us = to.kind == IR_SPLIT ? pass_us(target, (double)shard_part_bytes(ring, type, to))
-                                 : pass_us(target, bytes);
-    } else if (to.kind == IR_REPLICATE) {
-        us = ring_us(ring, from.kind == IR_PARTIAL ? 2 : 1,
-                     from.kind == IR_PARTIAL ? 2 * bytes : bytes);
-    } else if (to.kind == IR_SPLIT) {
-        us = ring_us(ring, 1, from.kind == IR_PARTIAL ? bytes : bytes / n);
-    } else {
-        us = ring_us(ring, 1, bytes) + pass_us(target, bytes);
-    }
-    return to_ps(us);
+shard_conversion_t shard_convert(const shard_ring_t *ring, const ir_target_t *target,
+                                 const ir_type_t *type, ir_placement_t from, ir_placement_t to) {
+    const double bytes = (double)ir_type_bytes(type);
+    ir_transfer_t transfer = IR_TRANSFER_GATHER;
+    double link = 0, pass = 0;
+    if (ring->n_ranks < 2 || ir_placement_equal(from, to)) return (shard_conversion_t){0, 0};
+    if (from.kind == IR_REPLICATE && to.kind == IR_SPLIT)
+        pass = pass_us(target, (double)shard_part_bytes(ring, type, to));
+    else if (to.kind == IR_PARTIAL)
+        pass = pass_us(target, bytes);
+    if (from.kind == IR_PARTIAL)
+        transfer = to.kind == IR_SPLIT ? IR_TRANSFER_SCATTER : IR_TRANSFER_SUM;
+    else if (to.kind == IR_SPLIT)
+        transfer = IR_TRANSFER_EXCHANGE;
+    if (from.kind != IR_REPLICATE) link = ir_link_us(&ring->links, transfer, bytes);
+    return (shard_conversion_t){to_ps(link), to_ps(pass)};
 }
 
 /* ---- nodes ---- */

@@ -1,12 +1,10 @@
 /* What the optimizer of placements takes things to cost: conversions along one axis of the mesh, and
  * nodes on one rank's part. Times in picoseconds, whole, so that sums are the same everywhere.
  *
- * With n ranks, B bytes of the whole value, a step of a ring `link_us` and `link_gbps` over a link:
- *
- *   partial → replicate   all-reduce       2 (n - 1) steps, 2 B (n - 1) / n bytes
- *   split   → replicate   all-gather         (n - 1) steps,   B (n - 1) / n
- *   partial → split       reduce-scatter     (n - 1) steps,   B (n - 1) / n
- *   split   → other split all-to-all         (n - 1) steps,   B (n - 1) / n²
+ *   partial → replicate   all-reduce       over the links of the axis (ir/link.h)
+ *   split   → replicate   all-gather
+ *   partial → split       reduce-scatter
+ *   split   → other split all-to-all
  *   replicate → split     a slice: read and written once; nothing where the producer makes parts by
  *                         itself (constants, iota, broadcast along a new dim)
  *   replicate → partial   zeros but for rank 0: read and written once
@@ -17,22 +15,32 @@
 #ifndef STATOR_SHARD_PRICE_H
 #define STATOR_SHARD_PRICE_H
 
-#include "ir/target.h"
+#include "ir/link.h"
 
 /* One axis of the mesh, as far as prices go. */
 typedef struct shard_ring {
     uint32_t n_ranks;
-    double link_us, link_gbps;
-    double
-        weight; /* of communication: 1 as the link has it; less where most of it will be hidden */
+    ir_links_t links;
+    /* Of communication that can run beside computation: sums of weights' gradients, gathers of
+     * weights. 1: as the links have it; less where most of it will be hidden. */
+    double weight;
 } shard_ring_t;
 
 /* Bytes of the largest rank's part; IR_REPLICATE and IR_PARTIAL have all. */
 uint64_t shard_part_bytes(const shard_ring_t *ring, const ir_type_t *type,
                           ir_placement_t placement);
-/* Getting a value from one placement into another. */
-int64_t shard_convert_ps(const shard_ring_t *ring, const ir_target_t *target, const ir_type_t *type,
-                         ir_placement_t from, ir_placement_t to);
+/* Getting a value from one placement into another: over the links, and by local passes. */
+typedef struct shard_conversion {
+    int64_t link_ps, pass_ps;
+} shard_conversion_t;
+shard_conversion_t shard_convert(const shard_ring_t *ring, const ir_target_t *target,
+                                 const ir_type_t *type, ir_placement_t from, ir_placement_t to);
+static inline int64_t shard_convert_ps(const shard_ring_t *ring, const ir_target_t *target,
+                                       const ir_type_t *type, ir_placement_t from,
+                                       ir_placement_t to) {
+    const shard_conversion_t both = shard_convert(ring, target, type, from, to);
+    return both.link_ps + both.pass_ps;
+}
 /* The node on the last rank, which has as much as any. `strategy` NULL: all of it. */
 st_status_t shard_node_ps(const shard_ring_t *ring, const ir_target_t *target,
                           const ir_graph_t *graph, ir_node_t node, const ir_strategy_t *strategy,

@@ -71,6 +71,19 @@ static void test_link_overlap(void **state) {
     }
 }
 
+/* What joins hosts counts for groups that reach beyond one. */
+static void test_host_links(void **state) {
+    (void)state;
+    target_t *t;
+    assert_int_equal(parse(-1, "host_ranks 4\nhost_link_us 7\nhost_link_gbps 2\n", &t), ST_OK);
+    assert_int_equal(t->machine.host_ranks, 4);
+    assert_true(t->machine.host_link_us == 7 && t->machine.host_link_gbps == 2);
+    target_destroy(t);
+    assert_int_equal(parse(-1, "", &t), ST_OK);
+    assert_int_equal(t->machine.host_ranks, 0);
+    target_destroy(t);
+}
+
 /* The line number is that of the fault; of something missing it is the last. */
 static void test_refuses(void **state) {
     (void)state;
@@ -100,6 +113,9 @@ static void test_refuses(void **state) {
         {-1, "rate matmul f32 z=4 ns=1\n", "'z=4': gflops=, ns=, bytes= or one of the op's sizes"},
         {-1, "threads 2 passes=1.5\n", "'threads' takes 3"},
         {-1, "link_overlap 1.1\n", "link_overlap is '1.1': a share from 0 to 1 is needed"},
+        {-1, "host_ranks 8\n", "'host_ranks' needs 'host_link_us' and 'host_link_gbps'"},
+        {-1, "host_ranks 2.5\n", "host_ranks is '2.5': a whole number is needed"},
+        {-1, "host_ranks 8\nhost_link_gbps 0\n", "host_link_gbps is '0': a number above 0"},
         {13, "products f64 1\n", "'passes f32' and 'products f32' are needed"},
         {1, "device cpu\nkernel k\n", "kernel 'k': device cpu has the kernels of the build"},
     };
@@ -389,11 +405,11 @@ static void test_parsed_once(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_parsed_once),  cmocka_unit_test(test_reads),
-        cmocka_unit_test(test_link_overlap), cmocka_unit_test(test_refuses),
-        cmocka_unit_test(test_roofline),     cmocka_unit_test(test_rates),
-        cmocka_unit_test(test_collective),   cmocka_unit_test(test_fused),
-        cmocka_unit_test(test_chooses),      cmocka_unit_test(test_h200),
-        cmocka_unit_test(test_complete),
+        cmocka_unit_test(test_link_overlap), cmocka_unit_test(test_host_links),
+        cmocka_unit_test(test_refuses),      cmocka_unit_test(test_roofline),
+        cmocka_unit_test(test_rates),        cmocka_unit_test(test_collective),
+        cmocka_unit_test(test_fused),        cmocka_unit_test(test_chooses),
+        cmocka_unit_test(test_h200),         cmocka_unit_test(test_complete),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

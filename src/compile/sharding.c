@@ -1,0 +1,179 @@
+/* Candidates of placements, and the choice among them (sharding.h). */
+#include "compile/sharding.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/memory.h"
+#include "shard/forms.h"
+
+enum { MAX_FORMS = 8, N_WEIGHTS = 3, N_BUDGETS = 4 };
+/* Of communication in the energy: most of it hides, some, none. */
+static const double weights[N_WEIGHTS] = {1, 0.3, 0.05};
+/* Of the limit, for what the energy knows of memory. */
+static const double budgets[N_BUDGETS] = {1, 0.8, 0.6, 0.4};
+/* Entries of the elimination's largest table. */
+static const size_t WIDTH = (size_t)1 << 18;
+
+typedef struct own {
+    st_arena_t arena; /* rows and choices */
+    shard_model_t *models[N_WEIGHTS];
+} own_t;
+
+typedef struct chooser {
+    const sharding_request_t *request;
+    sharding_t *out;
+    own_t *own;
+    uint8_t *labels;
+    const uint8_t **starts; /* the model's, and the forms' */
+    uint32_t n_starts;
+    sharding_row_t best;        /* free choice */
+    const ir_strategy_t **room; /* [nodes]: choices that are being simulated */
+} chooser_t;
+
+static double now_us(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (double)now.tv_sec * 1e6 + (double)now.tv_nsec * 1e-3;
+}
+
+static bool fits(const chooser_t *c, const sharding_price_t *price) {
+    const uint64_t limit = c->request->memory_limit;
+    return !limit || price->state_bytes + price->live_bytes <= limit;
+}
+
+static st_status_t price_labels(chooser_t *c, const shard_model_t *model, sharding_row_t *row) {
+    const size_t n = c->request->graph->nodes.n;
+    shard_choices_t choices = {c->room};
+    shard_model_choose(model, c->labels, &choices);
+    TRY(sharding_simulate(c->request, &choices, &row->price));
+    row->fits = fits(c, &row->price);
+    row->choices.nodes = st_arena_copy(&c->own->arena, c->room, n * sizeof *c->room);
+    return row->choices.nodes ? ST_OK : st_no_memory(n * sizeof *c->room, "choices");
+}
+
+/* ---- uniform plans ---- */
+
+static st_status_t add_form(chooser_t *c, uint32_t form) {
+    const shard_model_t *model = c->own->models[0];
+    sharding_row_t *row = &c->out->rows[c->out->n_rows];
+    const shard_start_t start = shard_model_starts(model);
+    shard_energy_t energy;
+    shard_answer_t answer;
+    st_status_t status = ST_OK;
+    TRY_GOTO(shard_form_energy(model, form, &energy), done);
+    TRY_GOTO(shard_energy_solve(&energy, &start, WIDTH, c->labels, &answer), done);
+    if (answer.energy == SHARD_FORBIDDEN) goto done; /* not possible here */
+    *row = (sharding_row_t){.exact = answer.exact};
+    snprintf(row->name, sizeof row->name, "%s", shard_form_name(form));
+    TRY_GOTO(price_labels(c, model, row), done);
+    c->starts[c->n_starts] =
+        st_arena_copy(&c->own->arena, c->labels, shard_model_energy(model)->variables.n);
+    if (!c->starts[c->n_starts]) TRY_GOTO(st_no_memory(0, "labels"), done);
+    c->n_starts++;
+    c->out->n_rows++;
+done:
+    shard_energy_close(&energy);
+    return status;
+}
+
+/* ---- free choices ---- */
+
+static bool is_better(const sharding_row_t *a, const sharding_row_t *b) {
+    if (a->fits != b->fits) return a->fits;
+    if (!a->fits)
+        return a->price.state_bytes + a->price.live_bytes <
+               b->price.state_bytes + b->price.live_bytes;
+    return a->price.step_us < b->price.step_us;
+}
+
+static st_status_t try_labels(chooser_t *c, const shard_model_t *model, bool exact) {
+    sharding_row_t row = {.name = "auto", .exact = exact};
+    TRY(price_labels(c, model, &row));
+    if (!c->best.choices.nodes || is_better(&row, &c->best)) c->best = row;
+    return ST_OK;
+}
+
+static st_status_t try_free(chooser_t *c, uint32_t w) {
+    const sharding_request_t *r = c->request;
+    const shard_start_t start = {c->n_starts, c->starts};
+    shard_ring_t ring = r->ring;
+    shard_answer_t answer;
+    ring.weight *= weights[w];
+    if (w) TRY(shard_model_open(r->graph, r->target, &ring, r->splits_inputs, &c->own->models[w]));
+    const shard_model_t *model = c->own->models[w];
+    TRY(shard_energy_solve(shard_model_energy(model), &start, WIDTH, c->labels, &answer));
+    TRY(try_labels(c, model, answer.exact));
+    for (int b = 0; r->memory_limit && b < N_BUDGETS; b++) {
+        shard_limited_t limited;
+        TRY(shard_energy_limited(shard_model_energy(model), &start, WIDTH,
+                                 (uint64_t)(budgets[b] * (double)r->memory_limit), c->labels,
+                                 &limited));
+        TRY(try_labels(c, model, limited.answer.exact));
+    }
+    return ST_OK;
+}
+
+/* ---- the choice ---- */
+
+static st_status_t choose(chooser_t *c) {
+    sharding_t *out = c->out;
+    out->rows[out->n_rows++] = c->best;
+    for (uint32_t i = 1; i < out->n_rows; i++)
+        if (is_better(&out->rows[i], &out->rows[out->chosen])) out->chosen = i;
+    const sharding_row_t *best = &out->rows[out->chosen];
+    if (best->fits) return ST_OK;
+    return FAIL(ST_DOES_NOT_FIT,
+                "no placements keep within %.2f GiB: the smallest found, '%s', take %.2f GiB of "
+                "states and %.2f GiB beside them",
+                (double)c->request->memory_limit / 0x1p30, best->name,
+                (double)best->price.state_bytes / 0x1p30, (double)best->price.live_bytes / 0x1p30);
+}
+
+static st_status_t open_chooser(chooser_t *c) {
+    const sharding_request_t *r = c->request;
+    c->own = st_calloc(1, sizeof *c->own);
+    c->out->own = c->own;
+    if (!c->own) return st_no_memory(sizeof *c->own, "a choice of placements");
+    TRY(shard_model_open(r->graph, r->target, &r->ring, r->splits_inputs, &c->own->models[0]));
+    const shard_start_t given = shard_model_starts(c->own->models[0]);
+    const size_t n_labels = shard_model_energy(c->own->models[0])->variables.n;
+    c->n_starts = given.n;
+    c->starts = st_arena_array(&c->own->arena, given.n + MAX_FORMS, sizeof *c->starts);
+    c->room = st_arena_array(&c->own->arena, r->graph->nodes.n, sizeof *c->room);
+    c->labels = st_arena_array(&c->own->arena, n_labels, 1);
+    c->out->rows = st_arena_array(&c->own->arena, MAX_FORMS + 1, sizeof *c->out->rows);
+    if (!c->starts || !c->room || !c->labels || !c->out->rows)
+        return st_no_memory(r->graph->nodes.n * sizeof *c->room, "a choice of placements");
+    memcpy(c->starts, given.labels, given.n * sizeof *c->starts);
+    return ST_OK;
+}
+
+static st_status_t run(chooser_t *c) {
+    TRY(open_chooser(c));
+    for (uint32_t form = 0; shard_form_name(form); form++) {
+        ASSERT(form < MAX_FORMS);
+        TRY(add_form(c, form));
+    }
+    for (uint32_t w = 0; w < N_WEIGHTS; w++) TRY(try_free(c, w));
+    return choose(c);
+}
+
+st_status_t sharding_choose(const sharding_request_t *request, sharding_t *out_sharding) {
+    const double begin = now_us();
+    chooser_t c = {.request = request, .out = out_sharding};
+    *out_sharding = (sharding_t){0};
+    const st_status_t status = run(&c);
+    out_sharding->us = now_us() - begin;
+    if (status != ST_OK) sharding_free(out_sharding);
+    return status;
+}
+
+void sharding_free(sharding_t *sharding) {
+    own_t *own = sharding->own;
+    for (uint32_t w = 0; own && w < N_WEIGHTS; w++) shard_model_destroy(own->models[w]);
+    if (own) st_arena_clear(&own->arena);
+    st_free(own);
+    *sharding = (sharding_t){0};
+}
