@@ -42,8 +42,8 @@ typedef struct comm_backend {
     st_status_t (*group_create)(comm_t *parent, int n, const int *ranks, comm_t **out_group);
     /* Copies what it keeps of the request. */
     st_status_t (*start)(comm_t *comm, uint32_t ticket, const comm_request_t *request);
-    st_status_t (*wait)(comm_t *comm, uint32_t ticket);
-    void (*mark)(comm_t *comm, uint64_t step, const char *op); /* NULL: nobody asks */
+    st_status_t (*wait)(comm_t *comm, uint32_t ticket, int64_t limit_ms); /* 0: the usual limit */
+    void (*mark)(comm_t *comm, uint64_t step, const char *op);            /* NULL: nobody asks */
     void (*abort)(comm_t *comm, const char *reason);
     void (*destroy)(comm_t *comm);
 } comm_backend_t;

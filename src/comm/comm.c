@@ -16,7 +16,10 @@ int comm_size(const comm_t *comm) {
     return comm->size;
 }
 st_status_t comm_wait(comm_t *comm, uint32_t ticket) {
-    return comm->backend->wait(comm, ticket);
+    return comm->backend->wait(comm, ticket, 0);
+}
+st_status_t comm_wait_for(comm_t *comm, uint32_t ticket, int64_t limit_ms) {
+    return comm->backend->wait(comm, ticket, limit_ms);
 }
 void comm_mark(comm_t *comm, uint64_t step, const char *op) {
     if (comm->backend->mark) comm->backend->mark(comm, step, op);

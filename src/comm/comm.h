@@ -95,6 +95,16 @@ st_status_t comm_receive_start(comm_t *comm, uint32_t ticket, int from, ir_dtype
 /* Blocks until the collective is complete on this rank. FAILs with ST_PEER_LOST naming the missing
  * ranks after the timeout. */
 st_status_t comm_wait(comm_t *comm, uint32_t ticket) ST_WARN_UNUSED;
+/* The same with a limit of its own, for what takes long while all ranks live. */
+st_status_t comm_wait_for(comm_t *comm, uint32_t ticket, int64_t limit_ms) ST_WARN_UNUSED;
+
+/* All ranks have the same facts, in the same order: else ST_RANKS_DISAGREE names the first rank and
+ * fact that is not as on rank 0. Blocks; every rank calls it, with ticket 0 free. */
+typedef struct comm_fact {
+    const char *name, *value;
+} comm_fact_t;
+st_status_t comm_agree(comm_t *comm, size_t n, const comm_fact_t *facts) ST_WARN_UNUSED;
+
 /* Says where the rank stands, for the others' message if it is lost: costs no system call. */
 void comm_mark(comm_t *comm, uint64_t step, const char *op);
 /* Wakes every waiting rank with ST_PEER_LOST and the reason: a rank that fails calls it. */

@@ -91,7 +91,9 @@ struct exec_session {
     const plan_t *plan;
     exec_session_t *share;
     exec_options_t options;
-    exec_rank_t *ranks; /* [plan->n_ranks] */
+    exec_rank_t *ranks;      /* [plan->n_ranks]; empty but for those from `first` on */
+    uint32_t first, n_local; /* ranks of this process: all, or one of a communicator's */
+    comm_t *beside; /* for what is no part of a step: all ranks; NULL: all are of this process */
     /* the step in progress */
     const void **feeds; /* [inputs] */
     void **fetches;     /* [outputs]: NULL where not fetched */
@@ -144,6 +146,15 @@ st_status_t exec_state_part_out(const exec_rank_t *rank, const exec_part_t *part
 /* One step: feeds in, the program, outputs out. */
 st_status_t exec_rank_step(exec_rank_t *rank) ST_WARN_UNUSED;
 
+/* Where ranks are processes (across.c). */
+/* All ranks have the same plan; names the first difference. */
+st_status_t exec_agree(exec_session_t *session) ST_WARN_UNUSED;
+/* `whole` holds this rank's part of the port's tensor and gets those of the others. */
+st_status_t exec_complete(exec_session_t *session, const plan_port_t *port,
+                          void *whole) ST_WARN_UNUSED;
+/* The same for all outputs that are fetched. */
+st_status_t exec_complete_outputs(exec_session_t *session) ST_WARN_UNUSED;
+
 /* Gives every step of the rank its row (profile.c). */
 st_status_t exec_profile_prepare(exec_rank_t *rank) ST_WARN_UNUSED;
 void exec_profile_print(exec_session_t *session);
@@ -156,6 +167,10 @@ st_status_t exec_measure_end(exec_rank_t *rank) ST_WARN_UNUSED;
 /* Waits for the device and takes the times. */
 st_status_t exec_measure_read(exec_rank_t *rank) ST_WARN_UNUSED;
 void exec_measure_release(exec_rank_t *rank);
+
+static inline bool exec_is_local(const exec_session_t *session, uint32_t rank) {
+    return rank >= session->first && rank - session->first < session->n_local;
+}
 
 static inline void *exec_address(const exec_rank_t *rank, const plan_place_t *place) {
     return place->region == PLAN_NOWHERE ? NULL

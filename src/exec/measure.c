@@ -32,10 +32,11 @@ static st_status_t prepare(exec_rank_t *rank) {
 
 st_status_t exec_measure(exec_session_t *session, bool on) {
     TRY(exec_session_idle(session));
-    for (uint32_t r = 0; on && r < session->plan->n_ranks; r++)
-        if (!session->ranks[r].measure_kept) TRY(prepare(&session->ranks[r]));
-    for (uint32_t r = 0; r < session->plan->n_ranks; r++) {
-        exec_rank_t *rank = &session->ranks[r];
+    exec_rank_t *ranks = session->ranks + session->first;
+    for (uint32_t i = 0; on && i < session->n_local; i++)
+        if (!ranks[i].measure_kept) TRY(prepare(&ranks[i]));
+    for (uint32_t i = 0; i < session->n_local; i++) {
+        exec_rank_t *rank = &ranks[i];
         rank->measure = on ? rank->measure_kept : NULL;
         if (on) rank->measure->end_us = 0; /* nothing yet */
     }

@@ -358,6 +358,7 @@ static st_status_t prepare_ports(exec_rank_t *rank) {
         ir_value_t v = ir_graph_find_output(graph, plan->outputs[o].name);
         rank->outputs[o] =
             exec_part_make(plan, &plan->outputs[o], rank->index, value_address(rank, v));
+        if (rank->session->beside) rank->outputs[o].delivers = true; /* to its own process */
     }
     return ST_OK;
 }
@@ -406,7 +407,7 @@ st_status_t exec_rank_prepare(exec_rank_t *rank) {
         return FAIL(ST_UNSUPPORTED, "STATOR_POISON works on the cpu only, not on %s",
                     rank->device->name);
     if (session->options.poison) TRY(prepare_poison(rank));
-    if (session->options.profile && rank->index == 0 && rank->n_steps)
+    if (session->options.profile && rank->index == session->first && rank->n_steps)
         TRY(exec_profile_prepare(rank));
     return rank->device->synchronize(rank->stream);
 }

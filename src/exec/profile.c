@@ -58,7 +58,7 @@ static int by_time(const void *a, const void *b) {
 
 /* Steps point at their rows, so a copy is sorted. */
 size_t exec_profile(exec_session_t *session, const exec_profile_row_t **out_rows) {
-    exec_rank_t *rank = &session->ranks[0];
+    exec_rank_t *rank = &session->ranks[session->first];
     *out_rows = rank->sorted;
     if (!rank->n_profile) return 0;
     memcpy(rank->sorted, rank->profile, rank->n_profile * sizeof *rank->sorted);

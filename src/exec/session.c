@@ -21,6 +21,8 @@ enum { DEFAULT_TIMEOUT_MS = 60000 };
 static void report(exec_session_t *session, uint32_t rank, st_status_t status) {
     pthread_mutex_lock(&session->mutex);
     if (session->failed == ST_OK) {
+        if (session->plan->n_ranks > 1 && session->generation)
+            st_error_context(status, "step %llu", (unsigned long long)session->generation);
         session->failed = status;
         if (session->plan->n_ranks > 1)
             snprintf(session->message, sizeof session->message, "rank %u: %s", rank,
@@ -33,7 +35,7 @@ static void report(exec_session_t *session, uint32_t rank, st_status_t status) {
 
 static void done(exec_session_t *session) {
     pthread_mutex_lock(&session->mutex);
-    if (++session->n_done == session->plan->n_ranks) pthread_cond_broadcast(&session->changed);
+    if (++session->n_done == session->n_local) pthread_cond_broadcast(&session->changed);
     pthread_mutex_unlock(&session->mutex);
 }
 
@@ -53,7 +55,10 @@ static void *rank_main(void *argument) {
     exec_session_t *session = rank->session;
     uint64_t generation = 0;
     st_status_t status = exec_rank_prepare(rank);
-    if (status != ST_OK) report(session, rank->index, status);
+    if (status != ST_OK) {
+        report(session, rank->index, status);
+        if (session->beside) comm_abort(rank->comm, st_last_error());
+    }
     done(session);
     while (next_generation(session, &generation)) {
         status = exec_rank_step(rank);
@@ -69,7 +74,7 @@ static void *rank_main(void *argument) {
 
 static void wait_for_ranks(exec_session_t *session) {
     pthread_mutex_lock(&session->mutex);
-    while (session->n_done < session->plan->n_ranks)
+    while (session->n_done < session->n_local)
         pthread_cond_wait(&session->changed, &session->mutex);
     pthread_mutex_unlock(&session->mutex);
 }
@@ -140,30 +145,46 @@ static void stop_ranks(exec_session_t *session) {
     session->stop = true;
     pthread_cond_broadcast(&session->changed);
     pthread_mutex_unlock(&session->mutex);
-    for (uint32_t r = 0; r < session->plan->n_ranks; r++)
-        if (session->ranks[r].has_thread) pthread_join(session->ranks[r].thread, NULL);
+    for (uint32_t i = 0; i < session->n_local; i++) {
+        exec_rank_t *rank = &session->ranks[session->first + i];
+        if (rank->has_thread) pthread_join(rank->thread, NULL);
+    }
+}
+
+/* A communicator of its own for each local rank. */
+static st_status_t make_comms(exec_session_t *session, comm_t **out_comms) {
+    const uint32_t n_ranks = session->plan->n_ranks;
+    comm_t *world = session->options.comm;
+    if (!world) return comm_local_create((int)n_ranks, session->options.timeout_ms, out_comms);
+    int *all = st_malloc(n_ranks * sizeof *all);
+    if (!all) return st_no_memory(n_ranks * sizeof *all, "a session");
+    for (uint32_t r = 0; r < n_ranks; r++) all[r] = (int)r;
+    st_status_t status = comm_group_create(world, (int)n_ranks, all, &session->beside);
+    if (status == ST_OK) status = comm_group_create(world, (int)n_ranks, all, out_comms);
+    st_free(all);
+    return status;
 }
 
 static st_status_t start_ranks(exec_session_t *session) {
-    uint32_t n_ranks = session->plan->n_ranks;
-    comm_t **comms = st_calloc(n_ranks, sizeof *comms);
-    if (!comms) return st_no_memory(n_ranks * sizeof *comms, "a session");
-    st_status_t status = comm_local_create((int)n_ranks, session->options.timeout_ms, comms);
-    for (uint32_t r = 0; r < n_ranks && status == ST_OK; r++) {
-        exec_rank_t *rank = &session->ranks[r];
-        rank->session = session;
-        rank->index = r;
-        rank->program = &session->plan->programs[session->plan->program_of[r]];
-        rank->comm = comms[r];
+    uint32_t n_local = session->n_local;
+    exec_rank_t *ranks = session->ranks + session->first;
+    comm_t **comms = st_calloc(n_local, sizeof *comms);
+    if (!comms) return st_no_memory(n_local * sizeof *comms, "a session");
+    st_status_t status = make_comms(session, comms);
+    for (uint32_t i = 0; i < n_local && status == ST_OK; i++) {
+        ranks[i].session = session;
+        ranks[i].index = session->first + i;
+        ranks[i].program = &session->plan->programs[session->plan->program_of[ranks[i].index]];
+        ranks[i].comm = comms[i];
     }
     st_free(comms);
     if (status != ST_OK) return status;
-    for (uint32_t r = 0; r < n_ranks; r++) {
-        exec_rank_t *rank = &session->ranks[r];
+    for (uint32_t i = 0; i < n_local; i++) {
+        exec_rank_t *rank = &ranks[i];
         int failed = pthread_create(&rank->thread, NULL, rank_main, rank);
         if (failed) {
-            for (; r < n_ranks; r++) { /* those without a thread count as done */
-                exec_rank_release(&session->ranks[r]);
+            for (; i < n_local; i++) { /* those without a thread count as done */
+                exec_rank_release(&ranks[i]);
                 done(session);
             }
             wait_for_ranks(session);
@@ -173,7 +194,22 @@ static st_status_t start_ranks(exec_session_t *session) {
         rank->has_thread = true;
     }
     wait_for_ranks(session);
-    return session_status(session);
+    TRY(session_status(session));
+    return session->beside ? exec_agree(session) : ST_OK;
+}
+
+/* Which of the plan's ranks are this process's. */
+static st_status_t place_ranks(exec_session_t *session) {
+    const comm_t *comm = session->options.comm;
+    const uint32_t n_ranks = session->plan->n_ranks;
+    session->n_local = n_ranks;
+    if (!comm) return ST_OK;
+    if ((uint32_t)comm_size(comm) != n_ranks)
+        return FAIL(ST_INVALID, "the plan is for %u ranks, %d processes run it", n_ranks,
+                    comm_size(comm));
+    session->first = (uint32_t)comm_rank(comm);
+    session->n_local = 1;
+    return ST_OK;
 }
 
 static st_status_t init_locks(exec_session_t *session) {
@@ -184,6 +220,7 @@ static st_status_t init_locks(exec_session_t *session) {
 }
 
 static void free_session(exec_session_t *session) {
+    comm_destroy(session->beside);
     simulate_destroy(session->simulation);
     st_free(session->ranks);
     st_free(session->feeds);
@@ -222,6 +259,7 @@ st_status_t exec_session_create_with(const plan_t *plan, exec_session_t *share,
     st_status_t status = ST_OK;
     if (!session->ranks || !session->feeds || !session->fetches)
         status = st_no_memory(plan->n_ranks * sizeof *session->ranks, "a session");
+    if (status == ST_OK) status = place_ranks(session);
     if (status == ST_OK) status = init_locks(session);
     if (status != ST_OK) {
         free_session(session);
@@ -243,7 +281,13 @@ static bool switched_on(const char *variable) {
 
 st_status_t exec_session_create(const plan_t *plan, exec_session_t *share,
                                 exec_session_t **out_session) {
+    return exec_session_create_on(plan, share, NULL, out_session);
+}
+
+st_status_t exec_session_create_on(const plan_t *plan, exec_session_t *share, comm_t *comm,
+                                   exec_session_t **out_session) {
     exec_options_t options = {
+        .comm = comm,
         .timeout_ms = (int64_t)plan->timeout_ms,
         .poison = switched_on("STATOR_POISON"),
         .profile = switched_on("STATOR_PROFILE"),
@@ -337,7 +381,7 @@ st_status_t exec_session_step_start(exec_session_t *session, size_t n_feeds,
 
 bool exec_session_step_done(exec_session_t *session) {
     pthread_mutex_lock(&session->mutex);
-    bool is_done = session->n_done == session->plan->n_ranks;
+    bool is_done = session->n_done == session->n_local;
     pthread_mutex_unlock(&session->mutex);
     return is_done;
 }
@@ -347,9 +391,10 @@ st_status_t exec_session_step_wait(exec_session_t *session) {
     wait_for_ranks(session);
     session->in_step = false;
     session->has_stepped = session->failed == ST_OK;
-    session->step_us = session->ranks[0].step_us;
-    session->wait_us = session->ranks[0].wait_us;
-    return session_status(session);
+    session->step_us = session->ranks[session->first].step_us;
+    session->wait_us = session->ranks[session->first].wait_us;
+    TRY(session_status(session));
+    return session->beside ? exec_complete_outputs(session) : ST_OK;
 }
 
 st_status_t exec_session_step(exec_session_t *session, size_t n_feeds, const exec_feed_t *feeds,
@@ -365,9 +410,9 @@ st_status_t exec_session_fetch(exec_session_t *session, const exec_fetch_t *fetc
     if (!session->has_stepped)
         return FAIL(ST_INVALID, "'%s' has no value yet: no step was run", fetch->name);
     TRY(take_fetches(session, 1, fetch));
-    for (uint32_t r = 0; r < session->plan->n_ranks; r++)
-        TRY(exec_rank_deliver(&session->ranks[r]));
-    return ST_OK;
+    for (uint32_t i = 0; i < session->n_local; i++)
+        TRY(exec_rank_deliver(&session->ranks[session->first + i]));
+    return session->beside ? exec_complete_outputs(session) : ST_OK;
 }
 
 /* ---- state ---- */
@@ -397,7 +442,7 @@ st_status_t exec_state_write(exec_session_t *session, const char *name, const ir
     const plan_port_t *state;
     TRY(exec_session_idle(session));
     TRY(find_state(session, name, type, &state));
-    for (uint32_t r = 0; r < session->plan->n_ranks; r++) {
+    for (uint32_t r = session->first; r < session->first + session->n_local; r++) {
         exec_part_t part = part_of_state(session, state, r);
         TRY(exec_state_part_in(&session->ranks[r], &part, data));
     }
@@ -409,11 +454,12 @@ st_status_t exec_state_read(exec_session_t *session, const char *name, const ir_
     const plan_port_t *state;
     TRY(exec_session_idle(session));
     TRY(find_state(session, name, type, &state));
-    for (uint32_t r = 0; r < session->plan->n_ranks; r++) {
+    for (uint32_t r = session->first; r < session->first + session->n_local; r++) {
         exec_part_t part = part_of_state(session, state, r);
-        if (part.delivers) TRY(exec_state_part_out(&session->ranks[r], &part, data));
+        if (part.delivers || session->beside)
+            TRY(exec_state_part_out(&session->ranks[r], &part, data));
     }
-    return ST_OK;
+    return session->beside ? exec_complete(session, state, data) : ST_OK;
 }
 
 /* ---- figures ---- */

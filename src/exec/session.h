@@ -1,12 +1,14 @@
 /* A session binds a plan to memory and runs it, step after step.
  *
- * The session owns one thread and one thread team a rank. Calls come from one thread at a time and
+ * The session owns one thread and one thread team a rank of this process: all ranks of the plan, or
+ * one of a communicator's. Calls come from one thread at a time and
  * block until all ranks are done. After the first step the session allocates nothing. A failure on
  * any rank is latched, aborts the others, and is returned by this and every later step; state can
  * still be read. */
 #ifndef STATOR_EXEC_SESSION_H
 #define STATOR_EXEC_SESSION_H
 
+#include "comm/comm.h"
 #include "compile/plan.h"
 
 typedef struct exec_session exec_session_t;
@@ -22,8 +24,14 @@ void exec_session_destroy(exec_session_t *session); /* NULL is fine */
 typedef struct exec_options {
     int64_t timeout_ms; /* longest wait for another rank; 0: 60 s */
     bool poison;        /* tests: work memory is overwritten with NaN as soon as it is dead */
+    comm_t *comm; /* NULL: all ranks are threads of this process. Else this process is one of its
+                   * ranks, each has a session of the same plan, and all make their calls in the same
+                   * order; it must outlive the session */
     bool profile; /* time every step of rank 0; the totals go to stderr when the session ends */
 } exec_options_t;
+/* With a communicator; RANKS_DISAGREE where a rank has another plan names what differs. */
+st_status_t exec_session_create_on(const plan_t *plan, exec_session_t *share, comm_t *comm,
+                                   exec_session_t **out_session) ST_WARN_UNUSED;
 /* Same with options; exec_session_create takes the timeout from the plan and the switches from the
  * environment: STATOR_POISON=1, STATOR_PROFILE=1. */
 st_status_t exec_session_create_with(const plan_t *plan, exec_session_t *share,
@@ -62,6 +70,12 @@ st_status_t exec_session_step_wait(exec_session_t *session) ST_WARN_UNUSED;
 st_status_t exec_session_idle(const exec_session_t *session) ST_WARN_UNUSED;
 /* An output of the last step, until the next one begins. */
 st_status_t exec_session_fetch(exec_session_t *session, const exec_fetch_t *fetch) ST_WARN_UNUSED;
+
+/* What one rank does for all (a file it writes): rank 0's status becomes that of every rank, which
+ * waits for it as long as rank 0 lives. Without a communicator it is the caller's own. */
+st_status_t exec_session_follow(exec_session_t *session, st_status_t own) ST_WARN_UNUSED;
+/* The first rank of this process: 0 without a communicator. */
+uint32_t exec_session_first(const exec_session_t *session);
 
 /* State by name (parameters, buffers, optimizer state; aliases count). Types
  * are global and must match exactly. Write reaches all ranks that hold a part; read puts the parts

@@ -1,5 +1,6 @@
 #include "comm/collectives.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -303,6 +304,25 @@ static st_status_t groups(run_t *run) {
     return status;
 }
 
+/* Every rank agrees, then the last one does not, then it has more to say. */
+static st_status_t agreements(const run_t *run) {
+    char want[200];
+    comm_fact_t facts[] = {{"colour", "red"}, {"size", "3"}, {"more", "yes"}};
+    bool last = run->rank == run->size - 1;
+    TRY(comm_agree(run->comm, 2, facts));
+    if (run->size == 1) return ST_OK;
+    if (last) facts[1].value = "4";
+    snprintf(want, sizeof want, "ranks 0 and %d disagree on size: '3' and '4'", run->size - 1);
+    if (comm_agree(run->comm, 3, facts) != ST_RANKS_DISAGREE || !strstr(st_last_error(), want))
+        return FAIL(ST_INTERNAL, "'%s' instead of '%s'", st_last_error(), want);
+    facts[1].value = "3";
+    snprintf(want, sizeof want, "rank %d has 'more', rank 0 has not", run->size - 1);
+    if (comm_agree(run->comm, last ? 3 : 2, facts) != ST_RANKS_DISAGREE ||
+        !strstr(st_last_error(), want))
+        return FAIL(ST_INTERNAL, "'%s' instead of '%s'", st_last_error(), want);
+    return ST_OK;
+}
+
 st_status_t collectives_run(comm_t *comm, unsigned seed) {
     run_t run = {.comm = comm, .rank = comm_rank(comm), .size = comm_size(comm), .seed = seed};
     for (int d = 1; d < IR_DTYPE_END; d++) {
@@ -311,5 +331,6 @@ st_status_t collectives_run(comm_t *comm, unsigned seed) {
         run.bytes = ir_dtype_bytes(run.dtype);
         TRY(every_kind(&run));
     }
+    TRY(agreements(&run));
     return groups(&run);
 }

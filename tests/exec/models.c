@@ -269,8 +269,12 @@ static double *append(double *values, size_t *n, const ir_type_t *type, const vo
 }
 
 size_t run_plan(const plan_t *plan, int n_steps, double **out_values) {
+    return run_plan_on(plan, NULL, n_steps, out_values);
+}
+
+size_t run_plan_on(const plan_t *plan, comm_t *comm, int n_steps, double **out_values) {
     exec_session_t *session = NULL;
-    exec_options_t options = {.poison = true, .timeout_ms = 30000};
+    exec_options_t options = {.comm = comm, .poison = true, .timeout_ms = 30000};
     exec_feed_t feeds[8];
     exec_fetch_t fetches[16];
     expect_ok(exec_session_create_with(plan, NULL, &options, &session));

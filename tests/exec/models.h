@@ -28,6 +28,8 @@ void fill_states(exec_session_t *session, const plan_t *plan);
 /* Runs `n_steps` steps from content by name; returns all states in name order, then the outputs of
  * the last step, as float64. The caller frees *out_values with st_free. */
 size_t run_plan(const plan_t *plan, int n_steps, double **out_values);
+/* On one rank of a communicator; every rank has its own copy of the plan or shares one. */
+size_t run_plan_on(const plan_t *plan, comm_t *comm, int n_steps, double **out_values);
 void assert_close(size_t n, const double *a, const double *b, double tolerance, const char *what);
 
 #endif

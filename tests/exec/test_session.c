@@ -164,11 +164,11 @@ static void a_rank_that_fails_ends_the_step_for_all(void **state) {
     exec_session_t *session = session_of(plan, NULL);
     int64_t idx[4] = {0, 1, 2, 7}; /* the last is on rank 1 */
     exec_feed_t feed = {"idx", {IR_I64, 1, {4}}, idx};
-    expect_error(exec_session_step(session, 1, &feed, 0, NULL), ST_INVALID, "rank 1: node");
+    expect_error(exec_session_step(session, 1, &feed, 0, NULL), ST_INVALID, "rank 1: step 1: node");
     assert_non_null(strstr(st_last_error(), "'embed'"));
     assert_non_null(strstr(st_last_error(), "7"));
     idx[3] = 0; /* latched */
-    expect_error(exec_session_step(session, 1, &feed, 0, NULL), ST_INVALID, "rank 1: node");
+    expect_error(exec_session_step(session, 1, &feed, 0, NULL), ST_INVALID, "rank 1: step 1: node");
     float table[6];
     ir_type_t type = {IR_F32, 2, {3, 2}};
     assert_int_equal(exec_state_read(session, "table", &type, table), ST_OK);

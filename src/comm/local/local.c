@@ -270,11 +270,12 @@ static struct timespec deadline_after(int64_t ms) {
 }
 
 /* Latches what is missing after the timeout; `slot` is NULL for a send or receive. */
-static void latch_missing(local_t *local, uint32_t ticket, const local_slot_t *slot) {
+static void latch_missing(local_t *local, uint32_t ticket, const local_slot_t *slot,
+                          int64_t limit_ms) {
     local_group_t *group = local->group;
     char reason[LOCAL_REASON_BYTES];
     int used = snprintf(reason, sizeof reason, "collective %u: rank %d waited %lld ms for rank",
-                        ticket, world_rank(local), (long long)group->world->timeout_ms);
+                        ticket, world_rank(local), (long long)limit_ms);
     for (int r = 0, first = 1; r < group->size && used < (int)sizeof reason; r++)
         if (slot ? !slot->parts[r].published : r == local->ends[ticket].peer) {
             used += snprintf(reason + used, sizeof reason - (size_t)used, "%s %d", first ? "" : ",",
@@ -284,7 +285,7 @@ static void latch_missing(local_t *local, uint32_t ticket, const local_slot_t *s
     if (slot && slot->n_published == group->size)
         snprintf(reason, sizeof reason,
                  "collective %u: rank %d waited %lld ms for a rank that began to add and stopped",
-                 ticket, world_rank(local), (long long)group->world->timeout_ms);
+                 ticket, world_rank(local), (long long)limit_ms);
     local_latch(group->world, ST_PEER_LOST, reason);
 }
 
@@ -311,10 +312,11 @@ static bool has_started(const local_t *local, uint32_t ticket) {
            local->group->slots[index]->parts[local->base.rank].published;
 }
 
-static st_status_t local_wait(comm_t *comm, uint32_t ticket) {
+static st_status_t local_wait(comm_t *comm, uint32_t ticket, int64_t limit_ms) {
     local_t *local = (local_t *)comm;
     local_world_t *world = local->group->world;
-    struct timespec deadline = deadline_after(world->timeout_ms);
+    if (limit_ms <= 0) limit_ms = world->timeout_ms;
+    struct timespec deadline = deadline_after(limit_ms);
     st_status_t status = ST_OK;
     bool late = false;
     pthread_mutex_lock(&world->mutex);
@@ -343,7 +345,7 @@ static st_status_t local_wait(comm_t *comm, uint32_t ticket) {
         }
         if (!pair && work(local, index, INT64_MAX)) continue;
         if (late) {
-            latch_missing(local, ticket, slot);
+            latch_missing(local, ticket, slot, limit_ms);
             continue;
         }
         /* the time may be up and the collective done at once: the loop looks once more */

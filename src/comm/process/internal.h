@@ -41,7 +41,8 @@ struct process_op {
     uint32_t ticket, sequence;
     bool pair;
     /* guarded by the process's mutex */
-    bool done, late;
+    bool done;
+    int64_t late_ms;    /* the caller has waited so long */
     process_op_t *next; /* in the queue */
     /* the thread's own */
     bool told, summed;

@@ -69,7 +69,8 @@ static st_status_t fill_op(process_op_t *op, process_comm_t *comm, uint32_t tick
     op->check = check_of(request);
     op->ticket = ticket;
     op->pair = is_pair(request->kind);
-    op->done = op->late = false;
+    op->done = false;
+    op->late_ms = 0;
     op->next = NULL;
     if (!op->pair)
         op->sequence = comm->n_collective++;
@@ -147,12 +148,13 @@ static struct timespec after_ms(int64_t ms) {
     return at;
 }
 
-static st_status_t process_wait(comm_t *base, uint32_t ticket) {
+static st_status_t process_wait(comm_t *base, uint32_t ticket, int64_t limit_ms) {
     enum { LAST_WORD_MS = 2000 };
     process_comm_t *comm = (process_comm_t *)base;
     process_t *process = comm->process;
     process_op_t *op = ticket < comm->n_ops ? comm->ops[ticket] : NULL;
-    struct timespec deadline = after_ms(process->timeout_ms);
+    if (limit_ms <= 0) limit_ms = process->timeout_ms;
+    struct timespec deadline = after_ms(limit_ms);
     st_status_t status = ST_OK;
     bool nobody_says = false;
     pthread_mutex_lock(&process->mutex);
@@ -165,8 +167,8 @@ static st_status_t process_wait(comm_t *base, uint32_t ticket) {
         if (pthread_cond_timedwait(&process->changed, &process->mutex, &deadline) != ETIMEDOUT)
             continue;
         /* the thread tells the others whom this waits for, and the answer fails the process */
-        nobody_says = op->late;
-        op->late = true;
+        nobody_says = op->late_ms != 0;
+        op->late_ms = limit_ms;
         deadline = after_ms(LAST_WORD_MS);
     }
     if (op && op->done) { /* also where another collective has failed meanwhile */

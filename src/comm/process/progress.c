@@ -221,13 +221,13 @@ void process_fail(process_t *process, st_status_t status, const char *reason) {
 }
 
 /* Says whom an op waits for that has waited too long. */
-static void tell_late(process_op_t *op) {
+static void tell_late(process_op_t *op, int64_t late_ms) {
     process_t *process = op->process;
     char text[PROCESS_REASON_BYTES];
     int about = -1;
-    int used = snprintf(text, sizeof text, "collective %u (%s): rank %d waited %lld ms for rank",
-                        op->ticket, comm_kind_text(op->request.kind), process->rank,
-                        (long long)process->timeout_ms);
+    int used =
+        snprintf(text, sizeof text, "collective %u (%s): rank %d waited %lld ms for rank",
+                 op->ticket, comm_kind_text(op->request.kind), process->rank, (long long)late_ms);
     for (int member = 0; member < op->comm->base.size; member++) {
         bool waits = false;
         for (uint32_t m = 0; m < op->n_moves; m++)
@@ -240,8 +240,7 @@ static void tell_late(process_op_t *op) {
     if (about < 0)
         snprintf(text, sizeof text,
                  "collective %u (%s): rank %d waited %lld ms for ranks that began and stopped",
-                 op->ticket, comm_kind_text(op->request.kind), process->rank,
-                 (long long)process->timeout_ms);
+                 op->ticket, comm_kind_text(op->request.kind), process->rank, (long long)late_ms);
     op->told = true;
     control_report(process->control, ST_PEER_LOST, about, text);
 }
@@ -271,10 +270,10 @@ static void look_after(process_t *process) {
         process_op_t *op = process->running.data[i];
         if (op->told) continue;
         pthread_mutex_lock(&process->mutex);
-        bool late = op->late;
+        int64_t late_ms = op->late_ms;
         pthread_mutex_unlock(&process->mutex);
-        if (late)
-            tell_late(op);
+        if (late_ms)
+            tell_late(op, late_ms);
         else
             tell_lost(op);
     }

@@ -1,0 +1,134 @@
+/* What ranks in different processes do together beside their steps: agree on the plan, complete
+ * outputs and states that each has a part of, and learn how rank 0 fared.
+ *
+ * Calls come between steps, so that the communicator `beside` is used by the caller's thread alone. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/memory.h"
+#include "exec/internal.h"
+
+enum { HEX_BYTES = 20, FOLLOW_MS = 3600 * 1000 };
+
+static void hex(uint64_t value, char *out) {
+    snprintf(out, HEX_BYTES, "%016" PRIx64, value);
+}
+
+st_status_t exec_agree(exec_session_t *session) {
+    const plan_t *plan = session->plan;
+    uint8_t *encoded = NULL;
+    size_t bytes = 0, n = 0;
+    char graph[HEX_BYTES], whole[HEX_BYTES], threads[HEX_BYTES];
+    TRY(plan_encode(plan, &encoded, &bytes));
+    hex(plan->graph_hash, graph);
+    hex(st_hash64(encoded, bytes, 0), whole);
+    snprintf(threads, sizeof threads, "%u", plan->n_threads);
+    st_free(encoded);
+    comm_fact_t *facts = st_calloc(plan->n_options + 4, sizeof *facts);
+    if (!facts) return st_no_memory((plan->n_options + 4) * sizeof *facts, "a session");
+    facts[n++] = (comm_fact_t){"the source graph's hash", graph};
+    facts[n++] = (comm_fact_t){"the device", plan->device};
+    facts[n++] = (comm_fact_t){"the threads of a rank", threads};
+    for (uint32_t i = 0; i < plan->n_options; i++)
+        facts[n++] = (comm_fact_t){plan->options[i].key, plan->options[i].value};
+    facts[n++] = (comm_fact_t){"the plan's hash", whole};
+    st_status_t status = comm_agree(session->beside, n, facts);
+    st_free(facts);
+    return status;
+}
+
+/* ---- tensors in parts ---- */
+
+static size_t part_bytes(const exec_part_t *part) {
+    size_t bytes = ir_dtype_bytes(part->type.dtype);
+    for (int32_t d = 0; d < part->type.rank; d++) bytes *= (size_t)part->box.extent[d];
+    return bytes;
+}
+
+static st_status_t copy_in(void *whole, void *local, size_t offset, size_t bytes) {
+    memcpy(local, (char *)whole + offset, bytes);
+    return ST_OK;
+}
+static st_status_t copy_out(void *whole, void *local, size_t offset, size_t bytes) {
+    memcpy((char *)whole + offset, local, bytes);
+    return ST_OK;
+}
+
+/* Bytes that each rank gives: its part, if it is the one that delivers it. False where all ranks
+ * have everything. */
+static bool size_parts(const exec_session_t *session, const plan_port_t *port, int64_t *sizes,
+                       size_t *out_total) {
+    bool in_parts = false;
+    *out_total = 0;
+    for (uint32_t r = 0; r < session->plan->n_ranks; r++) {
+        exec_part_t part = exec_part_make(session->plan, port, r, NULL);
+        in_parts |= part_bytes(&part) != ir_type_bytes(&port->type);
+        sizes[r] = part.delivers ? (int64_t)part_bytes(&part) : 0;
+        *out_total += (size_t)sizes[r];
+    }
+    return in_parts;
+}
+
+static st_status_t exchange(exec_session_t *session, const plan_port_t *port, const int64_t *sizes,
+                            char *in, char *out, void *whole) {
+    exec_part_t own = exec_part_make(session->plan, port, session->first, in);
+    comm_segment_t cut = {.in = in, .out = out, .outer = 1, .parts = sizes};
+    if (own.delivers) TRY(exec_part_each(&own, copy_in, whole));
+    TRY(comm_all_gather_start(session->beside, 0, IR_U8, 1, &cut));
+    TRY(comm_wait(session->beside, 0));
+    for (uint32_t r = 0; r < session->plan->n_ranks; out += sizes[r++]) {
+        exec_part_t part = exec_part_make(session->plan, port, r, out);
+        if (part.delivers) TRY(exec_part_each(&part, copy_out, whole));
+    }
+    return ST_OK;
+}
+
+st_status_t exec_complete(exec_session_t *session, const plan_port_t *port, void *whole) {
+    size_t total, n = session->plan->n_ranks;
+    int64_t *sizes = st_calloc(n, sizeof *sizes);
+    if (!sizes) return st_no_memory(n * sizeof *sizes, port->name);
+    if (!size_parts(session, port, sizes, &total)) {
+        st_free(sizes);
+        return ST_OK;
+    }
+    char *in = st_malloc((size_t)sizes[session->first]), *out = st_malloc(total);
+    st_status_t status = in && out ? exchange(session, port, sizes, in, out, whole)
+                                   : st_no_memory(total, port->name);
+    st_free(sizes);
+    st_free(in);
+    st_free(out);
+    return status;
+}
+
+st_status_t exec_complete_outputs(exec_session_t *session) {
+    const plan_t *plan = session->plan;
+    for (uint32_t o = 0; o < plan->n_outputs; o++)
+        if (session->fetches[o])
+            TRY(exec_complete(session, &plan->outputs[o], session->fetches[o]));
+    return ST_OK;
+}
+
+/* ---- rank 0's work ---- */
+
+typedef struct word {
+    int32_t status;
+    char message[EXEC_MESSAGE_BYTES];
+} word_t;
+
+st_status_t exec_session_follow(exec_session_t *session, st_status_t own) {
+    if (!session->beside) return own;
+    word_t word = {.status = (int32_t)own};
+    int64_t bytes = sizeof word;
+    void *data = &word;
+    if (own != ST_OK) snprintf(word.message, sizeof word.message, "%s", st_last_error());
+    TRY(comm_broadcast_start(session->beside, 0, IR_U8, 0, 1, &data, &bytes));
+    TRY(comm_wait_for(session->beside, 0, FOLLOW_MS));
+    word.message[sizeof word.message - 1] = '\0';
+    return word.status == ST_OK ? ST_OK : st_error_adopt((st_status_t)word.status, word.message);
+}
+
+uint32_t exec_session_first(const exec_session_t *session) {
+    return session->first;
+}
