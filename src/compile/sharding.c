@@ -6,15 +6,15 @@
 #include <time.h>
 
 #include "base/memory.h"
-#include "shard/forms.h"
+#include "shard/uniform.h"
 
-enum { MAX_FORMS = 8, N_WEIGHTS = 3, N_BUDGETS = 4 };
+enum { MAX_FORMS = 8, N_WEIGHTS = 3, N_BUDGETS = 3 };
 /* Of communication in the energy: most of it hides, some, none. */
 static const double weights[N_WEIGHTS] = {1, 0.3, 0.05};
 /* Of the limit, for what the energy knows of memory. */
-static const double budgets[N_BUDGETS] = {1, 0.8, 0.6, 0.4};
+static const double budgets[N_BUDGETS] = {0.8, 0.6, 0.4};
 /* Entries of the elimination's largest table. */
-static const size_t WIDTH = (size_t)1 << 18;
+static const size_t WIDTH = (size_t)1 << 16;
 
 typedef struct own {
     st_arena_t arena; /* rows and choices */
@@ -62,11 +62,11 @@ static st_status_t add_form(chooser_t *c, uint32_t form) {
     shard_energy_t energy;
     shard_answer_t answer;
     st_status_t status = ST_OK;
-    TRY_GOTO(shard_form_energy(model, form, &energy), done);
+    TRY_GOTO(shard_uniform_energy(model, form, &energy), done);
     TRY_GOTO(shard_energy_solve(&energy, &start, WIDTH, c->labels, &answer), done);
     if (answer.energy == SHARD_FORBIDDEN) goto done; /* not possible here */
     *row = (sharding_row_t){.exact = answer.exact};
-    snprintf(row->name, sizeof row->name, "%s", shard_form_name(form));
+    snprintf(row->name, sizeof row->name, "%s", shard_uniform_name(form));
     TRY_GOTO(price_labels(c, model, row), done);
     c->starts[c->n_starts] =
         st_arena_copy(&c->own->arena, c->labels, shard_model_energy(model)->variables.n);
@@ -88,9 +88,11 @@ static bool is_better(const sharding_row_t *a, const sharding_row_t *b) {
     return a->price.step_us < b->price.step_us;
 }
 
-static st_status_t try_labels(chooser_t *c, const shard_model_t *model, bool exact) {
+static st_status_t try_labels(chooser_t *c, const shard_model_t *model, bool exact,
+                              bool *out_fits) {
     sharding_row_t row = {.name = "auto", .exact = exact};
     TRY(price_labels(c, model, &row));
+    *out_fits = row.fits;
     if (!c->best.choices.nodes || is_better(&row, &c->best)) c->best = row;
     return ST_OK;
 }
@@ -104,13 +106,14 @@ static st_status_t try_free(chooser_t *c, uint32_t w) {
     if (w) TRY(shard_model_open(r->graph, r->target, &ring, r->splits_inputs, &c->own->models[w]));
     const shard_model_t *model = c->own->models[w];
     TRY(shard_energy_solve(shard_model_energy(model), &start, WIDTH, c->labels, &answer));
-    TRY(try_labels(c, model, answer.exact));
-    for (int b = 0; r->memory_limit && b < N_BUDGETS; b++) {
+    bool fits_already;
+    TRY(try_labels(c, model, answer.exact, &fits_already));
+    for (int b = 0; r->memory_limit && !fits_already && b < N_BUDGETS; b++) {
         shard_limited_t limited;
         TRY(shard_energy_limited(shard_model_energy(model), &start, WIDTH,
                                  (uint64_t)(budgets[b] * (double)r->memory_limit), c->labels,
                                  &limited));
-        TRY(try_labels(c, model, limited.answer.exact));
+        TRY(try_labels(c, model, limited.answer.exact, &fits_already));
     }
     return ST_OK;
 }
@@ -152,7 +155,7 @@ static st_status_t open_chooser(chooser_t *c) {
 
 static st_status_t run(chooser_t *c) {
     TRY(open_chooser(c));
-    for (uint32_t form = 0; shard_form_name(form); form++) {
+    for (uint32_t form = 0; shard_uniform_name(form); form++) {
         ASSERT(form < MAX_FORMS);
         TRY(add_form(c, form));
     }

@@ -3,7 +3,7 @@
  * Problem: the optimizer of placements (shard/energy.h) minimizes a sum; what counts is the time of the
  * schedule, with communication beside computation, and whether it fits. So several candidates are made, each is
  * simulated, and the one that takes least time of those that fit is chosen: every uniform plan
- * (shard/forms.h), solved by elimination or cuts; and the best free choices, at several weights of
+ * (shard/uniform.h), solved by elimination or cuts; and the best free choices, at several weights of
  * communication (of which part will be hidden) and, under a limit, several budgets for what the sum
  * knows of memory. Since the uniform plans are candidates, none of them is faster.
  *

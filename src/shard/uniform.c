@@ -1,5 +1,5 @@
-/* The uniform plans as restrictions of a model's labels (forms.h). */
-#include "shard/forms.h"
+/* The uniform plans as restrictions of a model's labels (uniform.h). */
+#include "shard/uniform.h"
 
 #include <string.h>
 
@@ -22,7 +22,7 @@ static const form_t forms[] = {
 };
 enum { N_FORMS = sizeof forms / sizeof forms[0] };
 
-const char *shard_form_name(uint32_t form) {
+const char *shard_uniform_name(uint32_t form) {
     return form < N_FORMS ? forms[form].name : NULL;
 }
 
@@ -134,8 +134,8 @@ static st_status_t restrict_labels(const shard_model_t *model, const form_t *for
     return copy_tables(energy, out);
 }
 
-st_status_t shard_form_energy(const shard_model_t *model, uint32_t form,
-                              shard_energy_t *out_energy) {
+st_status_t shard_uniform_energy(const shard_model_t *model, uint32_t form,
+                                 shard_energy_t *out_energy) {
     const ir_graph_t *graph = shard_model_graph(model);
     shard_energy_open(out_energy);
     ASSERT(form < N_FORMS);

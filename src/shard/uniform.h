@@ -12,15 +12,15 @@
  * restriction of the labels that a model's energy has (model.h); what it leaves open is solved for, so
  * each form is as good as it can be by that energy. A node that has no way of the form keeps all of
  * its ways. */
-#ifndef STATOR_SHARD_FORMS_H
-#define STATOR_SHARD_FORMS_H
+#ifndef STATOR_SHARD_UNIFORM_H
+#define STATOR_SHARD_UNIFORM_H
 
 #include "shard/model.h"
 
 /* "dp", …; NULL after the last. */
-const char *shard_form_name(uint32_t form);
+const char *shard_uniform_name(uint32_t form);
 /* The model's energy with the form's labels alone. Closed by the caller, after a failure too. */
-st_status_t shard_form_energy(const shard_model_t *model, uint32_t form,
-                              shard_energy_t *out_energy) ST_WARN_UNUSED;
+st_status_t shard_uniform_energy(const shard_model_t *model, uint32_t form,
+                                 shard_energy_t *out_energy) ST_WARN_UNUSED;
 
 #endif
