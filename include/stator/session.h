@@ -1,9 +1,15 @@
 /* Stator: sessions – a plan bound to memory, run step after step.
  *
- * A session owns the ranks of its plan (threads of this process) and their memory. Calls on one
- * session come from one thread at a time and block until every rank is done. After the first step
- * the session allocates nothing of its own. A failure of any rank stops the others, is returned,
- * and stays: later steps return it again, while state can still be read and saved. */
+ * A session owns the ranks of its plan (threads of this process) and their memory. After the first step
+ * the session allocates nothing of its own. A failure of any rank stops the others, is returned, and stays:
+ * later steps return it again, while state can still be read and saved.
+ *
+ * Blocking: every function here blocks until every rank is done with it, but for stator_session_step_start and
+ * stator_session_step_done.
+ * Threads: calls on one session come one at a time, from any thread. Sessions are independent of each other,
+ * and each may have a thread of its own; those that share state take turns. Plans, graphs and options are
+ * only read here.
+ * Streams: none is visible. A step's inputs are copied in at its begin and its fetches out at its end. */
 #ifndef STATOR_SESSION_H
 #define STATOR_SESSION_H
 
@@ -36,11 +42,36 @@ typedef struct stator_fetch {
 } stator_fetch_t;
 
 /* One step. Feeds are global tensors by name, one for each input of the plan, of exactly its type;
- * the data is read during the call only. Fetches name any outputs. INVALID shows expected and
- * given. (Nearest: cudaGraphLaunch and cudaStreamSynchronize.) */
+ * the data is read during the call only. Fetches name any outputs, which are written when it returns OK: the
+ * loss is that of before the update. INVALID shows expected and given; NOT_FOUND lists the names there are,
+ * and says how to have a value of the graph kept (option "fetch"); PEER_LOST: a rank did not come to a
+ * collective in time. (Nearest: cudaGraphLaunch and cudaStreamSynchronize.) */
 STATOR_API stator_status_t stator_session_step(stator_session_t *session, size_t n_feeds,
                                                const stator_tensor_t *feeds, size_t n_fetches,
                                                const stator_fetch_t *fetches) STATOR_WARN_UNUSED;
+
+/* The same in two calls, so that the caller can do other things meanwhile, as reading the next batch. Start
+ * checks its arguments and returns at once; wait blocks until the step has ended and returns what
+ * stator_session_step would. From start until wait has returned the data that feeds and fetches point to
+ * belongs to the session: do not write or free the one, do not read the other; the loss can be read after
+ * wait. The two arrays themselves are the caller's again when start returns. In between every other
+ * function that runs steps or touches state gives INVALID; destroying the session waits. INVALID from
+ * start: a step is in progress; from wait: none is. (Nearest: cudaGraphLaunch; MPI_Ialltoall and MPI_Wait.) */
+STATOR_API stator_status_t
+stator_session_step_start(stator_session_t *session, size_t n_feeds, const stator_tensor_t *feeds,
+                          size_t n_fetches, const stator_fetch_t *fetches) STATOR_WARN_UNUSED;
+STATOR_API stator_status_t stator_session_step_wait(stator_session_t *session) STATOR_WARN_UNUSED;
+/* 1 if wait would not block, also where no step is in progress. Does not block. (Nearest: cudaStreamQuery,
+ * MPI_Test.) */
+STATOR_API int stator_session_step_done(stator_session_t *session);
+
+/* An output of the last step, until the next one begins: `bytes` must be its size. Any value of the graph can be
+ * one: compile (and make the training step) with option "fetch" = its name, where several are separated by
+ * commas and the gradient of parameter w is "grad.w", before clipping. What is kept takes memory to the
+ * end of the step, and fusion ends at it. INVALID: no step was run, one is in progress, or another size;
+ * NOT_FOUND: no such output, and how to have it. */
+STATOR_API stator_status_t stator_session_fetch(stator_session_t *session, const char *name,
+                                                void *data, size_t bytes) STATOR_WARN_UNUSED;
 
 /* Parameters by rules of name patterns: option keys "init" and "seed". The values depend on seed,
  * name and element only, not on ranks. Buffers too: running variances 1, the rest 0. The seed also
@@ -98,7 +129,8 @@ STATOR_API stator_status_t stator_session_resume(
 
 typedef struct stator_session_info {
     uint64_t state_bytes, work_bytes, comm_bytes; /* allocated on rank 0 */
-    double step_us, wait_us; /* last step on rank 0; the part spent waiting for collectives */
+    /* the last step that has ended, on rank 0, in microseconds; the part spent waiting for collectives */
+    double step_us, wait_us;
 } stator_session_info_t;
 STATOR_API stator_session_info_t stator_session_info(const stator_session_t *session);
 

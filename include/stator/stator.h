@@ -12,6 +12,7 @@
 
 #include "stator/data.h"
 #include "stator/graph.h"
+#include "stator/log.h"
 #include "stator/options.h"
 #include "stator/plan.h"
 #include "stator/report.h"

@@ -316,12 +316,25 @@ static void add_scale(train_t *t, ir_value_t norm) {
     }
 }
 
+/* All gradients, or those that the list of names has as grad.<name>. */
+static bool is_asked_for(const train_t *t, const char *parameter) {
+    const char *list = t->options->gradient_names;
+    for (const char *at = list; at && *at; at += strcspn(at, ","), at += *at == ',') {
+        size_t n = strcspn(at, ",");
+        if (n > 5 && strncmp(at, "grad.", 5) == 0 && strlen(parameter) == n - 5 &&
+            strncmp(at + 5, parameter, n - 5) == 0)
+            return true;
+    }
+    return !list;
+}
+
 static void add_gradient_outputs(train_t *t) {
     const ad_backward_t *back = t->backward;
     for (size_t i = 0; i < back->n; i++) {
         char name[NAME_BYTES];
         ir_value_t grad = back->grads[i];
         if (grad == IR_NONE || t->b.status != ST_OK) continue;
+        if (!is_asked_for(t, t->settings[i].name)) continue;
         const ir_value_t divisors[2] = {back->divisor, back->scale.scale};
         for (int d = 0; d < 2; d++)
             if (divisors[d] != IR_NONE)

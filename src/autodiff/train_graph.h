@@ -58,6 +58,7 @@ typedef struct ad_train_options {
     const ad_group_t *groups;
     const char *loss;      /* output name; NULL: "loss", or else the only float scalar output */
     bool gradient_outputs; /* "grad.<p>" outputs, before clipping */
+    const char *gradient_names; /* only those of "grad.a,x,grad.b"; NULL: of all parameters */
 } ad_train_options_t;
 
 /* Defaults of an optimizer (PyTorch's); FAILs listing the known ones. */

@@ -101,8 +101,12 @@ stator_status_t stator_plan_compile(const stator_graph_t *graph, const stator_op
     CAPI_REQUIRE(options);
     compile_options_t compile;
     plan_t *plan = NULL;
+    ir_graph_t *with_outputs = NULL;
     st_status_t status = read_options(options, state_of, &compile);
-    if (status == ST_OK) status = compile_plan(graph->ir, &compile, &plan);
+    if (status == ST_OK) status = capi_with_fetches(graph->ir, options->table, true, &with_outputs);
+    if (status == ST_OK)
+        status = compile_plan(with_outputs ? with_outputs : graph->ir, &compile, &plan);
+    ir_graph_destroy(with_outputs);
     if (status != ST_OK) return capi_status(status);
     const compile_timing_t *timings;
     size_t n = compile_timings(&timings);

@@ -77,9 +77,9 @@ static st_status_t take_ports(stator_session_t *session, size_t n_feeds,
     return ST_OK;
 }
 
-stator_status_t stator_session_step(stator_session_t *session, size_t n_feeds,
-                                    const stator_tensor_t *feeds, size_t n_fetches,
-                                    const stator_fetch_t *fetches) {
+stator_status_t stator_session_step_start(stator_session_t *session, size_t n_feeds,
+                                          const stator_tensor_t *feeds, size_t n_fetches,
+                                          const stator_fetch_t *fetches) {
     CAPI_REQUIRE(session);
     CAPI_REQUIRE_N(feeds, n_feeds);
     CAPI_REQUIRE_N(fetches, n_fetches);
@@ -87,11 +87,40 @@ stator_status_t stator_session_step(stator_session_t *session, size_t n_feeds,
     const plan_t *plan = session->plan->plan;
     if (n_feeds > plan->n_inputs) n_feeds = (size_t)plan->n_inputs + 1;
     if (n_fetches > plan->n_outputs) n_fetches = (size_t)plan->n_outputs + 1;
-    st_status_t status = take_ports(session, n_feeds, feeds, n_fetches, fetches);
+    st_status_t status = exec_session_idle(session->exec);
+    if (status == ST_OK) status = take_ports(session, n_feeds, feeds, n_fetches, fetches);
     if (status == ST_OK)
-        status =
-            exec_session_step(session->exec, n_feeds, session->feeds, n_fetches, session->fetches);
+        status = exec_session_step_start(session->exec, n_feeds, session->feeds, n_fetches,
+                                         session->fetches);
     return capi_status(status);
+}
+
+stator_status_t stator_session_step_wait(stator_session_t *session) {
+    CAPI_REQUIRE(session);
+    return capi_status(exec_session_step_wait(session->exec));
+}
+
+int stator_session_step_done(stator_session_t *session) {
+    return exec_session_step_done(session->exec);
+}
+
+stator_status_t stator_session_step(stator_session_t *session, size_t n_feeds,
+                                    const stator_tensor_t *feeds, size_t n_fetches,
+                                    const stator_fetch_t *fetches) {
+    CAPI_REQUIRE(session);
+    CAPI_REQUIRE_N(feeds, n_feeds);
+    CAPI_REQUIRE_N(fetches, n_fetches);
+    stator_status_t status = stator_session_step_start(session, n_feeds, feeds, n_fetches, fetches);
+    return status == STATOR_OK ? stator_session_step_wait(session) : status;
+}
+
+stator_status_t stator_session_fetch(stator_session_t *session, const char *name, void *data,
+                                     size_t bytes) {
+    CAPI_REQUIRE(session);
+    CAPI_REQUIRE(name);
+    CAPI_REQUIRE_N(data, bytes);
+    const exec_fetch_t fetch = {name, data, bytes};
+    return capi_status(exec_session_fetch(session->exec, &fetch));
 }
 
 /* ---- state: names ---- */

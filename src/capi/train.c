@@ -198,6 +198,8 @@ static st_status_t read_train_options(const st_options_t *table, const ir_graph_
     out->n_groups = groups->n;
     out->groups = groups->data;
     out->loss = loss_name(table);
+    out->gradient_names = st_options_string(table, "fetch");
+    out->gradient_outputs = strstr(out->gradient_names, "grad.") != NULL;
     return check_options(out);
 }
 
@@ -205,8 +207,13 @@ static st_status_t read_train_options(const st_options_t *table, const ir_graph_
 static st_status_t capture(const stator_graph_t *graph, const st_options_t *table,
                            ir_graph_t **out) {
     const char *dump = st_options_string(table, "dump");
+    ir_graph_t *with_outputs;
     TRY(ir_symbols_need_none(graph->ir));
-    return compile_capture(graph->ir, dump[0] ? dump : NULL, out);
+    TRY(capi_with_fetches(graph->ir, table, false, &with_outputs));
+    st_status_t status =
+        compile_capture(with_outputs ? with_outputs : graph->ir, dump[0] ? dump : NULL, out);
+    ir_graph_destroy(with_outputs);
+    return status;
 }
 
 stator_status_t stator_graph_make_training(const stator_graph_t *graph,

@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "compile/target.h"
 
@@ -56,7 +57,13 @@ st_status_t plan_cache_read(const char *folder, uint64_t key, plan_t **out_plan)
     st_status_t status = plan_decode(file.data, file.bytes, out_plan);
     st_file_close(&file);
     if (status == ST_NO_MEMORY) return status;
-    if (status == ST_OK && plan_key(*out_plan) == key) return ST_OK;
+    if (status == ST_OK && plan_key(*out_plan) == key) {
+        st_log(ST_LOG_INFO, "the plan was read from %s", path);
+        return ST_OK;
+    }
+    st_log(ST_LOG_WARNING, "%s is passed over and made anew: %s", path,
+           status == ST_OK ? "it is of another graph, other options or another version"
+                           : st_last_error());
     plan_destroy(*out_plan);
     *out_plan = NULL;
     st_clear_error();

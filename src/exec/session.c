@@ -8,7 +8,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/memory.h"
+#include "base/number.h"
 #include "base/options.h"
 #include "compile/simulate.h"
 #include "exec/internal.h"
@@ -20,7 +22,8 @@ enum { DEFAULT_TIMEOUT_MS = 60000 };
 /* Records a rank's failure; the first one is the session's. */
 static void report(exec_session_t *session, uint32_t rank, st_status_t status) {
     pthread_mutex_lock(&session->mutex);
-    if (session->failed == ST_OK) {
+    bool first = session->failed == ST_OK;
+    if (first) {
         if (session->plan->n_ranks > 1 && session->generation)
             st_error_context(status, "step %llu", (unsigned long long)session->generation);
         session->failed = status;
@@ -31,6 +34,7 @@ static void report(exec_session_t *session, uint32_t rank, st_status_t status) {
             snprintf(session->message, sizeof session->message, "%s", st_last_error());
     }
     pthread_mutex_unlock(&session->mutex);
+    if (first) st_log(ST_LOG_ERROR, "%s", session->message);
 }
 
 static void done(exec_session_t *session) {
@@ -238,6 +242,16 @@ void exec_session_destroy(exec_session_t *session) {
     free_session(session);
 }
 
+static void tell_session(const exec_session_t *session) {
+    char text[3][ST_NUMBER_BYTES];
+    const exec_rank_t *rank = &session->ranks[0];
+    st_log(ST_LOG_INFO, "session: %u rank%s on %s; state %s, work %s, collectives %s a rank",
+           session->plan->n_ranks, session->plan->n_ranks == 1 ? "" : "s", session->plan->device,
+           st_size_text(rank->region_bytes[PLAN_STATE], text[0]),
+           st_size_text(rank->region_bytes[PLAN_WORK], text[1]),
+           st_size_text(rank->region_bytes[PLAN_COMM], text[2]));
+}
+
 st_status_t exec_session_create_with(const plan_t *plan, exec_session_t *share,
                                      const exec_options_t *options, exec_session_t **out_session) {
     *out_session = NULL;
@@ -270,6 +284,8 @@ st_status_t exec_session_create_with(const plan_t *plan, exec_session_t *share,
         exec_session_destroy(session); /* changes no error record */
         return status;
     }
+    if (session->note[0]) st_log(ST_LOG_WARNING, "%s", session->note);
+    tell_session(session);
     *out_session = session;
     return ST_OK;
 }
@@ -338,12 +354,24 @@ static st_status_t take_feeds(exec_session_t *session, size_t n, const exec_feed
     return ST_OK;
 }
 
+static bool is_kept_on_request(const ir_graph_t *source, const char *name) {
+    for (ir_node_t n = 0; n < source->nodes.n; n++)
+        if (ir_node(source, n)->n_outputs && strcmp(ir_node(source, n)->name, name) == 0)
+            return true;
+    return false;
+}
+
 static st_status_t take_fetches(exec_session_t *session, size_t n, const exec_fetch_t *fetches) {
     const plan_t *plan = session->plan;
     char names[512];
     for (uint32_t o = 0; o < plan->n_outputs; o++) session->fetches[o] = NULL;
     for (size_t f = 0; f < n; f++) {
         uint32_t o = find_port(plan->outputs, plan->n_outputs, fetches[f].name);
+        if (o == plan->n_outputs && is_kept_on_request(plan->source, fetches[f].name))
+            return FAIL(ST_NOT_FOUND,
+                        "'%s' is a value of the graph that the plan does not keep: compile with "
+                        "option fetch=%s",
+                        fetches[f].name, fetches[f].name);
         if (o == plan->n_outputs)
             return FAIL(ST_NOT_FOUND, "there is no output '%s'; the outputs are: %s",
                         fetches[f].name,

@@ -10,13 +10,11 @@ enum { DEFAULT_STEPS = 20, WARM_UP = 3 };
 
 typedef struct bench {
     stator_plan_t *plan;
-    stator_session_t *session;
-    stator_tensors_t *inputs;
-    stator_data_t *data;
+    tool_stepper_t stepper;
     stator_report_t *report;
     double *step_ms, *host_ms, *cpu_ms; /* [n] */
     size_t n;
-    double compile_s, init_s, first_step_s; /* the first step's from the session's beginning on */
+    double compile_s, first_step_s; /* the first step's from the session's beginning on */
 } bench_t;
 
 static double processor_seconds(void) {
@@ -45,20 +43,6 @@ static double least(const double *values, size_t n) {
     return low;
 }
 
-/* One step; *out_wall as the caller sees it. The loss is fetched, as in training. */
-static stator_status_t step(const tool_t *tool, bench_t *b, double *out_wall) {
-    size_t n_feeds = 0;
-    const stator_tensor_t *feeds = NULL;
-    tool_scalar_t loss = {0};
-    stator_fetch_t fetch;
-    size_t n_fetches = tool_scalar_fetch(b->plan, tool_loss(tool), &loss, &fetch);
-    if (b->data) TOOL_TRY(stator_data_next(b->data, &n_feeds, &feeds));
-    double begin = tool_seconds();
-    TOOL_TRY(stator_session_step(b->session, n_feeds, feeds, n_fetches, &fetch));
-    *out_wall = tool_seconds() - begin;
-    return STATOR_OK;
-}
-
 static stator_status_t run_steps(const tool_t *tool, bench_t *b) {
     double wall;
     int64_t steps = tool_int(tool, "steps");
@@ -68,12 +52,12 @@ static stator_status_t run_steps(const tool_t *tool, bench_t *b) {
     b->cpu_ms = calloc(b->n, sizeof *b->cpu_ms);
     if (!b->step_ms || !b->host_ms || !b->cpu_ms)
         return tool_fail(STATOR_NO_MEMORY, "out of memory");
-    for (int i = 0; i < WARM_UP; i++) TOOL_TRY(step(tool, b, &wall));
+    for (int i = 0; i < WARM_UP; i++) TOOL_TRY(tool_stepper_step(tool, &b->stepper, &wall));
     bool computes = strcmp(tool_text(tool, "device"), "null") != 0;
     for (size_t i = 0; i < b->n && !tool_interrupted(); i++) {
         double cpu = processor_seconds();
-        TOOL_TRY(step(tool, b, &wall));
-        stator_session_info_t info = stator_session_info(b->session);
+        TOOL_TRY(tool_stepper_step(tool, &b->stepper, &wall));
+        stator_session_info_t info = stator_session_info(b->stepper.session);
         b->step_ms[i] = computes ? wall * 1e3 : info.step_us * 1e-3;
         b->cpu_ms[i] = (processor_seconds() - cpu) * 1e3;
         b->host_ms[i] = computes ? wall * 1e3 - info.step_us * 1e-3 : wall * 1e3;
@@ -81,54 +65,20 @@ static stator_status_t run_steps(const tool_t *tool, bench_t *b) {
     return tool_interrupted() ? tool_fail(STATOR_INTERRUPTED, "interrupted") : STATOR_OK;
 }
 
-static stator_status_t open_session(const tool_t *tool, bench_t *b) {
-    const char *input = tool_text(tool, "input"), *weights_path = tool_text(tool, "weights");
-    stator_tensors_t *weights = NULL;
-    stator_status_t status;
+static stator_status_t first_step(const tool_t *tool, bench_t *b) {
     double begin = tool_seconds(), wall;
-    TOOL_TRY(stator_session_create(b->plan, NULL, &b->session));
-    double created = tool_seconds() - begin;
-    tool_session_notes(b->session);
-    if (weights_path[0]) TOOL_TRY(stator_tensors_load(weights_path, &weights));
-    status = stator_session_initialize(b->session, tool->options);
-    /* a parameter without a rule is zero, which takes no less time */
-    if (status == STATOR_NOT_FOUND) status = STATOR_OK;
-    if (status == STATOR_OK && weights) status = stator_session_load(b->session, weights);
-    stator_tensors_destroy(weights);
-    TOOL_TRY(status);
-    b->init_s = tool_seconds() - begin - created;
-    if (stator_plan_count(b->plan, STATOR_INPUT) > 0) {
-        uint64_t seed = (uint64_t)tool_int(tool, "seed");
-        TOOL_TRY(input[0] ? stator_tensors_load(input, &b->inputs)
-                          : stator_tensors_random(b->plan, seed, &b->inputs));
-        TOOL_TRY(stator_data_tensors(b->plan, b->inputs, input[0] ? tool_text(tool, "map") : "",
-                                     &b->data));
-    }
-    TOOL_TRY(step(tool, b, &wall));
+    TOOL_TRY(tool_stepper_open(tool, b->plan, &b->stepper));
+    TOOL_TRY(tool_stepper_step(tool, &b->stepper, &wall));
     b->first_step_s = tool_seconds() - begin;
     return STATOR_OK;
 }
 
-/* What a step has so many of: the elements of a whole-number input of two dims are tokens, else the
- * first dim of the first input with one is samples. */
-static double items(const stator_plan_t *plan, const char **out_unit) {
-    *out_unit = "steps/s";
-    for (size_t i = 0; i < stator_plan_count(plan, STATOR_INPUT); i++) {
-        stator_tensor_t t = stator_plan_at(plan, STATOR_INPUT, i);
-        if (t.rank == 0) continue;
-        bool tokens = t.rank == 2 && (t.dtype == STATOR_DTYPE_I32 || t.dtype == STATOR_DTYPE_I64);
-        *out_unit = tokens ? "tokens/s" : "samples/s";
-        return (double)t.dims[0] * (tokens ? (double)t.dims[1] : 1);
-    }
-    return 1;
-}
-
 static void print_result(const tool_t *tool, const bench_t *b) {
     stator_report_totals_t totals = stator_report_totals(b->report);
-    stator_session_info_t info = stator_session_info(b->session);
+    stator_session_info_t info = stator_session_info(b->stepper.session);
     uint64_t used = info.state_bytes + info.work_bytes + info.comm_bytes;
     const char *unit;
-    double step_ms = median(b->step_ms, b->n), rate = items(b->plan, &unit) / (step_ms * 1e-3);
+    double step_ms = median(b->step_ms, b->n), rate = tool_items(b->plan, &unit) / (step_ms * 1e-3);
     char planned_text[32], used_text[32];
     if (!tool_flag(tool, "json")) {
         printf("step %.3f ms (least %.3f; processor %.3f), predicted %.3f; %.1f %s; host %.3f ms\n",
@@ -138,7 +88,7 @@ static void print_result(const tool_t *tool, const bench_t *b) {
                tool_bytes(totals.total_bytes, planned_text), tool_bytes(used, used_text));
         return;
     }
-    stator_startup_t start = stator_session_startup(b->session);
+    stator_startup_t start = stator_session_startup(b->stepper.session);
     const struct {
         const char *key;
         double value;
@@ -163,7 +113,7 @@ static void print_result(const tool_t *tool, const bench_t *b) {
         {"libraries_s", start.libraries_s},
         {"nests_s", start.nests_s},
         {"plans_s", start.plans_s},
-        {"init_s", b->init_s},
+        {"init_s", b->stepper.init_s},
         {"tune_s", start.tune_s},
         {"tuned", (double)start.n_measured},
         {"capture_s", start.capture_s},
@@ -203,16 +153,14 @@ stator_status_t tool_bench(tool_t *tool) {
     TOOL_TRY_GOTO(tool_compile_or_load(tool, &b.plan), done);
     b.compile_s = tool_seconds() - begin;
     TOOL_TRY_GOTO(stator_report_create(b.plan, 0, &b.report), done);
-    TOOL_TRY_GOTO(open_session(tool, &b), done);
+    TOOL_TRY_GOTO(first_step(tool, &b), done);
     TOOL_TRY_GOTO(run_steps(tool, &b), done);
     print_result(tool, &b);
 done:
     free(b.step_ms);
     free(b.host_ms);
     free(b.cpu_ms);
-    stator_data_destroy(b.data);
-    stator_tensors_destroy(b.inputs);
-    stator_session_destroy(b.session);
+    tool_stepper_close(&b.stepper);
     stator_report_destroy(b.report);
     stator_plan_destroy(b.plan);
     return status;

@@ -8,7 +8,9 @@ stator_status_t tool_stepper_open(const tool_t *tool, stator_plan_t *plan, tool_
     stator_tensors_t *weights = NULL;
     stator_status_t status;
     *out = (tool_stepper_t){.plan = plan};
+    double begin = tool_seconds();
     TOOL_TRY(stator_session_create(plan, NULL, &out->session));
+    out->created_s = tool_seconds() - begin;
     tool_session_notes(out->session);
     if (weights_path[0]) TOOL_TRY(stator_tensors_load(weights_path, &weights));
     status = stator_session_initialize(out->session, tool->options);
@@ -17,6 +19,7 @@ stator_status_t tool_stepper_open(const tool_t *tool, stator_plan_t *plan, tool_
     if (status == STATOR_OK && weights) status = stator_session_load(out->session, weights);
     stator_tensors_destroy(weights);
     TOOL_TRY(status);
+    out->init_s = tool_seconds() - begin - out->created_s;
     if (stator_plan_count(plan, STATOR_INPUT) > 0) {
         uint64_t seed = (uint64_t)tool_int(tool, "seed");
         TOOL_TRY(input[0] ? stator_tensors_load(input, &out->inputs)
@@ -45,4 +48,18 @@ void tool_stepper_close(tool_stepper_t *stepper) {
     stator_tensors_destroy(stepper->inputs);
     stator_session_destroy(stepper->session);
     *stepper = (tool_stepper_t){0};
+}
+
+/* What a step has so many of: the elements of a whole-number input of two dims are tokens, else the
+ * first dim of the first input with one is samples. */
+double tool_items(const stator_plan_t *plan, const char **out_unit) {
+    *out_unit = "steps/s";
+    for (size_t i = 0; i < stator_plan_count(plan, STATOR_INPUT); i++) {
+        stator_tensor_t t = stator_plan_at(plan, STATOR_INPUT, i);
+        if (t.rank == 0) continue;
+        bool tokens = t.rank == 2 && (t.dtype == STATOR_DTYPE_I32 || t.dtype == STATOR_DTYPE_I64);
+        *out_unit = tokens ? "tokens/s" : "samples/s";
+        return (double)t.dims[0] * (tokens ? (double)t.dims[1] : 1);
+    }
+    return 1;
 }

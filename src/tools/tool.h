@@ -112,6 +112,7 @@ typedef struct tool_stepper {
     stator_session_t *session;
     stator_tensors_t *inputs;
     stator_data_t *data;
+    double created_s, init_s; /* what creating the session took, and its initial state */
 } tool_stepper_t;
 stator_status_t tool_stepper_open(const tool_t *tool, stator_plan_t *plan, tool_stepper_t *out);
 /* *out_wall: seconds as the caller sees it. */
@@ -122,6 +123,15 @@ void tool_stepper_close(tool_stepper_t *stepper);
 stator_status_t tool_evaluate(const tool_t *tool, stator_session_t *session,
                               const stator_plan_t *plan, stator_data_t *data, double *out_loss,
                               double *out_accuracy);
+/* What a step has so many of: tokens, samples. */
+double tool_items(const stator_plan_t *plan, const char **out_unit);
+/* Event files for TensorBoard (tfevents.c): one in `folder`, which is made. Each scalar is in the file when the
+ * call returns. `events` NULL: nothing happens. */
+typedef struct tool_events tool_events_t;
+stator_status_t tool_events_create(const char *folder, tool_events_t **out_events);
+stator_status_t tool_events_scalar(tool_events_t *events, int64_t step, const char *tag,
+                                   double value);
+void tool_events_destroy(tool_events_t *events); /* NULL is fine */
 /* "12.3 MiB" */
 const char *tool_bytes(uint64_t bytes, char buffer[32]);
 /* What packing loses, in percent: of the work region above the most bytes alive at one time. */

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "tools/progress.h"
 #include "tools/tool.h"
 
 enum { MAX_KEEP = 1000000, MAX_SKIPPED = 100 };
@@ -18,11 +19,10 @@ typedef struct train_run {
     stator_plan_t *plan, *eval_plan;
     stator_session_t *session, *eval_session;
     stator_data_t *data, *eval_data;
-    FILE *log;
+    progress_t shown;
     stator_progress_t progress;
-    int64_t n_steps, first_step; /* steps done before this process */
-    double started, eval_loss, accuracy;
-    bool live;     /* standard output is a terminal */
+    int64_t n_steps;
+    double eval_loss, accuracy;
     bool complete; /* resumed at or past its last step */
 } train_run_t;
 
@@ -121,14 +121,6 @@ static stator_status_t check_save(const train_run_t *run) {
     return STATOR_OK;
 }
 
-static stator_status_t open_log(train_run_t *run) {
-    const char *path = tool_text(run->tool, "log");
-    if (!path[0]) return STATOR_OK;
-    run->log = fopen(path, tool_text(run->tool, "resume")[0] ? "a" : "w");
-    if (!run->log) return tool_fail(STATOR_IO, "%s: %s", path, strerror(errno));
-    return STATOR_OK;
-}
-
 /* A run that goes on has the seed it began with: its data comes in that order. */
 static stator_status_t read_checkpoint(train_run_t *run) {
     const tool_t *tool = run->tool;
@@ -195,12 +187,12 @@ static stator_status_t open_run(train_run_t *run) {
     run->progress.seed = (uint64_t)tool_int(tool, "seed");
     if (tool_text(tool, "resume")[0]) TOOL_TRY(go_on(run));
     if (run->complete) return STATOR_OK;
-    run->live = isatty(STDOUT_FILENO);
-    return open_log(run);
+    return progress_open(tool, run->plan, run->session, run->progress.step, run->n_steps,
+                         &run->shown);
 }
 
 static void close_run(train_run_t *run) {
-    if (run->log) fclose(run->log);
+    progress_close(&run->shown);
     stator_data_destroy(run->eval_data);
     stator_data_destroy(run->data);
     stator_session_destroy(run->eval_session);
@@ -224,61 +216,18 @@ typedef struct step_result {
     int64_t n_skipped; /* in a row */
 } step_result_t;
 
-static stator_status_t log_flush(const train_run_t *run) {
-    if (fflush(run->log) != 0 || ferror(run->log))
-        return tool_fail(STATOR_IO, "%s: writing failed: %s", tool_text(run->tool, "log"),
-                         strerror(errno));
-    return STATOR_OK;
-}
-
-static stator_status_t log_step(const train_run_t *run, const step_result_t *result, double us) {
-    if (!run->log) return STATOR_OK;
-    fprintf(run->log, "{\"step\":%lld,\"loss\":", (long long)run->progress.step);
-    tool_json_number(run->log, tool_scalar_value(&result->loss));
-    if (result->has_norm) {
-        fprintf(run->log, ",\"grad_norm\":");
-        tool_json_number(run->log, tool_scalar_value(&result->grad_norm));
-    }
-    if (result->has_lr) {
-        fprintf(run->log, ",\"lr\":");
-        tool_json_number(run->log, tool_scalar_value(&result->lr));
-    }
-    if (result->has_scale) {
-        fprintf(run->log, ",\"loss_scale\":");
-        tool_json_number(run->log, tool_scalar_value(&result->loss_scale));
-    }
-    if (result->has_skipped)
-        fprintf(run->log, ",\"skipped\":%s", result->skipped.i64 ? "true" : "false");
-    fprintf(run->log, ",\"step_ms\":%.3f}\n", us * 1e-3);
-    return log_flush(run);
-}
-
-static void show_step(const train_run_t *run, const step_result_t *result) {
-    int64_t step = run->progress.step;
-    double elapsed = tool_seconds() - run->started, done = (double)(step - run->first_step);
-    double rate = elapsed > 0 ? done / elapsed : 0;
-    bool last = step == run->n_steps;
-    int64_t every = run->n_steps < 20 ? 1 : run->n_steps / 20;
-    bool skipped = result->has_skipped && result->skipped.i64;
-    if (!run->live && !last && !skipped && step % every != 0 && step != 1) return;
-    char memory[32];
-    stator_session_info_t info = stator_session_info(run->session);
-    printf("%sstep %lld/%lld  loss %.4f%s  %.2f steps/s  %s a rank  %.0f s left%s",
-           run->live ? "\r\033[K" : "", (long long)step, (long long)run->n_steps,
-           tool_scalar_value(&result->loss), skipped ? "  skipped" : "", rate,
-           tool_bytes(info.state_bytes + info.work_bytes + info.comm_bytes, memory),
-           rate > 0 ? (double)(run->n_steps - step) / rate : 0, run->live && !last ? "" : "\n");
-    fflush(stdout);
-}
-
-static stator_status_t log_evaluation(const train_run_t *run, bool final) {
-    if (!run->log) return STATOR_OK;
-    fprintf(run->log, "{\"step\":%lld,\"%s\":", (long long)run->progress.step,
-            final ? "held_out_loss" : "eval_loss");
-    tool_json_number(run->log, run->eval_loss);
-    if (run->accuracy >= 0) fprintf(run->log, ",\"accuracy\":%.17g", run->accuracy);
-    fprintf(run->log, ",\"seconds\":%.3f}\n", tool_seconds() - run->started);
-    return log_flush(run);
+static stator_status_t tell_step(const train_run_t *run, const step_result_t *result) {
+    double norm = tool_scalar_value(&result->grad_norm), lr = tool_scalar_value(&result->lr);
+    double scale = tool_scalar_value(&result->loss_scale);
+    const progress_step_t step = {.step = run->progress.step,
+                                  .loss = tool_scalar_value(&result->loss),
+                                  .us = stator_session_info(run->session).step_us,
+                                  .grad_norm = result->has_norm ? &norm : NULL,
+                                  .lr = result->has_lr ? &lr : NULL,
+                                  .loss_scale = result->has_scale ? &scale : NULL,
+                                  .counts_skipped = result->has_skipped,
+                                  .skipped = result->has_skipped && result->skipped.i64};
+    return progress_step(&run->shown, &step);
 }
 
 /* ---- steps ---- */
@@ -299,11 +248,8 @@ static stator_status_t evaluate(train_run_t *run, bool final, bool *out_saved) {
     TOOL_TRY(tool_evaluate(run->tool, run->eval_session, run->eval_plan, run->eval_data,
                            &run->eval_loss, &run->accuracy));
     if (tool_interrupted()) return STATOR_OK; /* cut short: no result */
-    printf("%sstep %lld  held-out loss %.4f", run->live ? "\r\033[K" : "",
-           (long long)run->progress.step, run->eval_loss);
-    printf(run->accuracy >= 0 ? "  accuracy %.2f %%\n" : "\n", 100 * run->accuracy);
-    fflush(stdout);
-    TOOL_TRY(log_evaluation(run, final));
+    TOOL_TRY(
+        progress_evaluation(&run->shown, run->progress.step, run->eval_loss, run->accuracy, final));
     if (!isfinite(run->eval_loss)) return STATOR_OK;
     if (run->progress.has_best && run->eval_loss >= run->progress.best) return STATOR_OK;
     run->progress.has_best = 1;
@@ -318,8 +264,7 @@ static stator_status_t one_step(train_run_t *run, step_result_t *result) {
     TOOL_TRY(stator_data_next(run->data, &n_feeds, &feeds));
     TOOL_TRY(stator_session_step(run->session, n_feeds, feeds, result->n_fetches, result->fetches));
     run->progress.step++;
-    TOOL_TRY(log_step(run, result, stator_session_info(run->session).step_us));
-    show_step(run, result);
+    TOOL_TRY(tell_step(run, result));
     result->n_skipped = result->has_skipped && result->skipped.i64 ? result->n_skipped + 1 : 0;
     if (result->n_skipped >= MAX_SKIPPED)
         return tool_fail(STATOR_NOT_FINITE,
@@ -364,8 +309,7 @@ static stator_status_t train_loop(train_run_t *run) {
     step_result_t result = {0};
     TOOL_TRY(prepare_fetches(run, &result));
     tool_catch_interrupts();
-    run->started = tool_seconds();
-    run->first_step = run->progress.step;
+    progress_begin(&run->shown);
     bool saved = false;
     while (run->progress.step < run->n_steps && !tool_interrupted()) {
         TOOL_TRY(one_step(run, &result));

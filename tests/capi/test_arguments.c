@@ -189,7 +189,33 @@ static void steps_refuse_null(void **state) {
     assert_null_refused(session_step, session, NULL, 1, &feed, 1, &fetch);
     assert_null_refused(session_step, feeds, w->session, 1, NULL, 1, &fetch);
     assert_null_refused(session_step, fetches, w->session, 1, &feed, 1, NULL);
+    assert_null_refused(session_step_start, session, NULL, 1, &feed, 1, &fetch);
+    assert_null_refused(session_step_start, feeds, w->session, 1, NULL, 1, &fetch);
+    assert_null_refused(session_step_start, fetches, w->session, 1, &feed, 1, NULL);
+    assert_null_refused(session_step_wait, session, NULL);
     assert_ok(stator_session_step(w->session, 1, &feed, 1, &fetch)); /* it still runs */
+    assert_null_refused(session_fetch, session, NULL, fetch.name, fetch.data, fetch.bytes);
+    assert_null_refused(session_fetch, name, w->session, NULL, fetch.data, fetch.bytes);
+    assert_null_refused(session_fetch, data, w->session, fetch.name, NULL, fetch.bytes);
+    stator_trace_t *trace;
+    stator_trace_row_t row;
+    assert_null_refused(trace_create, plan, NULL, w->session, NULL, -1, &trace);
+    assert_null_refused(trace_create, out_trace, w->plan, w->session, NULL, -1, NULL);
+    assert_invalid(stator_trace_create(w->plan, w->session, NULL, 1, &trace), "ranks 0 to 0");
+    assert_invalid(stator_trace_create(w->plan, w->session, NULL, -2, &trace), "no rank -2");
+    assert_null_refused(trace_add, trace, NULL);
+    assert_null_refused(trace_finish, trace, NULL);
+    stator_trace_destroy(NULL);
+    assert_ok(stator_trace_create(w->plan, w->session, NULL, -1, &trace));
+    assert_ok(stator_session_step(w->session, 1, &feed, 1, &fetch));
+    assert_ok(stator_trace_add(trace));
+    assert_int_equal(stator_trace_kernel_at(trace, 0, &row), 0); /* not finished */
+    assert_ok(stator_trace_finish(trace));
+    assert_int_equal(stator_trace_kernel_at(trace, 0, &row), 1);
+    assert_true(row.measured_us > 0 && row.predicted_us > 0 &&
+                stator_trace_totals(trace).n_measured == 1);
+    assert_int_equal(stator_trace_node_at(trace, 1000, &row), 0);
+    stator_trace_destroy(trace);
     assert_ok(stator_session_step(w->session, 1, &feed, 0, NULL));
     assert_invalid(stator_session_step(w->session, 0, NULL, 0, NULL), "x");
 }
