@@ -9,7 +9,8 @@
  * Opening a source reads and checks its files: NOT_FOUND for a missing one, PARSE for a damaged one
  * (the message says where), INVALID where it does not fit the plan's inputs (the message shows both
  * shapes), NO_MEMORY, IO. (Nearest: torch.utils.data.DataLoader with a seeded sampler and
- * drop_last.) */
+ * drop_last.) Opening and stator_data_next may wait for the disk, the other functions do not block; several
+ * sources are independent of each other, also of one plan. */
 #ifndef STATOR_DATA_H
 #define STATOR_DATA_H
 

@@ -4,7 +4,9 @@
  * state (parameters, buffers) changes only through explicit updates. It says nothing of ranks,
  * memory or order. Ownership: create functions give the caller an object to destroy; accessors lend
  * strings that live as long as the graph. A graph may be read by several threads at once, and
- * written by one. */
+ * written by one. Functions that read or write files block on the disk; those that derive a graph take
+ * milliseconds to seconds, and leave the one they are given as it is. NO_MEMORY may come from each that
+ * makes something. (Nearest: torch.fx.Graph and torch.export.ExportedProgram; MLIR's module.) */
 #ifndef STATOR_GRAPH_H
 #define STATOR_GRAPH_H
 
@@ -28,11 +30,13 @@ typedef uint32_t stator_value_t;
 STATOR_API stator_status_t stator_graph_create(const char *name,
                                                stator_graph_t **out_graph) STATOR_WARN_UNUSED;
 STATOR_API void stator_graph_destroy(stator_graph_t *graph); /* NULL is fine */
-/* Reads a `.stator` file or the text form, told apart by content. */
+/* Reads a `.stator` file or the text form, told apart by content. NOT_FOUND; PARSE: where it is damaged, or
+ * the line; UNSUPPORTED: made by a newer version; INVALID: what no op allows, naming the node. */
 STATOR_API stator_status_t stator_graph_load(const char *path,
                                              stator_graph_t **out_graph) STATOR_WARN_UNUSED;
 /* Reads a torch.export archive (.pt2) or an ONNX model, told apart by content. *out_tensors
- * receives the values of parameters and buffers. Option keys: "constant". ONNX does not tell
+ * receives the values of parameters and buffers. NOT_FOUND; PARSE: where it is damaged; UNSUPPORTED names
+ * node and op. (Nearest: torch.export.load, onnx.load.) Option keys: "constant". ONNX does not tell
  * parameters from constants: see stator_graph_settle. */
 STATOR_API stator_status_t stator_graph_import(const char *path, const stator_options_t *options,
                                                stator_graph_t **out_graph,
@@ -54,7 +58,9 @@ STATOR_API stator_status_t stator_graph_bind(const stator_graph_t *graph,
                                              stator_graph_t **out_graph) STATOR_WARN_UNUSED;
 /* Standard models. Llama: "config" (Hugging Face config.json), "batch", "seq"; with_loss 0 gives an
  * inference graph: x → "logits". ResNet: "depth", "classes", "channels", "image", "batch",
- * "smoothing". Option "symbolic" leaves "batch" and "seq" open. */
+ * "smoothing". Option "symbolic" leaves "batch" and "seq" open. INVALID names the option or the
+ * configuration's key; NOT_FOUND, PARSE: the configuration. (Nearest: transformers' AutoModelForCausalLM
+ * .from_config, torchvision.models.resnet50.) */
 STATOR_API stator_status_t stator_graph_llama(const stator_options_t *options, int with_loss,
                                               stator_graph_t **out_graph) STATOR_WARN_UNUSED;
 STATOR_API stator_status_t stator_graph_resnet(const stator_options_t *options, int with_loss,
@@ -62,7 +68,7 @@ STATOR_API stator_status_t stator_graph_resnet(const stator_options_t *options, 
 
 /* ---- where they go ---- */
 
-/* Atomic; checksummed protobuf. */
+/* Atomic; checksummed protobuf. IO: the text gives path and reason; the old file is untouched then. */
 STATOR_API stator_status_t stator_graph_save(const stator_graph_t *graph,
                                              const char *path) STATOR_WARN_UNUSED;
 /* The text form; the caller frees *out_text with stator_free. */
@@ -107,9 +113,10 @@ STATOR_API stator_status_t stator_graph_add_port(stator_graph_t *graph, stator_p
 STATOR_API stator_status_t stator_graph_add_constant(stator_graph_t *graph,
                                                      const stator_tensor_t *tensor,
                                                      stator_value_t *out_value) STATOR_WARN_UNUSED;
+/* `value` under a name of its own: INVALID if the name is taken or there is no such value. */
 STATOR_API stator_status_t stator_graph_add_output(stator_graph_t *graph, const char *name,
                                                    stator_value_t value) STATOR_WARN_UNUSED;
-/* Type of a value; data and name are NULL. */
+/* Type of a value; data and name are NULL. INVALID: there is no such value. */
 STATOR_API stator_status_t stator_graph_value_type(const stator_graph_t *graph,
                                                    stator_value_t value,
                                                    stator_tensor_t *out_type) STATOR_WARN_UNUSED;
@@ -121,14 +128,18 @@ STATOR_API int stator_op_at(size_t index, stator_op_info_t *out_info);
 
 /* ---- deriving ---- */
 
-/* Appends reverse mode: outputs "grad.<parameter>" for every parameter. Option key: "loss".
- * UNSUPPORTED lists every node on the path that has no gradient rule. */
+/* Appends reverse mode: outputs "grad.<parameter>" for every parameter. Option keys: "loss", and "fetch"
+ * for further outputs. UNSUPPORTED lists every node on the path that has no gradient rule; NOT_FOUND: the
+ * loss; INVALID: it is no float scalar. (Nearest: jax.value_and_grad, torch.autograd.grad.) */
 STATOR_API stator_status_t
 stator_graph_add_gradients(const stator_graph_t *graph, const stator_options_t *options,
                            stator_graph_t **out_graph) STATOR_WARN_UNUSED;
 /* The whole training step: gradient, accumulation, clipping, schedule, optimizer, moving average.
  * Outputs "grad_norm" (before clipping) and "lr" beside the graph's own. Option keys: those of
- * "training" in the table. */
+ * "training" in the table, and "fetch": values of the graph, and gradients "grad.<parameter>", that become
+ * outputs too; names that are none are passed over here and refused by stator_plan_compile. INVALID names
+ * the option; otherwise as stator_graph_add_gradients. (Nearest: torch.optim with
+ * torch.nn.utils.clip_grad_norm_, optax.) */
 STATOR_API stator_status_t
 stator_graph_make_training(const stator_graph_t *graph, const stator_options_t *options,
                            stator_graph_t **out_graph) STATOR_WARN_UNUSED;

@@ -25,7 +25,9 @@ typedef struct stator_session stator_session_t;
  * outlive this one, and so must the plan. Both plans need the same device and ranks, and every
  * tensor of this plan's state has to be in the other's with the same type and place: so it is for
  * the same plan and for one compiled with state_of = that session's plan. INVALID names the first
- * tensor that lies elsewhere. Sessions that share state take turns. */
+ * tensor that lies elsewhere. Sessions that share state take turns. NOT_FOUND: the device or its module,
+ * and where it was looked for; UNSUPPORTED: a driver or library that is too old; DOES_NOT_FIT, NO_MEMORY:
+ * what was asked for and what there is. (Nearest: ncclCommInitAll and cudaMalloc; DataParallel's set-up.) */
 STATOR_API stator_status_t stator_session_create(const stator_plan_t *plan, stator_session_t *share,
                                                  stator_session_t **out_session) STATOR_WARN_UNUSED;
 STATOR_API void stator_session_destroy(stator_session_t *session); /* NULL is fine */
@@ -76,21 +78,23 @@ STATOR_API stator_status_t stator_session_fetch(stator_session_t *session, const
 /* Parameters by rules of name patterns: option keys "init" and "seed". The values depend on seed,
  * name and element only, not on ranks. Buffers too: running variances 1, the rest 0. The seed also
  * becomes that of dropout. NOT_FOUND names a parameter that no rule matches; it is zero and all
- * else is set, so that a caller who gives every parameter a value afterwards may go on. */
+ * else is set, so that a caller who gives every parameter a value afterwards may go on. INVALID: a rule that
+ * cannot be read. (Nearest: torch.nn.init under torch.manual_seed.) */
 STATOR_API stator_status_t stator_session_initialize(
     stator_session_t *session, const stator_options_t *options) STATOR_WARN_UNUSED;
 /* Parameters and buffers from tensors. Names must match, or match after one constant prefix; any
- * parameter missing or tensor left over is an error that lists the names. Buffers the tensors lack
- * stay as they are. */
+ * parameter missing or tensor left over is INVALID, with a text that lists the names. Buffers the tensors
+ * lack stay as they are. (Nearest: Module.load_state_dict.) */
 STATOR_API stator_status_t stator_session_load(stator_session_t *session,
                                                const stator_tensors_t *tensors) STATOR_WARN_UNUSED;
 /* Those buffers, and with parameters != 0 those parameters, that the tensors hold under equal
  * names: the values that stand beside an imported graph. Float types are converted; the rest stays
- * as it is. */
+ * as it is. INVALID: another shape. (Nearest: load_state_dict(strict=False).) */
 STATOR_API stator_status_t stator_session_restore(stator_session_t *session,
                                                   const stator_tensors_t *tensors,
                                                   int parameters) STATOR_WARN_UNUSED;
-/* Any state tensor (parameter, buffer, "optim.…") by name; its type must match exactly. */
+/* Any state tensor (parameter, buffer, "optim.…") by name: the whole of it, dense row-major, to or from host
+ * memory of the caller. NOT_FOUND; INVALID: another type, shape or size, with both. (Nearest: cudaMemcpy.) */
 STATOR_API stator_status_t stator_session_write(stator_session_t *session,
                                                 const stator_tensor_t *tensor) STATOR_WARN_UNUSED;
 STATOR_API stator_status_t stator_session_read(stator_session_t *session, const char *name,
@@ -101,7 +105,8 @@ STATOR_API stator_status_t stator_session_read(stator_session_t *session, const 
 STATOR_API size_t stator_session_count(const stator_session_t *session, stator_port_kind_t kind);
 STATOR_API stator_tensor_t stator_session_at(const stator_session_t *session,
                                              stator_port_kind_t kind, size_t index);
-/* Copies parameters and buffers (not optimizer state) out; tied names as aliases. */
+/* Copies parameters and buffers (not optimizer state) out; tied names as aliases. NO_MEMORY. (Nearest:
+ * Module.state_dict.) */
 STATOR_API stator_status_t stator_session_export(stator_session_t *session,
                                                  stator_tensors_t **out_tensors) STATOR_WARN_UNUSED;
 
@@ -115,7 +120,8 @@ typedef struct stator_progress {
     int64_t n_samples; /* stator_data_samples of the data; 0: not known, and not compared */
 } stator_progress_t;
 /* Writes a checkpoint set into folder `dir`; the previous one stays loadable whatever happens.
- * `is_best` also marks it as best. Blocks until it is on disk. */
+ * `is_best` also marks it as best; `keep`: how many of the newest stay. Blocks until it is on disk. IO: path
+ * and reason. (Nearest: torch.distributed.checkpoint.save.) */
 STATOR_API stator_status_t stator_session_save(stator_session_t *session, const char *dir,
                                                const stator_progress_t *progress, int32_t keep,
                                                int is_best) STATOR_WARN_UNUSED;
@@ -123,7 +129,9 @@ STATOR_API stator_status_t stator_session_save(stator_session_t *session, const 
  * ("" if none was) and is freed with stator_free. NOT_FOUND: no set; PARSE: none is whole. */
 STATOR_API stator_status_t stator_checkpoint_read(const char *dir, stator_progress_t *out_progress,
                                                   char **out_note) STATOR_WARN_UNUSED;
-/* Loads the newest whole set of `dir`: all state, exactly. */
+/* Loads the newest whole set of `dir`: all state, exactly, on any number of ranks. NOT_FOUND: no set; PARSE:
+ * none is whole; INVALID: it is of another model, with the names. (Nearest:
+ * torch.distributed.checkpoint.load.) */
 STATOR_API stator_status_t stator_session_resume(
     stator_session_t *session, const char *dir, stator_progress_t *out_progress) STATOR_WARN_UNUSED;
 
@@ -132,6 +140,7 @@ typedef struct stator_session_info {
     /* the last step that has ended, on rank 0, in microseconds; the part spent waiting for collectives */
     double step_us, wait_us;
 } stator_session_info_t;
+/* Does not block. (Nearest: torch.cuda.memory_allocated, cudaEventElapsedTime.) */
 STATOR_API stator_session_info_t stator_session_info(const stator_session_t *session);
 
 /* Where the time of a session besides its steps has gone so far, on rank 0, in seconds. */

@@ -1,5 +1,8 @@
 /* Stator: tensors on the host – types, descriptions, and named sets read from or written to
- * safetensors. */
+ * safetensors.
+ *
+ * Sets may be read by several threads at once, and added to by one. Functions that read or write files block
+ * on the disk, the others do not. (Nearest: safetensors.torch.load_file and save_file; a state_dict.) */
 #ifndef STATOR_TENSOR_H
 #define STATOR_TENSOR_H
 
@@ -39,23 +42,23 @@ typedef struct stator_tensor {
     size_t bytes;
 } stator_tensor_t;
 
-/* "f32", …; bytes an element. Thread-safe. */
+/* "f32", …, "?" for what is no type; bytes an element, 0 for that. Thread-safe. */
 STATOR_API const char *stator_dtype_text(stator_dtype_t dtype);
 STATOR_API size_t stator_dtype_bytes(stator_dtype_t dtype);
 
 /* A set of named tensors, with aliases (other names of the same tensor, as tied weights have). */
 typedef struct stator_tensors stator_tensors_t;
 
-/* Reads a safetensors file (all its checks, and checksums where Stator wrote it). Blocks on the
- * disk. */
+/* Reads a safetensors file (all its checks, and checksums where Stator wrote it). NOT_FOUND; PARSE: where
+ * it is damaged; UNSUPPORTED: a type that there is none of here; NO_MEMORY; IO. */
 STATOR_API stator_status_t stator_tensors_load(const char *path,
                                                stator_tensors_t **out_tensors) STATOR_WARN_UNUSED;
 /* An empty set to add to. */
 STATOR_API stator_status_t stator_tensors_create(stator_tensors_t **out_tensors) STATOR_WARN_UNUSED;
-/* Adds a copy. INVALID if the name is taken or bytes is not shape times type. */
+/* Adds a copy. INVALID if the name is taken or bytes is not shape times type; NO_MEMORY. */
 STATOR_API stator_status_t stator_tensors_add(stator_tensors_t *tensors,
                                               const stator_tensor_t *tensor) STATOR_WARN_UNUSED;
-/* Writes atomically: the old file or the whole new one. */
+/* Writes atomically: the old file or the whole new one. IO: the text gives path and reason. */
 STATOR_API stator_status_t stator_tensors_save(const stator_tensors_t *tensors,
                                                const char *path) STATOR_WARN_UNUSED;
 STATOR_API size_t stator_tensors_count(const stator_tensors_t *tensors);

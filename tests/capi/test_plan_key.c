@@ -57,8 +57,9 @@ static const row_t rows[] = {
     {"memory-limit", "1GiB", DECIDES, ""},
     {"timeout", "7", DECIDES, ""},
     {"plan-cache", "cache-of-keys", NEUTRAL, ""}, /* where plans are kept */
-    {"bind", "", NEUTRAL, ""},                    /* sizes are in the graph that is compiled */
-    {"dump", "simplify", NEUTRAL, ""},            /* prints */
+    {"fetch", "grad.fc.bias", DECIDES, ""},
+    {"bind", "", NEUTRAL, ""},         /* sizes are in the graph that is compiled */
+    {"dump", "simplify", NEUTRAL, ""}, /* prints */
     {"optimizer", "sgd", DECIDES, ""},
     {"lr", "0.5", DECIDES, ""},
     {"betas", "0.5,0.6", DECIDES, ""},

@@ -117,8 +117,8 @@ static void outputs_can_be_fetched_after_the_step(void **state) {
             assert_memory_equal(y, again, sizeof y);
             x[i] += 1;
         }
-        after.name = "c";
-        expect_error(exec_session_fetch(session, &after), ST_NOT_FOUND, "there is no output 'c'");
+        after.name = "q";
+        expect_error(exec_session_fetch(session, &after), ST_NOT_FOUND, "there is no output 'q'");
         exec_session_destroy(session);
         plan_destroy(plan);
     }
