@@ -244,7 +244,7 @@ void exec_session_destroy(exec_session_t *session) {
 
 static void tell_session(const exec_session_t *session) {
     char text[3][ST_NUMBER_BYTES];
-    const exec_rank_t *rank = &session->ranks[0];
+    const exec_rank_t *rank = &session->ranks[session->first];
     st_log(ST_LOG_INFO, "session: %u rank%s on %s; state %s, work %s, collectives %s a rank",
            session->plan->n_ranks, session->plan->n_ranks == 1 ? "" : "s", session->plan->device,
            st_size_text(rank->region_bytes[PLAN_STATE], text[0]),

@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "compile/predict.h"
 #include "compile/simulate.h"
+#include "exec/internal.h"
 #include "exec/trace_json.h"
 
 enum { FEW_RANKS = 8, MOST_RANKS = 64, PLANNED = 1, PLANNED_LINK, MEASURED };
@@ -99,6 +100,8 @@ static st_status_t choose_ranks(exec_trace_t *t, uint32_t rank) {
         bool shown = rank == EXEC_TRACE_ALL
                          ? plan->n_ranks <= FEW_RANKS || first_of_program(plan, r)
                          : r == rank;
+        if (t->session && t->session->n_local < plan->n_ranks && rank == EXEC_TRACE_ALL)
+            shown = exec_is_local(t->session, r); /* the others are other processes' to tell of */
         if (!shown) continue;
         if (t->n_ranks < MOST_RANKS)
             t->ranks[t->n_ranks++] = r;
@@ -298,9 +301,9 @@ st_status_t exec_trace_create(const plan_t *plan, exec_session_t *session, const
     exec_trace_t *t = st_calloc(1, sizeof *t);
     if (!t) return st_no_memory(sizeof *t, "a trace");
     t->plan = plan;
+    t->session = session;
     st_status_t status = prepare(t, rank);
     if (status == ST_OK && session) status = exec_measure(session, true);
-    if (status == ST_OK) t->session = session;
     if (status == ST_OK) status = begin_file(t, path);
     if (status == ST_OK)
         *out_trace = t;
@@ -336,7 +339,7 @@ st_status_t exec_trace_add(exec_trace_t *t) {
     bool full = t->json.bytes > MOST_BYTES;
     for (uint32_t i = 0; i < t->n_ranks && !full; i++) {
         exec_measured_t m = exec_last_measured(t->session, t->ranks[i]);
-        put_measured(t, t->ranks[i], &m);
+        if (m.n) put_measured(t, t->ranks[i], &m);
     }
     t->n_measured++;
     t->n_left_out += full;

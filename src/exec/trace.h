@@ -8,7 +8,8 @@
  *                                are asynchronous slices beside it
  *
  * Ranks in the file: the asked one; or all, if there are at most 8; or the first one of each program, at
- * most 64, with the list of ranks that run the same program. */
+ * most 64, with the list of ranks that run the same program. A session of one rank among processes tells of
+ * that rank. */
 #ifndef STATOR_EXEC_TRACE_H
 #define STATOR_EXEC_TRACE_H
 
