@@ -9,8 +9,10 @@
 #include "shard/uniform.h"
 
 enum { MAX_FORMS = 8, N_WEIGHTS = 3, N_BUDGETS = 3 };
-/* Of communication in the energy: most of it hides, some, none. */
-static const double weights[N_WEIGHTS] = {1, 0.3, 0.05};
+/* Of communication in the energy: none of it hides, most does, some. Uniform plans take the better of the
+ * first two, the rest of their solutions being much the same. */
+static const double weights[N_WEIGHTS] = {1, 0.05, 0.3};
+enum { FORM_WEIGHTS = 2 };
 /* Of the limit, for what the energy knows of memory. */
 static const double budgets[N_BUDGETS] = {0.8, 0.6, 0.4};
 /* Entries of the elimination's largest table. */
@@ -28,8 +30,8 @@ typedef struct chooser {
     uint8_t *labels;
     const uint8_t **starts; /* the model's, and the forms' */
     uint32_t n_starts;
-    sharding_row_t best;        /* free choice */
-    const ir_strategy_t **room; /* [nodes]: choices that are being simulated */
+    sharding_row_t best;  /* free choice */
+    shard_choices_t room; /* choices that are being simulated */
 } chooser_t;
 
 static double now_us(void) {
@@ -44,41 +46,18 @@ static bool fits(const chooser_t *c, const sharding_price_t *price) {
 }
 
 static st_status_t price_labels(chooser_t *c, const shard_model_t *model, sharding_row_t *row) {
-    const size_t n = c->request->graph->nodes.n;
-    shard_choices_t choices = {c->room};
-    shard_model_choose(model, c->labels, &choices);
-    TRY(sharding_simulate(c->request, &choices, &row->price));
+    const ir_graph_t *graph = c->request->graph;
+    shard_model_choose(model, c->labels, &c->room);
+    TRY(sharding_simulate(c->request, &c->room, &row->price));
     row->fits = fits(c, &row->price);
-    row->choices.nodes = st_arena_copy(&c->own->arena, c->room, n * sizeof *c->room);
-    return row->choices.nodes ? ST_OK : st_no_memory(n * sizeof *c->room, "choices");
+    row->choices.nodes =
+        st_arena_copy(&c->own->arena, c->room.nodes, graph->nodes.n * sizeof *c->room.nodes);
+    row->choices.copies =
+        st_arena_copy(&c->own->arena, c->room.copies, graph->values.n * sizeof *c->room.copies);
+    if (!row->choices.nodes || !row->choices.copies)
+        return st_no_memory(graph->nodes.n * sizeof *c->room.nodes, "choices");
+    return ST_OK;
 }
-
-/* ---- uniform plans ---- */
-
-static st_status_t add_form(chooser_t *c, uint32_t form) {
-    const shard_model_t *model = c->own->models[0];
-    sharding_row_t *row = &c->out->rows[c->out->n_rows];
-    const shard_start_t start = shard_model_starts(model);
-    shard_energy_t energy;
-    shard_answer_t answer;
-    st_status_t status = ST_OK;
-    TRY_GOTO(shard_uniform_energy(model, form, &energy), done);
-    TRY_GOTO(shard_energy_solve(&energy, &start, WIDTH, c->labels, &answer), done);
-    if (answer.energy == SHARD_FORBIDDEN) goto done; /* not possible here */
-    *row = (sharding_row_t){.exact = answer.exact};
-    snprintf(row->name, sizeof row->name, "%s", shard_uniform_name(form));
-    TRY_GOTO(price_labels(c, model, row), done);
-    c->starts[c->n_starts] =
-        st_arena_copy(&c->own->arena, c->labels, shard_model_energy(model)->variables.n);
-    if (!c->starts[c->n_starts]) TRY_GOTO(st_no_memory(0, "labels"), done);
-    c->n_starts++;
-    c->out->n_rows++;
-done:
-    shard_energy_close(&energy);
-    return status;
-}
-
-/* ---- free choices ---- */
 
 static bool is_better(const sharding_row_t *a, const sharding_row_t *b) {
     if (a->fits != b->fits) return a->fits;
@@ -87,6 +66,40 @@ static bool is_better(const sharding_row_t *a, const sharding_row_t *b) {
                b->price.state_bytes + b->price.live_bytes;
     return a->price.step_us < b->price.step_us;
 }
+
+/* ---- uniform plans ---- */
+
+static st_status_t keep_start(chooser_t *c, const shard_model_t *model) {
+    const uint8_t *copy =
+        st_arena_copy(&c->own->arena, c->labels, shard_model_energy(model)->variables.n);
+    if (!copy) return st_no_memory(shard_model_energy(model)->variables.n, "labels");
+    c->starts[c->n_starts++] = copy;
+    return ST_OK;
+}
+
+static st_status_t try_form(chooser_t *c, uint32_t w, uint32_t form) {
+    const shard_model_t *model = c->own->models[w];
+    const shard_start_t start = shard_model_starts(model);
+    shard_energy_t energy;
+    shard_answer_t answer;
+    st_status_t status = ST_OK;
+    TRY_GOTO(shard_uniform_energy(model, form, &energy), done);
+    TRY_GOTO(shard_energy_solve(&energy, &start, WIDTH, c->labels, &answer), done);
+    if (answer.energy == SHARD_FORBIDDEN) goto done; /* not possible here */
+    sharding_row_t row = {.exact = answer.exact};
+    snprintf(row.name, sizeof row.name, "%s", shard_uniform_name(form));
+    TRY_GOTO(price_labels(c, model, &row), done);
+    TRY_GOTO(keep_start(c, model), done);
+    uint32_t at = 0;
+    while (at < c->out->n_rows && strcmp(c->out->rows[at].name, row.name) != 0) at++;
+    if (at == c->out->n_rows || is_better(&row, &c->out->rows[at])) c->out->rows[at] = row;
+    if (at == c->out->n_rows) c->out->n_rows++;
+done:
+    shard_energy_close(&energy);
+    return status;
+}
+
+/* ---- free choices ---- */
 
 static st_status_t try_labels(chooser_t *c, const shard_model_t *model, bool exact,
                               bool *out_fits) {
@@ -100,11 +113,8 @@ static st_status_t try_labels(chooser_t *c, const shard_model_t *model, bool exa
 static st_status_t try_free(chooser_t *c, uint32_t w) {
     const sharding_request_t *r = c->request;
     const shard_start_t start = {c->n_starts, c->starts};
-    shard_ring_t ring = r->ring;
-    shard_answer_t answer;
-    ring.weight *= weights[w];
-    if (w) TRY(shard_model_open(r->graph, r->target, &ring, r->splits_inputs, &c->own->models[w]));
     const shard_model_t *model = c->own->models[w];
+    shard_answer_t answer;
     TRY(shard_energy_solve(shard_model_energy(model), &start, WIDTH, c->labels, &answer));
     bool fits_already;
     TRY(try_labels(c, model, answer.exact, &fits_already));
@@ -135,29 +145,35 @@ static st_status_t choose(chooser_t *c) {
 }
 
 static st_status_t open_chooser(chooser_t *c) {
-    const sharding_request_t *r = c->request;
-    c->own = st_calloc(1, sizeof *c->own);
-    c->out->own = c->own;
-    if (!c->own) return st_no_memory(sizeof *c->own, "a choice of placements");
-    TRY(shard_model_open(r->graph, r->target, &r->ring, r->splits_inputs, &c->own->models[0]));
+    const ir_graph_t *graph = c->request->graph;
+    st_arena_t *arena = &c->own->arena;
     const shard_start_t given = shard_model_starts(c->own->models[0]);
-    const size_t n_labels = shard_model_energy(c->own->models[0])->variables.n;
-    c->n_starts = given.n;
-    c->starts = st_arena_array(&c->own->arena, given.n + MAX_FORMS, sizeof *c->starts);
-    c->room = st_arena_array(&c->own->arena, r->graph->nodes.n, sizeof *c->room);
-    c->labels = st_arena_array(&c->own->arena, n_labels, 1);
-    c->out->rows = st_arena_array(&c->own->arena, MAX_FORMS + 1, sizeof *c->out->rows);
-    if (!c->starts || !c->room || !c->labels || !c->out->rows)
-        return st_no_memory(r->graph->nodes.n * sizeof *c->room, "a choice of placements");
+    c->starts = st_arena_array(arena, given.n + FORM_WEIGHTS * MAX_FORMS, sizeof *c->starts);
+    c->room.nodes = st_arena_array(arena, graph->nodes.n, sizeof *c->room.nodes);
+    c->room.copies = st_arena_array(arena, graph->values.n, sizeof *c->room.copies);
+    c->labels = st_arena_array(arena, shard_model_energy(c->own->models[0])->variables.n, 1);
+    c->out->rows = st_arena_array(arena, MAX_FORMS + 1, sizeof *c->out->rows);
+    if (!c->starts || !c->room.nodes || !c->room.copies || !c->labels || !c->out->rows)
+        return st_no_memory(graph->nodes.n * sizeof *c->room.nodes, "a choice of placements");
     memcpy(c->starts, given.labels, given.n * sizeof *c->starts);
+    c->n_starts = given.n;
     return ST_OK;
 }
 
 static st_status_t run(chooser_t *c) {
-    TRY(open_chooser(c));
-    for (uint32_t form = 0; shard_uniform_name(form); form++) {
-        ASSERT(form < MAX_FORMS);
-        TRY(add_form(c, form));
+    const sharding_request_t *r = c->request;
+    c->own = st_calloc(1, sizeof *c->own);
+    c->out->own = c->own;
+    if (!c->own) return st_no_memory(sizeof *c->own, "a choice of placements");
+    for (uint32_t w = 0; w < N_WEIGHTS; w++) {
+        shard_ring_t ring = r->ring;
+        ring.weight *= weights[w];
+        TRY(shard_model_open(r->graph, r->target, &ring, r->splits_inputs, &c->own->models[w]));
+        if (!w) TRY(open_chooser(c));
+        for (uint32_t form = 0; w < FORM_WEIGHTS && shard_uniform_name(form); form++) {
+            ASSERT(form < MAX_FORMS);
+            TRY(try_form(c, w, form));
+        }
     }
     for (uint32_t w = 0; w < N_WEIGHTS; w++) TRY(try_free(c, w));
     return choose(c);

@@ -17,6 +17,7 @@ typedef struct conversion {
     shard_conversion_t cost;
     uint32_t start, next; /* its move, IR_NONE before; the next conversion of the value */
     bool weight, waited;
+    bool chained; /* from the value's copy, not from the value */
     uint64_t bytes;
 } conversion_t;
 
@@ -55,9 +56,25 @@ static uint32_t find(const schedule_t *s, ir_value_t v, ir_placement_t to, ir_ph
     return IR_NONE;
 }
 
+/* The placement that readers of another one get the value from. */
+static ir_placement_t copied_as(const schedule_t *s, ir_value_t v) {
+    const ir_placement_t *copy = s->choices->copies ? s->choices->copies[v] : NULL;
+    return copy ? *copy : made_as(s, v);
+}
+
+/* The placement in which node n reads its operand j. */
+static ir_placement_t read_as(const schedule_t *s, ir_node_t n, uint32_t j) {
+    const ir_node_info_t *node = ir_node(s->graph, n);
+    const ir_placement_t copy = copied_as(s, node->inputs[j]);
+    if (copy.kind == IR_SPLIT && shard_takes_parts(node)) return copy;
+    return shard_strategy_in(s->choices->nodes[n], node->n_inputs, j);
+}
+
 static st_status_t want(schedule_t *s, ir_value_t v, ir_placement_t to, ir_node_t reader,
                         ir_phase_t phase) {
-    const ir_placement_t from = made_as(s, v);
+    const ir_placement_t copy = copied_as(s, v);
+    ir_placement_t from = made_as(s, v);
+    bool chained = false;
     const ir_type_t *type = ir_value_type(s->graph, v);
     if (is_free(s, v, from, to)) {
         if (reader > s->last[v]) s->last[v] = reader;
@@ -68,16 +85,22 @@ static st_status_t want(schedule_t *s, ir_value_t v, ir_placement_t to, ir_node_
         s->conversions.data[at].last = reader;
         return ST_OK;
     }
+    if (!ir_placement_equal(copy, from) && !ir_placement_equal(copy, to)) {
+        TRY(want(s, v, copy, reader, phase));
+        chained = true;
+        from = copy;
+    }
     conversion_t made = {.value = v, .to = to, .phase = phase, .first = reader, .last = reader};
     made.start = IR_NONE;
+    made.chained = chained;
     made.next = s->first[v];
-    made.weight = shard_is_weight(s->graph, v);
+    made.weight = !chained && shard_is_weight(s->graph, v);
     made.bytes = shard_part_bytes(&s->request->ring, type, to);
     /* cut from the whole, where that is made anyway */
     const bool whole = find(s, v, IR_PLACE_REPLICATE, phase) != IR_NONE;
     made.cost = shard_convert(&s->request->ring, s->request->target, type,
                               whole ? IR_PLACE_REPLICATE : from, to);
-    if (!made.cost.link_ps && reader > s->last[v]) s->last[v] = reader;
+    if (!made.cost.link_ps && !chained && reader > s->last[v]) s->last[v] = reader;
     s->first[v] = (uint32_t)s->conversions.n;
     if (made.weight && made.cost.link_ps) TRY(ST_VEC_PUSH(&s->gathers, (uint32_t)s->conversions.n));
     return ST_VEC_PUSH(&s->conversions, made);
@@ -95,10 +118,7 @@ static st_status_t find_conversions(schedule_t *s) {
     for (ir_node_t n = 0; n < s->graph->nodes.n; n++) {
         const ir_node_info_t *node = ir_node(s->graph, n);
         for (uint32_t j = 0; j < node->n_inputs; j++)
-            if (!stays(node, j))
-                TRY(want(s, node->inputs[j],
-                         shard_strategy_in(s->choices->nodes[n], node->n_inputs, j), n,
-                         node->phase));
+            if (!stays(node, j)) TRY(want(s, node->inputs[j], read_as(s, n, j), n, node->phase));
     }
     const ir_node_t end = (ir_node_t)s->graph->nodes.n;
     for (size_t o = 0; o < s->graph->outputs.n; o++) {
@@ -145,7 +165,9 @@ static st_status_t read(schedule_t *s, ir_value_t v, ir_placement_t to, ir_phase
     conversion_t *c = &s->conversions.data[at];
     if (c->waited) return ST_OK;
     c->waited = true;
+    if (c->chained) TRY(read(s, v, copied_as(s, v), phase));
     if (c->cost.link_ps) {
+        if (c->chained) TRY(start(s, c));
         while (c->weight && c->start == IR_NONE) { /* those before it are still on the way */
             s->on_the_way = 0;
             TRY(start_gathers(s));
@@ -163,14 +185,14 @@ static st_status_t run_node(schedule_t *s, ir_node_t n) {
     const ir_strategy_t *way = s->choices->nodes[n];
     int64_t ps;
     for (uint32_t j = 0; j < node->n_inputs; j++)
-        if (!stays(node, j))
-            TRY(read(s, node->inputs[j], shard_strategy_in(way, node->n_inputs, j), node->phase));
+        if (!stays(node, j)) TRY(read(s, node->inputs[j], read_as(s, n, j), node->phase));
     TRY(shard_node_ps(&s->request->ring, s->request->target, s->graph, n, way, &ps));
     s->pending_ps += ps;
     for (uint32_t k = 0; k < node->n_outputs; k++)
         for (uint32_t c = s->first[node->first_output + k]; c != IR_NONE;
              c = s->conversions.data[c].next)
-            if (s->conversions.data[c].cost.link_ps && !s->conversions.data[c].weight)
+            if (s->conversions.data[c].cost.link_ps && !s->conversions.data[c].weight &&
+                !s->conversions.data[c].chained)
                 TRY(start(s, &s->conversions.data[c]));
     return ST_OK;
 }

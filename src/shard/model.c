@@ -237,6 +237,10 @@ bool shard_is_weight(const ir_graph_t *graph, ir_value_t value) {
     return ir_op_def(node->op)->flags & IR_STATE;
 }
 
+bool shard_takes_parts(const ir_node_info_t *reader) {
+    return reader->op == IR_OP_SUM_SQUARES;
+}
+
 bool shard_makes_parts(const ir_graph_t *graph, ir_value_t value, ir_placement_t part) {
     ir_placement_t input;
     return shard_can_localize(graph, value, part, &input);
@@ -315,6 +319,9 @@ static st_status_t reading_cost(const shard_model_t *m, const reading_t *r, uint
         return ST_OK;
     }
     if (from.kind == IR_REPLICATE && shard_makes_parts(m->graph, r->value, to)) return ST_OK;
+    if (from.kind == IR_SPLIT && r->operand != IR_NONE &&
+        shard_takes_parts(ir_node(m->graph, m->groups.data[r->to].node)))
+        return ST_OK;
     const bool again =
         from.kind == IR_SPLIT && to.kind == IR_REPLICATE && shard_is_weight(m->graph, r->value);
     shard_conversion_t cost =
@@ -463,6 +470,11 @@ void shard_model_choose(const shard_model_t *model, const uint8_t *labels,
                         shard_choices_t *out_choices) {
     for (ir_node_t n = 0; n < model->graph->nodes.n; n++)
         out_choices->nodes[n] = &kind_of(model, n)->ways[labels[model->class_of[n]]];
+    for (ir_value_t v = 0; out_choices->copies && v < model->graph->values.n; v++) {
+        const uint32_t c = model->copy_of[v];
+        out_choices->copies[v] =
+            c == NO_COPY ? NULL : &model->copies.data[c].places.items[labels[model->groups.n + c]];
+    }
 }
 
 static bool same_choice(const ir_node_info_t *node, const ir_strategy_t *a,

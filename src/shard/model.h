@@ -5,6 +5,7 @@
  *   variable   a value that several read: the placement into which it is brought for them, once
  *   table      from how a value is made to how it is read: the conversion; of weights that are gathered,
  *              once for each phase that reads them
+ *   free       sums of squares read parts as they are: their part of the sum is a number a rank
  *   forbidden  an update whose state lies otherwise: state is not converted in place
  *   memory     parts of states, and of forward values that the backward pass reads
  *
@@ -28,6 +29,9 @@
 /* What is chosen for each node; of inputs and states out[0] is where they lie. */
 typedef struct shard_choices {
     const ir_strategy_t **nodes; /* [nodes]; the strategies live as long as the model */
+    /* [values]: into what a value is brought for all that do not read it as it is made; NULL entries:
+     * each reader by itself. NULL: so for all values. */
+    const ir_placement_t **copies;
 } shard_choices_t;
 
 typedef struct shard_model shard_model_t;
@@ -43,7 +47,7 @@ const ir_graph_t *shard_model_graph(const shard_model_t *model);
 /* Labellings to begin with, owned by the model: all whole; and for each number of granules that
  * occurs the ways that split into so many, wherever there are some. */
 shard_start_t shard_model_starts(const shard_model_t *model);
-/* What labels mean. `out_choices->nodes` has room for all nodes of the graph. */
+/* What labels mean. `out_choices` has room for all nodes and values of the graph. */
 void shard_model_choose(const shard_model_t *model, const uint8_t *labels,
                         shard_choices_t *out_choices);
 /* Labels that mean these choices; false where nodes of a class chose differently, or a way that is not
@@ -60,6 +64,8 @@ ir_node_t shard_model_node(const shard_model_t *model, uint32_t class_of, uint32
  * phase that reads them, since what is gathered would otherwise stay. */
 bool shard_is_weight(const ir_graph_t *graph, ir_value_t value);
 /* Whether the node of a value that is whole everywhere makes a part by itself: nothing has to be cut. */
+/* Whether a node takes its operand in any parts: see above. */
+bool shard_takes_parts(const ir_node_info_t *reader);
 bool shard_makes_parts(const ir_graph_t *graph, ir_value_t value, ir_placement_t part);
 
 #endif

@@ -59,7 +59,8 @@ shard_conversion_t shard_convert(const shard_ring_t *ring, const ir_target_t *ta
         transfer = to.kind == IR_SPLIT ? IR_TRANSFER_SCATTER : IR_TRANSFER_SUM;
     else if (to.kind == IR_SPLIT)
         transfer = IR_TRANSFER_EXCHANGE;
-    if (from.kind != IR_REPLICATE) link = ir_link_us(&ring->links, transfer, bytes);
+    if (from.kind != IR_REPLICATE)
+        link = target->machine->launch_us + ir_link_us(&ring->links, transfer, bytes);
     return (shard_conversion_t){to_ps(link), to_ps(pass)};
 }
 

@@ -1,7 +1,7 @@
 /* What the optimizer of placements takes things to cost: conversions along one axis of the mesh, and
  * nodes on one rank's part. Times in picoseconds, whole, so that sums are the same everywhere.
  *
- *   partial → replicate   all-reduce       over the links of the axis (ir/link.h)
+ *   partial → replicate   all-reduce       one launch, and over the links of the axis (ir/link.h)
  *   split   → replicate   all-gather
  *   partial → split       reduce-scatter
  *   split   → other split all-to-all
