@@ -378,6 +378,10 @@ void target_cost_at(const target_t *t, const ir_op_ctx_t *ctx, const ir_type_t *
         w.bytes_read += target_bytes_again(t, ir_ctx_attr(ctx, "body")->graph);
     out->bytes_read = w.bytes_read;
     time_of(t, ctx, &w, reach, out);
+    /* a processor's product goes on from a copy of what it is added to */
+    if (ctx->op == IR_OP_MATMUL && ctx->n_inputs > 2 && strcmp(t->machine.device, "cpu") == 0)
+        out->us += 2 * (double)ir_type_bytes(&out_types[0]) / bandwidth_at(t, reach) /
+                   speed(t, false) * 1e-3;
 }
 
 double target_copy_us(const target_t *t, double bytes, double distance) {

@@ -7,6 +7,7 @@
 #include "autodiff/precision.h"
 #include "base/memory.h"
 #include "compile/convert.h"
+#include "fusion/accumulate.h"
 #include "fusion/buckets.h"
 #include "fusion/fuse.h"
 #include "fusion/layout.h"
@@ -216,6 +217,25 @@ st_status_t compile_pass_layout(compile_context_t *c) {
 done:
     layout_decision_destroy(decision);
     st_free(graphs);
+    return status;
+}
+
+/* Programs of ranks have the same nodes: all do as the largest one's costs say. */
+st_status_t compile_pass_accumulate(compile_context_t *c) {
+    plan_t *plan = c->plan;
+    ir_graph_t **made = st_calloc(plan->n_programs, sizeof *made);
+    st_status_t status = ST_OK;
+    if (!made) return st_no_memory(plan->n_programs * sizeof *made, "the programs");
+    const ir_graph_t *model = plan->programs[compile_largest_program(plan)].graph;
+    for (uint32_t p = 0; p < plan->n_programs && status == ST_OK; p++)
+        status = fuse_accumulate(plan->programs[p].graph, model, &c->target, &made[p]);
+    for (uint32_t p = 0; p < plan->n_programs; p++) {
+        if (status == ST_OK)
+            compile_replace(&plan->programs[p].graph, made[p]);
+        else
+            ir_graph_destroy(made[p]);
+    }
+    st_free(made);
     return status;
 }
 

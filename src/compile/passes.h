@@ -21,6 +21,7 @@ st_status_t compile_pass_simplify(compile_context_t *c) ST_WARN_UNUSED;
 st_status_t compile_pass_lower(compile_context_t *c) ST_WARN_UNUSED;
 st_status_t compile_pass_primitives(compile_context_t *c) ST_WARN_UNUSED;
 st_status_t compile_pass_layout(compile_context_t *c) ST_WARN_UNUSED;
+st_status_t compile_pass_accumulate(compile_context_t *c) ST_WARN_UNUSED;
 st_status_t compile_pass_fuse(compile_context_t *c) ST_WARN_UNUSED;
 st_status_t compile_pass_buckets(compile_context_t *c) ST_WARN_UNUSED;
 st_status_t compile_pass_order(compile_context_t *c) ST_WARN_UNUSED;

@@ -53,6 +53,7 @@ static const compile_pass_t pipeline[] = {
     {"recompute", compile_pass_recompute, NULL},            /* what backward makes again, not keeps */
     {"layout",   compile_pass_layout,    wants_layout},     /* orders of dims; transposes as views */
     {"primitives", compile_pass_primitives, wants_primitives}, /* composites into definitions */
+    {"accumulate", compile_pass_accumulate, wants_fusion},  /* sums with products into products */
     {"fuse",     compile_pass_fuse,      wants_fusion},     /* nodes into loop nests */
     {"buckets",  compile_pass_buckets,   several_ranks},    /* merge gradients' all-reduces */
     {"order",    compile_pass_order,     NULL},             /* least memory; starts early, waits late */

@@ -118,6 +118,7 @@ static void product(const ir_op_ctx_t *ctx, const ir_type_t *out, work_t *w) {
     for (int32_t i = 0; i + 2 < y->rank; i++) w->dims.b *= y->dims[i];
     w->units = elements(y) * (double)w->dims.k;
     w->flop = w->product_flop = 2 * w->units;
+    if (ctx->n_inputs > 2) w->flop += elements(y);
 }
 
 static void convolution(const ir_op_ctx_t *ctx, const ir_type_t *x, const ir_type_t *kernel,

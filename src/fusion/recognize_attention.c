@@ -138,7 +138,7 @@ static bool descend(reading_t *r, ir_value_t at, double factor, st_status_t *sta
         !match_add_node(&r->site->match, graph->values.data[at].producer))
         return false;
     see_dims(r, at);
-    if (node->op == IR_OP_MATMUL) {
+    if (node->op == IR_OP_MATMUL && node->n_inputs == 2) {
         r->scale = factor;
         return descend_product(r, node);
     }

@@ -274,7 +274,7 @@ static bool swaps_matrix(const ir_node_info_t *node, int32_t rank) {
 static st_status_t matmul(fuse_sweep_t *s, const ir_node_info_t *node, const ir_value_t *in,
                           ir_value_t *out) {
     static const char *const keys[2] = {"transpose_a", "transpose_b"};
-    ir_value_t operands[2] = {in[0], in[1]};
+    ir_value_t operands[3] = {in[0], in[1], node->n_inputs > 2 ? in[2] : IR_NONE};
     ir_arg_t args[2];
     bool changed = false;
     for (int j = 0; j < 2; j++) {
@@ -285,7 +285,7 @@ static st_status_t matmul(fuse_sweep_t *s, const ir_node_info_t *node, const ir_
         changed |= swapped;
     }
     if (!changed) return ST_OK;
-    return fuse_emit(s, IR_OP_MATMUL, node->name, 2, operands, 2, args, out);
+    return fuse_emit(s, IR_OP_MATMUL, node->name, node->n_inputs, operands, 2, args, out);
 }
 
 /* ---- all elementwise ops ---- */

@@ -1,5 +1,7 @@
 #include "kernels/product.h"
 
+#include <string.h>
+
 /* Enough blocks for a few threads, none so small that packing its operands costs more than the
  * product: at least 96 rows by 64 columns where the matrix has them. Leading dims that b lacks are
  * rows: one large product instead of many small ones. */
@@ -90,4 +92,17 @@ kern_block_t kern_product_block(const kern_product_t *p, int64_t task) {
         .c = (batch * p->m + row) * p->n + column,
         .rows = p->m - row < p->block_rows ? p->m - row : p->block_rows,
         .columns = p->n - column < p->block_columns ? p->n - column : p->block_columns};
+}
+
+bool kern_product_begin(const kern_call_t *call, const kern_product_t *p,
+                        const kern_block_t *block) {
+    if (call->problem->n_in < 3) return false;
+    const size_t width = ir_dtype_bytes(call->problem->out[0].dtype);
+    const char *from = call->in[2];
+    char *to = call->out[0];
+    for (int64_t i = 0; i < block->rows && from != to; i++) {
+        const size_t at = (size_t)(block->c + i * p->n) * width;
+        memcpy(to + at, from + at, (size_t)block->columns * width);
+    }
+    return true;
 }

@@ -26,7 +26,7 @@ bool oracle_matmul(const o_call_t *c) {
             sum +=
                 broadcast_at(&c->in[0], in_a, out->rank) * broadcast_at(&c->in[1], in_b, out->rank);
         }
-        c->out[0][i] = sum;
+        c->out[0][i] = sum + (c->p->n_in > 2 ? c->in[2].v[i] : 0);
     }
     (void)b;
     return true;

@@ -1,5 +1,7 @@
 /* matmul: batched matrix product. The last two dims of each operand are a matrix, taken transposed
- * where the attribute says so; the dims before them broadcast.
+ * where the attribute says so; the dims before them broadcast. A third operand of the result's dims is
+ * added: of the operands' type, or f32 to products of smaller floats, whose sums then are not rounded
+ * before. The result has its type.
  *
  * Gradient, with A and B the matrices as stored, G the gradient of the product:
  *   dA = G op(B)^T, or op(B) G^T if A was transposed
@@ -18,6 +20,19 @@ static int32_t row_dim(const ir_type_t *x, bool transpose) {
 }
 static int32_t column_dim(const ir_type_t *x, bool transpose) {
     return x->rank - (transpose ? 2 : 1);
+}
+
+/* The third operand and the product. */
+static st_status_t shape_added(const ir_type_t *c, ir_type_t *out) {
+    char text[IR_TYPE_TEXT_BYTES], expected[IR_TYPE_TEXT_BYTES];
+    bool dims = ir_dims_equal(c, out);
+    bool wider = c->dtype == ir_dtype_wide(out->dtype);
+    if (!dims || (c->dtype != out->dtype && !wider))
+        return FAIL(ST_INVALID, "%s is to be added to a product that is %s",
+                    ir_type_text(c, text, sizeof text),
+                    ir_type_text(out, expected, sizeof expected));
+    out->dtype = c->dtype;
+    return ST_OK;
 }
 
 static st_status_t shape(const ir_op_ctx_t *ctx, ir_type_t *out) {
@@ -43,7 +58,7 @@ static st_status_t shape(const ir_op_ctx_t *ctx, ir_type_t *out) {
     if (status != ST_OK) return st_error_context(status, "%s times %s", text_a, text_b);
     out->dims[out->rank++] = a->dims[row_dim(a, ta)];
     out->dims[out->rank++] = b->dims[column_dim(b, tb)];
-    return ST_OK;
+    return ctx->n_inputs > 2 ? shape_added(&ctx->in[2], out) : ST_OK;
 }
 
 static ir_value_t flat(ir_build_t *b, ir_value_t x) {
@@ -61,6 +76,10 @@ static st_status_t gradient(ir_graph_t *graph, ir_node_t node, const ir_value_t 
     ir_value_t x = info.inputs[0], y = info.inputs[1], g = dout[0];
     const ir_type_t tx = *ir_value_type(graph, x), ty = *ir_value_type(graph, y);
     ir_build_t b = {.graph = graph};
+    if (info.n_inputs > 2) {
+        if (want[2]) din[2] = g;
+        g = ir_b_cast(&b, g, tx.dtype);
+    }
     if (want[0]) {
         ir_value_t d = ta ? ir_b_matmul(&b, y, g, tb, true) : ir_b_matmul(&b, g, y, false, !tb);
         din[0] = ir_b_sum_to(&b, d, &tx);
@@ -104,6 +123,7 @@ static void strategies(const ir_op_ctx_t *ctx, ir_strategy_list_t *list) {
         } else {
             continue;
         }
+        if (ctx->n_inputs > 2) item.in[2] = item.out[0];
         ir_strategy_add_new(ctx, list, &item);
     }
 }
@@ -112,8 +132,9 @@ const ir_op_def_t ir_op_matmul = {
     .op = IR_OP_MATMUL,
     .name = "matmul",
     .min_inputs = 2,
-    .max_inputs = 2,
+    .max_inputs = 3,
     .n_outputs = 1,
+    .reuse = {3},
     .flags = IR_CONTRACTION,
     .attrs = attrs,
     .shape = shape,

@@ -4,6 +4,7 @@
 #include "kernels/product.h"
 
 typedef struct matmul_job {
+    const kern_call_t *call;
     kern_product_t product;
     const void *a, *b;
     void *c;
@@ -17,9 +18,10 @@ typedef struct matmul_job {
         const kern_product_t *p = &job->product;                                             \
         for (int64_t task = begin; task < end; task++) {                                     \
             kern_block_t block = kern_product_block(p, task);                                \
+            bool add = kern_product_begin(job->call, p, &block);                             \
             cpu_gemm_##name(block.rows, block.columns, p->k, (const real *)job->a + block.a, \
                             p->a_row, p->a_col, (const real *)job->b + block.b, p->b_row,    \
-                            p->b_col, (real *)job->c + block.c, p->n, false,                 \
+                            p->b_col, (real *)job->c + block.c, p->n, add,                   \
                             job->pack + (size_t)thread * job->pack_bytes);                   \
         }                                                                                    \
     }
@@ -37,7 +39,8 @@ static size_t workspace(const kern_problem_t *problem, int n_threads) {
 }
 
 static st_status_t matmul(const kern_call_t *call) {
-    matmul_job_t job = {.product = kern_product_of(call->problem),
+    matmul_job_t job = {.call = call,
+                        .product = kern_product_of(call->problem),
                         .a = call->in[0],
                         .b = call->in[1],
                         .c = call->out[0],

@@ -12,7 +12,7 @@
  * Leading dims: the last goes to the library as a strided batch, outer ones are a loop of calls. The
  * algorithm is the one on record (tune.h), else the library's first choice within the planned workspace:
  * for one version, device and shape always the same. All that are considered sum in a fixed order. Sums are f32 for f32, bf16 and f16, f64 for
- * f64; f32 operands are not rounded to tf32. */
+ * f64; f32 operands are not rounded to tf32. A third operand is the library's C, of which it adds 1. */
 #include <string.h>
 
 #include "base/hash.h"
@@ -102,10 +102,11 @@ static uint32_t alignment_of(const void *address) {
 }
 
 /* In the library's order. */
-static void alignments_of(const kern_call_t *call, uint32_t out[3]) {
+static void alignments_of(const kern_call_t *call, uint32_t out[4]) {
     out[0] = alignment_of(call->in[1]);
     out[1] = alignment_of(call->in[0]);
-    out[2] = alignment_of(call->out[0]);
+    out[2] = alignment_of(call->problem->n_in > 2 ? call->in[2] : call->out[0]);
+    out[3] = alignment_of(call->out[0]);
 }
 
 /* The list of algorithms is made for operands aligned as these are. */
@@ -117,8 +118,8 @@ static cublasStatus_t set_preference(const product_t *p, const kern_call_t *call
     } rows[] = {{CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, 0},
                 {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, 1},
                 {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, 2},
-                {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, 2}};
-    uint32_t bytes[3];
+                {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, 3}};
+    uint32_t bytes[4];
     alignments_of(call, bytes);
     cublasStatus_t error = p->blas->cublasLtMatmulPreferenceSetAttribute(
         preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &p->workspace_bytes,
@@ -195,7 +196,7 @@ static st_status_t fill(product_t *p, const kern_call_t *call) {
     p->workspace = (char *)call->workspace + skip;
     p->workspace_bytes = call->workspace_bytes > skip ? call->workspace_bytes - skip : 0;
     TRY(make_layouts(p, call->problem));
-    uint32_t alignments[3];
+    uint32_t alignments[4];
     bool taken;
     alignments_of(call, alignments);
     p->key = tune_key(call->problem, p->workspace_bytes, p->blas->cublasLtGetVersion());
@@ -239,23 +240,30 @@ static st_status_t matmul_launch(const kern_call_t *call) {
     const kern_product_t *s = &p->shape;
     const ir_type_t *out = &call->problem->out[0];
     size_t width = ir_dtype_bytes(call->problem->in[0].dtype);
-    double one64 = 1, zero64 = 0;
-    float one = 1, zero = 0;
+    const bool adds = call->problem->n_in > 2;
+    double one64 = 1, beta64 = adds;
+    float one = 1, beta = adds;
     bool wide = call->problem->in[0].dtype == IR_F64;
     if (ir_type_elements(out) == 0) return ST_OK;
     if (s->k == 0) {
-        CUDA_TRY(cudaMemsetAsync(call->out[0], 0, ir_type_bytes(out), call->stream->stream));
+        if (!adds)
+            CUDA_TRY(cudaMemsetAsync(call->out[0], 0, ir_type_bytes(out), call->stream->stream));
+        else if (call->in[2] != call->out[0])
+            CUDA_TRY(cudaMemcpyAsync(call->out[0], call->in[2], ir_type_bytes(out),
+                                     cudaMemcpyDeviceToDevice, call->stream->stream));
         return ST_OK;
     }
     int64_t step = ir_type_elements(out) / p->calls;
     for (int64_t i = 0; i < p->calls; i++) {
         int64_t a, b;
         batch_offsets(s, i, &a, &b);
-        char *c = (char *)call->out[0] + (size_t)(i * step) * ir_dtype_bytes(out->dtype);
+        const size_t at = (size_t)(i * step) * ir_dtype_bytes(out->dtype);
+        char *d = (char *)call->out[0] + at;
+        const char *c = adds ? (const char *)call->in[2] + at : d;
         BLAS_TRY(p->blas->cublasLtMatmul(p->handle, p->desc, wide ? (void *)&one64 : (void *)&one,
                                          (const char *)call->in[1] + (size_t)b * width, p->b,
                                          (const char *)call->in[0] + (size_t)a * width, p->a,
-                                         wide ? (void *)&zero64 : (void *)&zero, c, p->c, c, p->c,
+                                         wide ? (void *)&beta64 : (void *)&beta, c, p->c, d, p->c,
                                          &p->algorithm, p->workspace, p->workspace_bytes,
                                          call->stream->stream));
     }

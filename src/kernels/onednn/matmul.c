@@ -7,6 +7,7 @@
 #include "kernels/product.h"
 
 typedef struct sgemm_job {
+    const kern_call_t *call;
     kern_product_t product;
     const float *a, *b;
     float *c;
@@ -15,7 +16,7 @@ typedef struct sgemm_job {
 
 static bool can_run(const kern_problem_t *problem, const char **out_reason) {
     kern_product_t p = kern_product_of(problem);
-    if (problem->out[0].dtype != IR_F32) {
+    if (problem->out[0].dtype != IR_F32 || problem->in[0].dtype != IR_F32) {
         *out_reason = "f32 is needed";
         return false;
     }
@@ -33,10 +34,11 @@ static void chunk(void *arg, int64_t begin, int64_t end, int thread) {
     int before = kern_onednn_enter();
     for (int64_t task = begin; task < end; task++) {
         kern_block_t block = kern_product_block(p, task);
+        float beta = kern_product_begin(job->call, p, &block) ? 1 : 0;
         job->failed[task] = dnnl_sgemm(
             p->transpose_a ? 'T' : 'N', p->transpose_b ? 'T' : 'N', block.rows, block.columns, p->k,
             1.0f, job->a + block.a, p->transpose_a ? p->a_col : p->a_row, job->b + block.b,
-            p->transpose_b ? p->b_col : p->b_row, 0.0f, job->c + block.c, p->n);
+            p->transpose_b ? p->b_col : p->b_row, beta, job->c + block.c, p->n);
     }
     kern_onednn_leave(before);
 }
@@ -47,7 +49,8 @@ static size_t workspace(const kern_problem_t *problem, int n_threads) {
 }
 
 static st_status_t launch(const kern_call_t *call) {
-    sgemm_job_t job = {.product = kern_product_of(call->problem),
+    sgemm_job_t job = {.call = call,
+                       .product = kern_product_of(call->problem),
                        .a = call->in[0],
                        .b = call->in[1],
                        .c = call->out[0],

@@ -17,7 +17,7 @@ static st_status_t matmul(const kern_call_t *call) {
         int64_t at_a = walk.at[0] * m * k, at_b = walk.at[1] * k * n;
         for (int64_t i = 0; i < m; i++)
             for (int64_t j = 0; j < n; j++) {
-                double sum = 0;
+                double sum = problem->n_in > 2 ? ref_get(call, 2, (q * m + i) * n + j) : 0;
                 for (int64_t l = 0; l < k; l++)
                     sum += ref_get(call, 0, at_a + (ta ? l * m + i : i * k + l)) *
                            ref_get(call, 1, at_b + (tb ? j * k + l : l * n + j));
