@@ -109,8 +109,8 @@ typedef struct exec_startup {
 } exec_startup_t;
 exec_startup_t exec_startup(const exec_session_t *session);
 
-/* With exec_options_t.profile: where rank 0's time went since the session was made, largest first.
- */
+/* With exec_options_t.profile: where rank 0's time went since the first step, which makes libraries
+ * ready, largest first. Processor time where one thread of one rank does all, else the clock's. */
 typedef struct exec_profile_row {
     const char *what; /* kernel name, or "copy", "start", "wait" */
     uint64_t n_calls;

@@ -2,8 +2,13 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/math.h"
 
+enum { MOST_TAPS = 64 };
+
 typedef struct pool_job {
     kern_window_t w;
+    int n_taps;             /* of a whole window, for max; 0: too many for the list */
+    int64_t tap[MOST_TAPS]; /* their positions from the first one's */
+    int64_t full[2];        /* outputs along the last dim whose windows are whole there */
     bool count_pad;
     const void *x;
     const int32_t *index;
@@ -48,12 +53,28 @@ static void run(const kern_call_t *call, const pool_job_t *job, dev_team_body_t 
                  call->problem->in[0].dtype == IR_F64 ? f64 : f32, (void *)job);
 }
 
+static void list_taps(pool_job_t *job) {
+    const kern_window_t *w = &job->w;
+    int64_t none, end;
+    if (w->kernel_size > MOST_TAPS) return;
+    for (int64_t i = 0; i < w->kernel[0]; i++)
+        for (int64_t j = 0; j < w->kernel[1]; j++)
+            for (int64_t k = 0; k < w->kernel[2]; k++)
+                job->tap[job->n_taps++] =
+                    (i * w->dilation[0] * w->in[1] + j * w->dilation[1]) * w->in[2] +
+                    k * w->dilation[2];
+    kern_window_outputs(w, 2, 0, &job->full[0], &none);
+    kern_window_outputs(w, 2, w->kernel[2] - 1, &none, &end);
+    job->full[1] = cpu_max(job->full[0], end);
+}
+
 static st_status_t max_pool(const kern_call_t *call) {
     pool_job_t job = {
         .w = kern_pool_window(call->problem, &call->problem->in[0], &call->problem->out[0]),
         .x = call->in[0],
         .y = call->out[0],
         .y_index = call->out[1]};
+    list_taps(&job);
     run(call, &job, max_pool_f32, max_pool_f64);
     return ST_OK;
 }
