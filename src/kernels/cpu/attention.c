@@ -5,22 +5,43 @@
  * gives the output. Scratch is BLOCK_ROWS · S, never M · S, so the score matrix is nowhere in
  * memory. The backward computes the probabilities again from lse, as in Dao et al.,
  * "FlashAttention" (2022), and one task does all query heads that share a key head: dk and dv are
- * summed in the order of the heads, by one thread. */
+ * summed in the order of the heads, by one thread. Keys and values that several blocks multiply by are
+ * packed once. */
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/math.h"
 
 /* Beyond LARGE_LSE a row's statistic is too coarse to be the gradient's only norm: least numbers in a
  * mask that hide all keys of a row leave it no digits. */
-enum { BLOCK_ROWS = 48, LARGE_LSE = 1000 };
+enum { LARGE_LSE = 1000 };
+#if defined(__AVX512F__)
+enum { BLOCK_ROWS = 32 }; /* a multiple of the tile's rows in gemm.c */
+#else
+enum { BLOCK_ROWS = 48 };
+#endif
+/* Keys a span: passes over scores run over whole ones, so that no part of a vector is left. */
+enum { SPAN = 32, MANY_KEYS = 8 };
 
 typedef struct attention_job {
     kern_attention_t a;
     int64_t row_blocks;
     const void *q, *k, *v, *mask, *dout, *out, *lse;
     void *y, *y_lse, *dq, *dk, *dv;
-    char *scratch; /* one slot a thread: scores, [score gradients], pack */
-    size_t slot_bytes, score_bytes;
+    bool shares;   /* blocks of the same keys are done one after the other: those are packed once */
+    char *scratch; /* a slot a thread */
+    size_t slot_bytes;
 } attention_job_t;
+
+typedef struct attention_packed {
+    void *strips; /* cpu_gemm_pack; NULL: too deep for it */
+} attention_packed_t;
+
+/* A thread's scratch: scores [BLOCK_ROWS, row], score gradients likewise, packed k, packed v, pack. */
+typedef struct attention_slot {
+    void *scores, *grads, *pack;
+    attention_packed_t keys[2];
+    int64_t row; /* elements between rows of scores: no power of two, whose lines share sets */
+    size_t bytes;
+} attention_slot_t;
 
 /* Keys that some query of rows [m, m + rows) sees. */
 static void block_keys(const kern_attention_t *a, int64_t m, int64_t rows, int64_t *first,
@@ -29,6 +50,35 @@ static void block_keys(const kern_attention_t *a, int64_t m, int64_t rows, int64
     kern_attention_keys(a, m, first, &ignored);
     kern_attention_keys(a, m + rows - 1, &ignored, last);
     if (*first > *last) *first = *last;
+    *first = *first / SPAN * SPAN; /* where packed strips begin */
+}
+
+/* Lays a slot out from `at` on; `n` = 1: of the forward pass, 2: of the gradient. */
+static attention_slot_t lay_out(const kern_attention_t *a, size_t element_bytes, int n, char *at) {
+    const int64_t wide = cpu_max(cpu_max(a->s, BLOCK_ROWS), cpu_max(a->d, a->e));
+    const int64_t depths[2] = {a->d, a->e};
+    attention_slot_t slot = {.row = cpu_ceil(cpu_max(a->s, 1), SPAN) * SPAN + SPAN / 2};
+    size_t scores =
+        st_size_align(st_size_mul(st_size_mul(BLOCK_ROWS, (size_t)slot.row), element_bytes), 64);
+    size_t used = st_size_mul((size_t)n, scores);
+    slot.scores = at;
+    slot.grads = n > 1 && at ? at + scores : NULL;
+    for (int i = 0; i < n; i++) {
+        if (depths[i] > CPU_GEMM_DEPTH) continue;
+        slot.keys[i].strips = at ? at + used : NULL;
+        used = st_size_add(used, cpu_gemm_packed_bytes(a->s, depths[i], element_bytes));
+    }
+    slot.pack = at ? at + used : NULL;
+    slot.bytes = st_size_add(used, cpu_gemm_pack_bytes(wide, wide, wide, element_bytes));
+    return slot;
+}
+
+static attention_slot_t slot_of(const attention_job_t *job, int thread, size_t element_bytes,
+                                int n) {
+    attention_slot_t slot =
+        lay_out(&job->a, element_bytes, n, job->scratch + (size_t)thread * job->slot_bytes);
+    if (!job->shares) slot.keys[0].strips = slot.keys[1].strips = NULL;
+    return slot;
 }
 
 #define REAL float
@@ -40,14 +90,8 @@ static void block_keys(const kern_attention_t *a, int64_t m, int64_t rows, int64
 #define TYPED(name) name##_f64
 #include "kernels/cpu/attention.inc"
 
-static size_t score_bytes(const kern_attention_t *a, size_t element_bytes) {
-    return st_size_align(st_size_mul(st_size_mul(BLOCK_ROWS, (size_t)a->s), element_bytes), 64);
-}
-
-static size_t slot_bytes(const kern_attention_t *a, size_t element_bytes, int n_scores) {
-    int64_t wide = cpu_max(cpu_max(a->s, BLOCK_ROWS), cpu_max(a->d, a->e));
-    return st_size_add(st_size_mul((size_t)n_scores, score_bytes(a, element_bytes)),
-                       cpu_gemm_pack_bytes(wide, wide, wide, element_bytes));
+static size_t slot_bytes(const kern_attention_t *a, size_t element_bytes, int n) {
+    return lay_out(a, element_bytes, n, NULL).bytes;
 }
 
 static size_t workspace(const kern_problem_t *problem, int n_threads) {
@@ -72,10 +116,12 @@ static st_status_t attention(const kern_call_t *call) {
                            .y_lse = call->out[1],
                            .scratch = call->workspace};
     job.row_blocks = cpu_ceil(job.a.m, BLOCK_ROWS);
-    job.score_bytes = score_bytes(&job.a, bytes);
     job.slot_bytes = slot_bytes(&job.a, bytes, 1);
-    dev_team_for(call->team, job.a.b * job.a.h * job.row_blocks, 1,
-                 bytes == 4 ? forward_f32 : forward_f64, &job);
+    job.shares = job.a.b * job.a.g >= MANY_KEYS;
+    int64_t sharing = job.row_blocks * (job.a.h / cpu_max(job.a.g, 1));
+    dev_team_for(call->team, job.a.b * job.a.h * job.row_blocks,
+                 job.shares ? cpu_max(sharing, 1) : 1, bytes == 4 ? forward_f32 : forward_f64,
+                 &job);
     return ST_OK;
 }
 
@@ -94,7 +140,7 @@ static st_status_t attention_grad(const kern_call_t *call) {
                            .dk = call->out[1],
                            .dv = call->out[2],
                            .scratch = call->workspace};
-    job.score_bytes = score_bytes(&job.a, bytes);
+    job.shares = true;
     job.slot_bytes = slot_bytes(&job.a, bytes, 2);
     dev_team_for(call->team, job.a.b * job.a.g, 1, bytes == 4 ? backward_f32 : backward_f64, &job);
     return ST_OK;

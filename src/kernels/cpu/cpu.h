@@ -149,4 +149,23 @@ void cpu_gemm_f64(CPU_GEMM_ARGS(double));
 /* Scratch of one call with dims up to these; a multiple of 64. `pack` is aligned to 64 bytes. */
 size_t cpu_gemm_pack_bytes(int64_t m, int64_t n, int64_t k, size_t element_bytes);
 
+/* b packed once for several products c = a · b with k ≤ CPU_GEMM_DEPTH, which may have any of its first
+ * columns. Their pack scratch is that of cpu_gemm. */
+enum { CPU_GEMM_DEPTH = 256 };
+#define cpu_gemm_packed_bytes KERN_SYMBOL(kern_cpu_gemm_packed_bytes)
+size_t cpu_gemm_packed_bytes(int64_t n, int64_t k, size_t element_bytes);
+#define cpu_gemm_pack_f32 KERN_SYMBOL(kern_cpu_gemm_pack_f32)
+#define cpu_gemm_pack_f64 KERN_SYMBOL(kern_cpu_gemm_pack_f64)
+#define CPU_GEMM_PACK_ARGS(real) \
+    real *to, const real *b, int64_t b_row, int64_t b_col, int64_t k, int64_t n
+void cpu_gemm_pack_f32(CPU_GEMM_PACK_ARGS(float));
+void cpu_gemm_pack_f64(CPU_GEMM_PACK_ARGS(double));
+#define cpu_gemm_packed_f32 KERN_SYMBOL(kern_cpu_gemm_packed_f32)
+#define cpu_gemm_packed_f64 KERN_SYMBOL(kern_cpu_gemm_packed_f64)
+#define CPU_GEMM_PACKED_ARGS(real)                                                \
+    int64_t m, int64_t n, int64_t k, const real *a, int64_t a_row, int64_t a_col, \
+        const real *packed, real *c, int64_t c_row, void *pack
+void cpu_gemm_packed_f32(CPU_GEMM_PACKED_ARGS(float));
+void cpu_gemm_packed_f64(CPU_GEMM_PACKED_ARGS(double));
+
 #endif
