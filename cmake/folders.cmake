@@ -13,6 +13,8 @@ function(stator_folder folder)
     # CUDA lives in a library of its own, see STATOR_CUDA.
     list(FILTER sources EXCLUDE REGEX "/src/device/cuda/")
   endif()
+  # So does MPI, see cmake/mpi.cmake.
+  list(FILTER sources EXCLUDE REGEX "/src/comm/mpi/")
   if(NOT sources)
     return()
   endif()

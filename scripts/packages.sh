@@ -9,7 +9,7 @@ set -eu
 
 list_build="cmake ninja-build gcc libc6-dev pkg-config protobuf-c-compiler
     libprotobuf-c-dev libonnx-dev libjson-c-dev zlib1g-dev libdnnl-dev"
-list_test="g++ libcmocka-dev bible-kjv bible-kjv-text dataset-fashion-mnist sentencepiece"
+list_test="g++ libcmocka-dev libopenmpi-dev openmpi-bin bible-kjv bible-kjv-text dataset-fashion-mnist sentencepiece"
 list_fuzz="clang llvm libclang-rt-14-dev"
 
 command -v dpkg-query >/dev/null 2>&1 || exit 0

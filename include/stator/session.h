@@ -13,6 +13,7 @@
 #ifndef STATOR_SESSION_H
 #define STATOR_SESSION_H
 
+#include "stator/comm.h"
 #include "stator/plan.h"
 
 #ifdef __cplusplus
@@ -30,6 +31,13 @@ typedef struct stator_session stator_session_t;
  * what was asked for and what there is. (Nearest: ncclCommInitAll and cudaMalloc; DataParallel's set-up.) */
 STATOR_API stator_status_t stator_session_create(const stator_plan_t *plan, stator_session_t *share,
                                                  stator_session_t **out_session) STATOR_WARN_UNUSED;
+/* The same where this process is one rank of a communicator (NULL: as above); it must outlive the
+ * session. Every process makes the same calls in the same order, with the same feeds: of each only
+ * this rank's part is used. Every process gets whole outputs and state. RANKS_DISAGREE names what
+ * differs between the ranks' plans; PEER_LOST, later, a rank that is gone with its step and op. */
+STATOR_API stator_status_t
+stator_session_create_on(const stator_plan_t *plan, stator_session_t *share, stator_comm_t *comm,
+                         stator_session_t **out_session) STATOR_WARN_UNUSED;
 STATOR_API void stator_session_destroy(stator_session_t *session); /* NULL is fine */
 /* What a caller may want to know though it is no error, as one line without its end; "" if nothing:
  * that the plan was made for another processor or other libraries than run here, so that last bits
@@ -136,8 +144,8 @@ STATOR_API stator_status_t stator_session_resume(
     stator_session_t *session, const char *dir, stator_progress_t *out_progress) STATOR_WARN_UNUSED;
 
 typedef struct stator_session_info {
-    uint64_t state_bytes, work_bytes, comm_bytes; /* allocated on rank 0 */
-    /* the last step that has ended, on rank 0, in microseconds; the part spent waiting for collectives */
+    uint64_t state_bytes, work_bytes, comm_bytes; /* allocated on this process's first rank */
+    /* the last step that has ended, on that rank, in microseconds; the part spent waiting for collectives */
     double step_us, wait_us;
 } stator_session_info_t;
 /* Does not block. (Nearest: torch.cuda.memory_allocated, cudaEventElapsedTime.) */

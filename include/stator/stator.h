@@ -4,12 +4,14 @@
  *   training stator_graph_make_training                                   gradient and optimizer
  *   plan     stator_plan_compile                                          kernels, order, memory, ranks
  *   session  stator_session_create, _initialize or _load, _step, _save    running
+ *   comm     stator_comm_join                                             ranks as processes
  *   data     stator_data_tokens, stator_data_images, tokenizers
  *
  * C11 and C++; no type of another library appears. */
 #ifndef STATOR_STATOR_H
 #define STATOR_STATOR_H
 
+#include "stator/comm.h"
 #include "stator/data.h"
 #include "stator/graph.h"
 #include "stator/log.h"

@@ -104,3 +104,41 @@ char *st_size_text(uint64_t bytes, char *buffer) {
              (unsigned)(hundredths % 100), units[unit]);
     return buffer;
 }
+
+/* ---- numbers with units ---- */
+
+typedef struct unit {
+    const char *text;
+    double factor;
+} unit_t;
+
+/* A number above 0 and one of the units, which end with one of text "" and factor 1. */
+static bool parse_unit(const char *text, size_t bytes, const unit_t *units, double *out) {
+    for (const unit_t *unit = units;; unit++) {
+        size_t n = strlen(unit->text);
+        if (n > bytes || memcmp(text + bytes - n, unit->text, n) != 0) continue;
+        size_t left = bytes - n;
+        while (left && text[left - 1] == ' ') left--;
+        double value;
+        if (left && st_double_parse(text, left, &value) && value > 0 &&
+            value * unit->factor < 1e300) {
+            *out = value * unit->factor;
+            return true;
+        }
+        if (!n) return false;
+    }
+}
+
+bool st_duration_parse(const char *text, double *out_seconds) {
+    static const unit_t units[] = {{"us", 1e-6}, {"ms", 1e-3}, {"s", 1}, {"", 1}};
+    return parse_unit(text, strlen(text), units, out_seconds);
+}
+
+bool st_rate_parse(const char *text, double *out_bytes_per_second) {
+    static const unit_t units[] = {{"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30},
+                                   {"kB", 1e3},     {"KB", 1e3},     {"MB", 1e6},
+                                   {"GB", 1e9},     {"B", 1},        {"", 1}};
+    size_t bytes = strlen(text);
+    if (bytes > 2 && strcmp(text + bytes - 2, "/s") == 0) bytes -= 2;
+    return parse_unit(text, bytes, units, out_bytes_per_second);
+}

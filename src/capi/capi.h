@@ -3,6 +3,7 @@
 #define STATOR_CAPI_CAPI_H
 
 #include "base/options.h"
+#include "comm/comm.h"
 #include "compile/compile.h"
 #include "exec/session.h"
 #include "ir/symbols.h"
@@ -24,6 +25,10 @@ struct stator_plan {
     double compile_us;
     size_t n_timings; /* of the passes; none of a loaded plan */
     compile_timing_t *timings;
+};
+
+struct stator_comm {
+    comm_t *world;
 };
 
 struct stator_session {

@@ -14,6 +14,11 @@
 
 stator_status_t stator_session_create(const stator_plan_t *plan, stator_session_t *share,
                                       stator_session_t **out_session) {
+    return stator_session_create_on(plan, share, NULL, out_session);
+}
+
+stator_status_t stator_session_create_on(const stator_plan_t *plan, stator_session_t *share,
+                                         stator_comm_t *comm, stator_session_t **out_session) {
     CAPI_OUT(out_session);
     CAPI_REQUIRE(plan);
     stator_session_t *session = st_calloc(1, sizeof *session);
@@ -26,7 +31,8 @@ stator_status_t stator_session_create(const stator_plan_t *plan, stator_session_
             ? ST_OK
             : st_no_memory(plan->plan->n_outputs * sizeof *session->fetches, "a session");
     if (status == ST_OK)
-        status = exec_session_create(plan->plan, share ? share->exec : NULL, &session->exec);
+        status = exec_session_create_on(plan->plan, share ? share->exec : NULL,
+                                        comm ? comm->world : NULL, &session->exec);
     if (status != ST_OK) {
         stator_session_destroy(session);
         return capi_status(status);
@@ -445,8 +451,10 @@ stator_status_t stator_session_save(stator_session_t *session, const char *dir,
             {progress->step, progress->epoch, progress->sample, progress->seed,
              progress->has_best != 0, progress->best, progress->n_samples}};
         checkpoint_policy_t policy = {keep, is_best != 0};
-        status = checkpoint_save(dir, &contents, &policy);
+        if (exec_session_first(session->exec) == 0)
+            status = checkpoint_save(dir, &contents, &policy);
     }
+    status = exec_session_follow(session->exec, status);
     st_arena_clear(&s.arena);
     return capi_status(status);
 }
@@ -495,9 +503,9 @@ stator_status_t stator_session_resume(stator_session_t *session, const char *dir
 stator_session_info_t stator_session_info(const stator_session_t *session) {
     const exec_session_t *exec = session->exec;
     return (stator_session_info_t){
-        .state_bytes = exec_region_bytes(exec, 0, PLAN_STATE),
-        .work_bytes = exec_region_bytes(exec, 0, PLAN_WORK),
-        .comm_bytes = exec_region_bytes(exec, 0, PLAN_COMM),
+        .state_bytes = exec_region_bytes(exec, exec_session_first(exec), PLAN_STATE),
+        .work_bytes = exec_region_bytes(exec, exec_session_first(exec), PLAN_WORK),
+        .comm_bytes = exec_region_bytes(exec, exec_session_first(exec), PLAN_COMM),
         .step_us = exec_last_step_us(exec),
         .wait_us = exec_last_wait_us(exec),
     };

@@ -37,6 +37,14 @@ typedef struct comm_tcp_config {
     const char *version;
 } comm_tcp_config_t;
 st_status_t comm_tcp_create(const comm_tcp_config_t *config, comm_t **out_comm) ST_WARN_UNUSED;
+/* The same of the processes that mpirun started with this one: bytes go over MPI, by way of
+ * libstator_mpi.so; the watch over lost ranks is TCP here too. */
+st_status_t comm_mpi_create(int64_t timeout_ms, const char *version,
+                            comm_t **out_comm) ST_WARN_UNUSED;
+/* `inner`, and all groups made from it here, as if each rank's link had this latency and bandwidth
+ * (0: as they are). For ranks of one host. Takes `inner` over on success. */
+st_status_t comm_throttle_create(comm_t *inner, double latency_s, double bytes_per_s,
+                                 comm_t **out_comm) ST_WARN_UNUSED;
 /* The communicator of `n` ranks of `parent` (distinct; the caller's own is among them): rank i of
  * it is ranks[i] of the parent. Every member calls it with the same list, nobody else does; it does
  * not wait for the others. Members that make several communicators of one list make them in the

@@ -49,8 +49,17 @@ static st_status_t open_library(const char *device, void **out_library) {
         *out_library = try_open(folder, "/../lib", device, tried, sizeof tried);
     if (!*out_library) *out_library = try_open("", "", device, tried, sizeof tried);
     if (*out_library) return ST_OK;
-    return FAIL(ST_NOT_FOUND, "device '%s' needs libstator_%s.so, which does not open: %s", device,
-                device, tried);
+    return FAIL(ST_NOT_FOUND, "'%s' needs libstator_%s.so, which does not open: %s", device, device,
+                tried);
+}
+
+st_status_t dev_module_symbol(const char *name, const char *entry, void **out_symbol) {
+    void *library;
+    TRY(open_library(name, &library));
+    *out_symbol = dlsym(library, entry);
+    if (*out_symbol) return ST_OK;
+    dlclose(library);
+    return FAIL(ST_UNSUPPORTED, "libstator_%s.so has no entry '%s'", name, entry);
 }
 
 static st_status_t open_module(const char *device) {

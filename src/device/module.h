@@ -24,6 +24,11 @@ typedef struct dev_module {
 /* The module's only symbol: const dev_module_t *(void). */
 #define DEV_MODULE_ENTRY "stator_module"
 
+/* Looks for libstator_<name>.so as below and gives the address of its symbol `entry`. The library stays
+ * open. */
+st_status_t dev_module_symbol(const char *name, const char *entry,
+                              void **out_symbol) ST_WARN_UNUSED;
+
 /* Opens the module of `device` ("cuda") once a process. Looked for in the folder of option
  * module-path, beside this library or program, in ../lib, then where the system's loader looks.
  * FAILs with ST_NOT_FOUND and every place tried, or with what the loader said. */

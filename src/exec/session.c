@@ -181,6 +181,10 @@ static st_status_t start_ranks(exec_session_t *session) {
         ranks[i].program = &session->plan->programs[session->plan->program_of[ranks[i].index]];
         ranks[i].comm = comms[i];
     }
+    for (uint32_t i = 0; i < n_local && status == ST_OK; i++)
+        if (session->options.comm_latency_s > 0 || session->options.comm_bandwidth > 0)
+            status = comm_throttle_create(comms[i], session->options.comm_latency_s,
+                                          session->options.comm_bandwidth, &ranks[i].comm);
     st_free(comms);
     if (status != ST_OK) return status;
     for (uint32_t i = 0; i < n_local; i++) {
@@ -290,6 +294,21 @@ st_status_t exec_session_create_with(const plan_t *plan, exec_session_t *share,
     return ST_OK;
 }
 
+static st_status_t read_links(double *latency_s, double *bytes_per_s) {
+    char text[64];
+    TRY(st_process_option("comm-latency", text, sizeof text));
+    if (text[0] && !st_duration_parse(text, latency_s))
+        return FAIL(ST_INVALID,
+                    "option 'comm-latency' is '%s'; a time like 2ms or 50us is expected", text);
+    TRY(st_process_option("comm-bandwidth", text, sizeof text));
+    if (text[0] && !st_rate_parse(text, bytes_per_s))
+        return FAIL(ST_INVALID,
+                    "option 'comm-bandwidth' is '%s'; bytes a second like 200MB/s or "
+                    "1GiB/s are expected",
+                    text);
+    return ST_OK;
+}
+
 static bool switched_on(const char *variable) {
     const char *text = st_environment(variable);
     return text && strcmp(text, "0") != 0;
@@ -302,8 +321,13 @@ st_status_t exec_session_create(const plan_t *plan, exec_session_t *share,
 
 st_status_t exec_session_create_on(const plan_t *plan, exec_session_t *share, comm_t *comm,
                                    exec_session_t **out_session) {
+    double latency = 0, bandwidth = 0;
+    *out_session = NULL;
+    TRY(read_links(&latency, &bandwidth));
     exec_options_t options = {
         .comm = comm,
+        .comm_latency_s = latency,
+        .comm_bandwidth = bandwidth,
         .timeout_ms = (int64_t)plan->timeout_ms,
         .poison = switched_on("STATOR_POISON"),
         .profile = switched_on("STATOR_PROFILE"),

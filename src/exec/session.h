@@ -27,6 +27,7 @@ typedef struct exec_options {
     comm_t *comm; /* NULL: all ranks are threads of this process. Else this process is one of its
                    * ranks, each has a session of the same plan, and all make their calls in the same
                    * order; it must outlive the session */
+    double comm_latency_s, comm_bandwidth; /* links made slower (comm_throttle_create); 0: not */
     bool profile; /* time every step of rank 0; the totals go to stderr when the session ends */
 } exec_options_t;
 /* With a communicator; RANKS_DISAGREE where a rank has another plan names what differs. */

@@ -54,7 +54,7 @@ static stator_status_t run_steps(const tool_t *tool, bench_t *b) {
         return tool_fail(STATOR_NO_MEMORY, "out of memory");
     for (int i = 0; i < WARM_UP; i++) TOOL_TRY(tool_stepper_step(tool, &b->stepper, &wall));
     bool computes = strcmp(tool_text(tool, "device"), "null") != 0;
-    for (size_t i = 0; i < b->n && !tool_interrupted(); i++) {
+    for (size_t i = 0; i < b->n && !tool_interrupted(tool); i++) {
         double cpu = processor_seconds();
         TOOL_TRY(tool_stepper_step(tool, &b->stepper, &wall));
         stator_session_info_t info = stator_session_info(b->stepper.session);
@@ -62,7 +62,7 @@ static stator_status_t run_steps(const tool_t *tool, bench_t *b) {
         b->cpu_ms[i] = (processor_seconds() - cpu) * 1e3;
         b->host_ms[i] = computes ? wall * 1e3 - info.step_us * 1e-3 : wall * 1e3;
     }
-    return tool_interrupted() ? tool_fail(STATOR_INTERRUPTED, "interrupted") : STATOR_OK;
+    return tool_interrupted(tool) ? tool_fail(STATOR_INTERRUPTED, "interrupted") : STATOR_OK;
 }
 
 static stator_status_t first_step(const tool_t *tool, bench_t *b) {

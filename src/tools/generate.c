@@ -88,7 +88,7 @@ static stator_status_t open_generation(generation_t *g) {
     if (status == STATOR_OK) status = stator_graph_llama(tool->options, 0, &g->graph);
     if (status == STATOR_OK) status = check_vocabulary(g);
     if (status == STATOR_OK) status = stator_plan_compile(g->graph, tool->options, NULL, &g->plan);
-    if (status == STATOR_OK) status = stator_session_create(g->plan, NULL, &g->session);
+    if (status == STATOR_OK) status = tool_session(tool, g->plan, NULL, &g->session);
     if (status == STATOR_OK) status = stator_session_load(g->session, g->weights);
     if (status == STATOR_OK) {
         stator_tensor_t logits = stator_plan_at(g->plan, STATOR_OUTPUT, 0);

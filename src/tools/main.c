@@ -6,23 +6,25 @@
 #include "tools/tool.h"
 
 static const tool_command_t commands[] = {
-    {"model", 'm', "llama|resnet", "write the training graph of a standard model", 1, 1,
+    {"model", 'm', "llama|resnet", "write the training graph of a standard model", 1, 1, false,
      tool_model},
     {"import", 'i', "FILE", "turn a .pt2 or ONNX model into a graph, or a text into token shards",
-     1, 1, tool_import},
-    {"info", 'n', "FILE", "say what is in a graph, plan or safetensors file", 1, 1, tool_info},
-    {"compile", 'c', "GRAPH", "compile the training step (or --mode eval) into a plan", 1, 1,
+     1, 1, false, tool_import},
+    {"info", 'n', "FILE", "say what is in a graph, plan or safetensors file", 1, 1, false,
+     tool_info},
+    {"compile", 'c', "GRAPH", "compile the training step (or --mode eval) into a plan", 1, 1, false,
      tool_compile},
     {"plan", 'p', "GRAPH|PLAN", "tell memory, kernels and time of the step, before it runs", 1, 1,
-     tool_plan},
+     false, tool_plan},
     {"trace", 'x', "GRAPH|PLAN", "write a timeline of the step, planned beside measured", 1, 1,
-     tool_trace},
-    {"run", 'r', "GRAPH|PLAN", "run the graph once", 1, 1, tool_run},
-    {"train", 't', "GRAPH|PLAN", "train a model on tensors, tokens or images", 1, 1, tool_train},
-    {"eval", 'e', "GRAPH", "evaluate on held-out data", 1, 1, tool_eval},
+     false, tool_trace},
+    {"run", 'r', "GRAPH|PLAN", "run the graph once", 1, 1, true, tool_run},
+    {"train", 't', "GRAPH|PLAN", "train a model on tensors, tokens or images", 1, 1, true,
+     tool_train},
+    {"eval", 'e', "GRAPH", "evaluate on held-out data", 1, 1, true, tool_eval},
     {"bench", 'b', "[GRAPH|PLAN]", "time steps beside what is predicted, or measure the machine", 0,
-     1, tool_bench},
-    {"generate", 'g', "", "write text with a language model", 0, 0, tool_generate},
+     1, true, tool_bench},
+    {"generate", 'g', "", "write text with a language model", 0, 0, false, tool_generate},
 };
 enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
 
@@ -67,6 +69,8 @@ static void print_usage(FILE *to) {
     fprintf(to, "usage: stator COMMAND [FILE] [--option value] …\n\ncommands:\n");
     for (int i = 0; i < N_COMMANDS; i++)
         fprintf(to, "  %-9s %-13s %s\n", commands[i].name, commands[i].arguments, commands[i].help);
+    fprintf(to, "  %-9s %-13s %s\n", "launch", "-- COMMAND",
+            "start a command as several ranks of this host");
     fprintf(to, "\n'stator COMMAND --help' lists the options of a command.\n");
 }
 
@@ -87,6 +91,13 @@ static void print_command_help(const tool_command_t *command) {
         printf(info.fallback[0] ? " [%s]\n" : "\n", info.fallback);
     }
     printf("\nEach option can also be set by the environment variable STATOR_<OPTION>.\n");
+}
+
+/* Several processes act as one: only rank 0 prints results. */
+static stator_status_t join_ranks(tool_t *tool) {
+    TOOL_TRY(stator_comm_join(tool->options, &tool->comm));
+    if (tool_leads(tool) || freopen("/dev/null", "w", stdout)) return STATOR_OK;
+    return tool_fail(STATOR_IO, "standard output cannot be closed");
 }
 
 static const tool_command_t *find_command(const char *name) {
@@ -166,6 +177,7 @@ int main(int argc, char **argv) {
                stator_libraries());
         return 0;
     }
+    if (strcmp(name, "launch") == 0) return tool_launch(argc, argv);
     const tool_command_t *command = find_command(name);
     if (!command) {
         bool help = strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0;
@@ -181,12 +193,20 @@ int main(int argc, char **argv) {
     stator_status_t status = tool.files ? stator_options_create(&tool.options)
                                         : tool_fail(STATOR_NO_MEMORY, "no memory");
     if (status == STATOR_OK) status = parse(&tool, command, argc, argv);
+    if (status == STATOR_OK && command->joins) status = join_ranks(&tool);
     if (status == STATOR_OK) status = command->run(&tool);
+    bool printed = status != STATOR_OK;
+    if (printed) { /* before the others hear of it */
+        const char *message = tool_failure()[0] ? tool_failure() : stator_last_error();
+        print_failure(message);
+        stator_comm_abort(tool.comm, message);
+    }
+    stator_comm_destroy(tool.comm);
     stator_options_destroy(tool.options);
     free(tool.files);
     if (status == STATOR_OK && (fflush(stdout) != 0 || ferror(stdout)))
         status = tool_fail(STATOR_IO, "writing to standard output failed");
-    if (status != STATOR_OK)
+    if (status != STATOR_OK && !printed)
         print_failure(tool_failure()[0] ? tool_failure() : stator_last_error());
     return exit_code(status);
 }

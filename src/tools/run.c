@@ -67,7 +67,7 @@ static stator_status_t write_results(const tool_t *tool, const stator_plan_t *pl
         printf("%s %.*g\n", port.name, port.dtype == STATOR_DTYPE_F32 ? 9 : 17,
                tool_scalar_value(&scalar));
     }
-    if (!output[0]) return STATOR_OK;
+    if (!output[0] || !tool_leads(tool)) return STATOR_OK;
     stator_tensors_t *out = NULL;
     stator_status_t status = stator_tensors_create(&out);
     for (size_t i = 0; status == STATOR_OK && i < results->n; i++) {
@@ -99,8 +99,8 @@ stator_status_t tool_run(tool_t *tool) {
             TOOL_TRY_GOTO(stator_graph_add_gradients(graph, tool->options, &step), done);
         TOOL_TRY_GOTO(stator_plan_compile(step ? step : graph, tool->options, NULL, &plan), done);
     }
-    TOOL_TRY_GOTO(stator_session_create(plan, NULL, &session), done);
-    tool_session_notes(session);
+    TOOL_TRY_GOTO(tool_session(tool, plan, NULL, &session), done);
+    tool_session_notes(tool, session);
     TOOL_TRY_GOTO(tool_fill_state(tool, session, companion, weights == NULL, weights), done);
     size_t n_feeds = 0;
     const stator_tensor_t *feeds = NULL;

@@ -9,9 +9,9 @@ stator_status_t tool_stepper_open(const tool_t *tool, stator_plan_t *plan, tool_
     stator_status_t status;
     *out = (tool_stepper_t){.plan = plan};
     double begin = tool_seconds();
-    TOOL_TRY(stator_session_create(plan, NULL, &out->session));
+    TOOL_TRY(tool_session(tool, plan, NULL, &out->session));
     out->created_s = tool_seconds() - begin;
-    tool_session_notes(out->session);
+    tool_session_notes(tool, out->session);
     if (weights_path[0]) TOOL_TRY(stator_tensors_load(weights_path, &weights));
     status = stator_session_initialize(out->session, tool->options);
     /* a parameter without a rule is zero, which takes no less time */

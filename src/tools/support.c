@@ -38,6 +38,14 @@ const char *tool_failure(void) {
     return failure;
 }
 
+bool tool_leads(const tool_t *tool) {
+    return stator_comm_rank(tool->comm) == 0;
+}
+stator_status_t tool_session(const tool_t *tool, const stator_plan_t *plan, stator_session_t *share,
+                             stator_session_t **out_session) {
+    return stator_session_create_on(plan, share, tool->comm, out_session);
+}
+
 stator_status_t tool_require(const tool_t *tool, const char *key, const char **out_text) {
     *out_text = tool_text(tool, key);
     if ((*out_text)[0]) return STATOR_OK;
@@ -145,7 +153,7 @@ stator_status_t tool_load_graph(const tool_t *tool, const char *path, stator_gra
         TOOL_TRY_GOTO(stator_graph_settle(*out_graph, *out_weights, *out_companion), fail);
     }
     const char *notes = stator_graph_notes(*out_graph);
-    if (notes[0]) fprintf(stderr, "%s", notes);
+    if (notes[0] && tool_leads(tool)) fprintf(stderr, "%s", notes);
     return STATOR_OK;
 fail:
     stator_graph_destroy(*out_graph);
@@ -166,9 +174,9 @@ static bool holds_parameters(const stator_session_t *session, const stator_tenso
     return true;
 }
 
-void tool_session_notes(const stator_session_t *session) {
+void tool_session_notes(const tool_t *tool, const stator_session_t *session) {
     const char *notes = stator_session_notes(session);
-    if (notes[0]) fprintf(stderr, "note: %s\n", notes);
+    if (notes[0] && tool_leads(tool)) fprintf(stderr, "note: %s\n", notes);
 }
 
 stator_status_t tool_fill_state(const tool_t *tool, stator_session_t *session,
@@ -252,7 +260,7 @@ stator_status_t tool_evaluate(const tool_t *tool, stator_session_t *session,
     if (max_batches > 0 && max_batches < batches) batches = max_batches;
     double sum = 0, right = 0, samples = 0;
     TOOL_TRY(stator_data_seek(data, 0, 0));
-    for (int64_t i = 0; i < batches && !tool_interrupted(); i++) {
+    for (int64_t i = 0; i < batches && !tool_interrupted(tool); i++) {
         size_t n_feeds;
         const stator_tensor_t *feeds;
         TOOL_TRY(stator_data_next(data, &n_feeds, &feeds));
@@ -324,6 +332,11 @@ void tool_catch_interrupts(void) {
     sigaction(SIGTERM, &action, NULL);
 }
 
-bool tool_interrupted(void) {
-    return interrupted != 0;
+bool tool_interrupted(const tool_t *tool) {
+    static bool agreed;
+    int any = interrupted;
+    if (!tool->comm) return any;
+    /* a failure here is that of the next step too, which reports it */
+    if (!agreed && stator_comm_any(tool->comm, any, &any) == STATOR_OK) agreed = any != 0;
+    return agreed;
 }

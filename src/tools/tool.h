@@ -14,6 +14,7 @@ typedef struct tool {
     int n_files;
     char **files;
     stator_options_t *options;
+    stator_comm_t *comm; /* NULL unless this process is one of several ranks */
 } tool_t;
 
 typedef struct tool_command {
@@ -22,6 +23,7 @@ typedef struct tool_command {
     const char *arguments; /* for --help */
     const char *help;
     int min_files, max_files;
+    bool joins; /* its ranks may be processes */
     stator_status_t (*run)(tool_t *tool);
 } tool_command_t;
 
@@ -53,6 +55,10 @@ const char *tool_text(const tool_t *tool, const char *key);
 int64_t tool_int(const tool_t *tool, const char *key);
 double tool_float(const tool_t *tool, const char *key);
 bool tool_flag(const tool_t *tool, const char *key);
+/* The one of several processes that writes files and notes; true where there is one. */
+bool tool_leads(const tool_t *tool);
+stator_status_t tool_session(const tool_t *tool, const stator_plan_t *plan, stator_session_t *share,
+                             stator_session_t **out_session);
 /* Reports a failure of the command's own: printf text, shown by main. Returns `status`. */
 stator_status_t tool_fail(stator_status_t status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
@@ -85,7 +91,7 @@ stator_status_t tool_fill_state(const tool_t *tool, stator_session_t *session,
                                 const stator_tensors_t *companion, bool companion_parameters,
                                 const stator_tensors_t *weights);
 /* Prints what the session has to say to standard error, nothing if that is nothing. */
-void tool_session_notes(const stator_session_t *session);
+void tool_session_notes(const tool_t *tool, const stator_session_t *session);
 /* Source of batches from --input, --tokens-file or --images (or their eval- forms). *out_data is
  * NULL if none is given. */
 stator_status_t tool_open_data(const tool_t *tool, const stator_plan_t *plan, bool evaluation,
@@ -144,7 +150,11 @@ void tool_json_number(FILE *file, double value);
 /* From here on the first interrupt only lets tool_interrupted say so, for a command that then
  * finishes its step and saves; the second ends the process as usual. */
 void tool_catch_interrupts(void);
-/* True after an interrupt signal. */
-bool tool_interrupted(void);
+/* True after an interrupt signal, on whichever of several processes: all of them call it equally
+ * often. */
+bool tool_interrupted(const tool_t *tool);
+
+/* stator launch (launch.c): has a command line of its own; returns the exit code. */
+int tool_launch(int argc, char **argv);
 
 #endif

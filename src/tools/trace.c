@@ -122,11 +122,11 @@ static stator_status_t run_steps(const tool_t *tool, tool_stepper_t *stepper,
     double wall;
     /* the first of them may record the step anew */
     TOOL_TRY(tool_stepper_step(tool, stepper, &wall));
-    for (int64_t i = 0; i < (steps > 0 ? steps : DEFAULT_STEPS) && !tool_interrupted(); i++) {
+    for (int64_t i = 0; i < (steps > 0 ? steps : DEFAULT_STEPS) && !tool_interrupted(tool); i++) {
         TOOL_TRY(tool_stepper_step(tool, stepper, &wall));
         TOOL_TRY(stator_trace_add(trace));
     }
-    return tool_interrupted() ? tool_fail(STATOR_INTERRUPTED, "interrupted") : STATOR_OK;
+    return tool_interrupted(tool) ? tool_fail(STATOR_INTERRUPTED, "interrupted") : STATOR_OK;
 }
 
 stator_status_t tool_trace(tool_t *tool) {

@@ -37,7 +37,7 @@ static stator_status_t open_evaluation(train_run_t *run) {
         stator_plan_compile(run->graph, tool->options, run->plan, &run->eval_plan);
     TOOL_TRY(stator_options_set(tool->options, "mode", "train"));
     TOOL_TRY(status);
-    TOOL_TRY(stator_session_create(run->eval_plan, run->session, &run->eval_session));
+    TOOL_TRY(tool_session(tool, run->eval_plan, run->session, &run->eval_session));
     return tool_open_data(tool, run->eval_plan, true, NULL, &run->eval_data);
 }
 
@@ -109,7 +109,7 @@ static stator_status_t check_options(const tool_t *tool) {
 /* A folder that cannot be written is better known before the first step than after the last. */
 static stator_status_t check_save(const train_run_t *run) {
     const char *dir = tool_text(run->tool, "save");
-    if (!dir[0]) return STATOR_OK;
+    if (!dir[0] || !tool_leads(run->tool)) return STATOR_OK;
     if (mkdir(dir, 0777) != 0 && errno != EEXIST && errno != ENOENT)
         return tool_fail(STATOR_IO, "cannot create folder '%s': %s", dir, strerror(errno));
     struct stat info;
@@ -128,7 +128,7 @@ static stator_status_t read_checkpoint(train_run_t *run) {
     char *note = NULL, seed[32];
     if (!resume[0]) return STATOR_OK;
     TOOL_TRY(stator_checkpoint_read(resume, &run->progress, &note));
-    if (note[0]) fprintf(stderr, "%s\n", note);
+    if (note[0] && tool_leads(tool)) fprintf(stderr, "%s\n", note);
     stator_free(note);
     if (stator_options_given(tool->options, "seed") &&
         (uint64_t)tool_int(tool, "seed") != run->progress.seed)
@@ -142,11 +142,13 @@ static stator_status_t go_on(train_run_t *run) {
     TOOL_TRY(stator_session_resume(run->session, tool_text(run->tool, "resume"), &run->progress));
     if (run->progress.step >= run->n_steps) {
         run->complete = true;
+        if (!tool_leads(run->tool)) return STATOR_OK;
         fprintf(stderr, "nothing left to do: step %lld of %lld\n", (long long)run->progress.step,
                 (long long)run->n_steps);
         return STATOR_OK;
     }
     TOOL_TRY(stator_data_resume(run->data, &run->progress));
+    if (!tool_leads(run->tool)) return STATOR_OK;
     fprintf(stderr, "resumed at step %lld\n", (long long)run->progress.step);
     return STATOR_OK;
 }
@@ -180,8 +182,8 @@ static stator_status_t open_run(train_run_t *run) {
         return tool_fail(STATOR_INVALID,
                          "'train' needs data: --input, --tokens-file, or --images with --labels");
     TOOL_TRY(settle_steps(run));
-    TOOL_TRY(stator_session_create(run->plan, NULL, &run->session));
-    tool_session_notes(run->session);
+    TOOL_TRY(tool_session(tool, run->plan, NULL, &run->session));
+    tool_session_notes(tool, run->session);
     TOOL_TRY(tool_fill_state(tool, run->session, run->companion, false, run->weights));
     TOOL_TRY(open_evaluation(run));
     run->progress.seed = (uint64_t)tool_int(tool, "seed");
@@ -247,7 +249,7 @@ static stator_status_t evaluate(train_run_t *run, bool final, bool *out_saved) {
     if (!run->eval_data) return STATOR_OK;
     TOOL_TRY(tool_evaluate(run->tool, run->eval_session, run->eval_plan, run->eval_data,
                            &run->eval_loss, &run->accuracy));
-    if (tool_interrupted()) return STATOR_OK; /* cut short: no result */
+    if (tool_interrupted(run->tool)) return STATOR_OK; /* cut short: no result */
     TOOL_TRY(
         progress_evaluation(&run->shown, run->progress.step, run->eval_loss, run->accuracy, final));
     if (!isfinite(run->eval_loss)) return STATOR_OK;
@@ -311,7 +313,7 @@ static stator_status_t train_loop(train_run_t *run) {
     tool_catch_interrupts();
     progress_begin(&run->shown);
     bool saved = false;
-    while (run->progress.step < run->n_steps && !tool_interrupted()) {
+    while (run->progress.step < run->n_steps && !tool_interrupted(run->tool)) {
         TOOL_TRY(one_step(run, &result));
         saved = false;
         bool last = run->progress.step == run->n_steps;
@@ -322,9 +324,9 @@ static stator_status_t train_loop(train_run_t *run) {
             saved = true;
         }
     }
-    if (!tool_interrupted()) TOOL_TRY(evaluate(run, true, &saved));
+    if (!tool_interrupted(run->tool)) TOOL_TRY(evaluate(run, true, &saved));
     if (!saved) TOOL_TRY(save(run, false));
-    if (!tool_interrupted()) return STATOR_OK;
+    if (!tool_interrupted(run->tool)) return STATOR_OK;
     return tool_fail(STATOR_INTERRUPTED, "interrupted after step %lld%s",
                      (long long)run->progress.step,
                      tool_text(tool, "save")[0] ? "; the state is saved, go on with --resume" : "");

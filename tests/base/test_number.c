@@ -118,11 +118,36 @@ static void sizes_are_told_in_their_unit(void **state) {
     }
 }
 
+static void times_and_rates_have_units(void **state) {
+    (void)state;
+    static const struct {
+        const char *text;
+        double value; /* 0: is none */
+    } times[] = {{"2ms", 2e-3}, {"50us", 50e-6}, {"1.5 s", 1.5}, {"3", 3}, {"0ms", 0},
+                 {"-1s", 0},    {"ms", 0},       {"", 0},        {"2m", 0}},
+      rates[] = {{"200MB/s", 200e6}, {"1GiB/s", 0x1p30}, {"5e7", 5e7}, {"10 kB/s", 1e4},
+                 {"7B", 7},          {"3MiB", 0x3p20},   {"/s", 0},    {"0MB/s", 0},
+                 {"1Gb/s", 0},       {"1GB/h", 0},       {"nan", 0}};
+    double got;
+    for (size_t i = 0; i < sizeof times / sizeof times[0]; i++) {
+        assert_int_equal(st_duration_parse(times[i].text, &got), times[i].value > 0);
+        if (times[i].value > 0) assert_true(fabs(got - times[i].value) < 1e-12 * times[i].value);
+    }
+    for (size_t i = 0; i < sizeof rates / sizeof rates[0]; i++) {
+        assert_int_equal(st_rate_parse(rates[i].text, &got), rates[i].value > 0);
+        if (rates[i].value > 0) assert_true(fabs(got - rates[i].value) < 1e-12 * rates[i].value);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shortest_texts_are_these), cmocka_unit_test(every_double_reads_back),
-        cmocka_unit_test(locale_does_not_matter),   cmocka_unit_test(only_whole_numbers_parse),
-        cmocka_unit_test(integers_keep_64_bits),    cmocka_unit_test(sizes_are_told_in_their_unit),
+        cmocka_unit_test(shortest_texts_are_these),
+        cmocka_unit_test(every_double_reads_back),
+        cmocka_unit_test(locale_does_not_matter),
+        cmocka_unit_test(only_whole_numbers_parse),
+        cmocka_unit_test(integers_keep_64_bits),
+        cmocka_unit_test(sizes_are_told_in_their_unit),
+        cmocka_unit_test(times_and_rates_have_units),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

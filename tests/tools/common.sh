@@ -61,3 +61,7 @@ END
     "$stator" import text.txt --chars --vocab vocab.json --hold-out 0.1 -o text.tokens > /dev/null
     "$stator" model llama --config config.json --batch 4 --seq 8 -o g.stator
 }
+# Whether a process runs; one that has ended and that nobody has asked about does not.
+alive() {
+    kill -0 "$1" 2> /dev/null && ! grep -q '^State:[[:space:]]*Z' "/proc/$1/status" 2> /dev/null
+}

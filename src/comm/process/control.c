@@ -339,7 +339,7 @@ st_status_t control_open(const control_config_t *config, control_t **out_control
     size_t n = (size_t)config->size;
     control->rank = config->rank;
     control->size = config->size;
-    control->silence_ms = config->timeout_ms * 6 / 10;
+    control->silence_ms = config->timeout_ms / 2;
     control->wake = -1;
     pthread_mutex_init(&control->mutex, NULL);
     control->meeting.sockets = st_calloc(n, sizeof *control->meeting.sockets);

@@ -2,7 +2,7 @@
  * where they stand, and why they give up.
  *
  * A star: rank 0 listens, the others connect. Each sends a beat with its step and op ten times a
- * second; a connection that closes without goodbye, or a rank that is silent for three fifths of
+ * second; a connection that closes without goodbye, or a rank that is silent for half
  * the timeout, is lost, and rank 0 tells all others. */
 #ifndef STATOR_COMM_PROCESS_CONTROL_H
 #define STATOR_COMM_PROCESS_CONTROL_H

@@ -1,0 +1,59 @@
+# Ranks as processes: in float64 the bits of threads, on 2 and 4 ranks; files written once.
+. "$STATOR_SOURCE_DIR/tests/tools/common.sh"
+make_small
+"$stator" model resnet --depth 8 --classes 4 --image 10 --channels 1 --batch 4 -o r.stator
+
+launch() { # ranks, arguments of stator
+    n=$1
+    shift
+    "$stator" launch -n "$n" --timeout 30s -- "$stator" "$@"
+}
+without_times() {
+    sed 's/,"step_ms.*//;s/,"seconds.*//' "$1"
+}
+
+# A Llama: training with evaluation, checkpoints and a log.
+llama="--tokens-file text.tokens --eval-tokens-file text.tokens.held --eval-every 3 --dtype f64 --clip 1
+    --seed 3 --steps 6 --threads 1 --save-every 2"
+for n in 2 4; do
+    # shellcheck disable=SC2086 # words are meant
+    {
+        "$stator" train g.stator $llama --ranks $n --save threads.$n --log threads.$n.jsonl > threads.out
+        launch $n train g.stator $llama --save processes.$n --log processes.$n.jsonl > processes.out
+    }
+    for file in model.safetensors optimizer.safetensors trainer.json; do
+        cmp "$(echo threads.$n/set-*-step-6)/$file" "$(echo processes.$n/set-*-step-6)/$file"
+    done
+    diff -r -x .lock threads.$n processes.$n
+    without_times threads.$n.jsonl > wanted
+    without_times processes.$n.jsonl > given
+    diff given wanted
+    # rank 0 alone prints
+    grep -q '^\[0\] step 6/6' processes.out || fail "no steps: $(cat processes.out)"
+    if grep -q '^\[[1-9]\]' processes.out; then fail "other ranks print: $(cat processes.out)"; fi
+done
+
+# It goes on from the checkpoint of the other form.
+# shellcheck disable=SC2086
+{
+    "$stator" train g.stator $llama --steps 8 --ranks 2 --resume processes.2 --save on.threads > /dev/null 2>&1
+    launch 2 train g.stator $llama --steps 8 --resume threads.2 --save on.processes > /dev/null 2> err
+}
+says err "[0] resumed at step 6"
+cmp on.threads/model.safetensors on.processes/model.safetensors
+
+# A ResNet, batch norm over the whole batch.
+head_of() { # sizes...
+    for size in "$@"; do printf '\000\000\000%b' "\\0$(printf %o "$size")"; done
+}
+{ printf '\000\000\010\003'; head_of 12 10 10; head -c 1200 text.txt; } > images
+{ printf '\000\000\010\001'; head_of 12; printf '\000\001\002\003\000\001\002\003\000\001\002\003'; } > labels
+resnet="--images images --labels labels --dtype f64 --optimizer sgd --momentum 0.9 --lr 0.05 --steps 4 --threads 1"
+for n in 2 4; do
+    # shellcheck disable=SC2086
+    {
+        "$stator" train r.stator $resnet --ranks $n --save rt.$n > /dev/null
+        launch $n train r.stator $resnet --save rp.$n > /dev/null
+    }
+    diff -r -x .lock rt.$n rp.$n
+done
