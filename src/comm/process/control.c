@@ -49,6 +49,7 @@ struct control {
     bool has_thread;
     pthread_mutex_t mutex; /* of what follows */
     bool stop, failed;
+    bool beat_now; /* the first place is told at once */
     uint64_t step;
     char op[OP_BYTES];
     bool has_report;
@@ -236,6 +237,14 @@ static void handle_report(control_t *control) {
         conclude(control, (st_status_t)report.status, report.text);
 }
 
+static bool take_beat_now(control_t *control) {
+    pthread_mutex_lock(&control->mutex);
+    bool now = control->beat_now;
+    control->beat_now = false;
+    pthread_mutex_unlock(&control->mutex);
+    return now;
+}
+
 static void *watch_main(void *argument) {
     control_t *control = argument;
     int64_t next_beat = 0;
@@ -260,7 +269,7 @@ static void *watch_main(void *argument) {
         if (waits[n].revents && read(control->wake, &count, sizeof count) < 0) continue;
         handle_report(control);
         check_silence(control);
-        if (wire_now_ms() < next_beat) continue;
+        if (wire_now_ms() < next_beat && !take_beat_now(control)) continue;
         beat(control);
         next_beat = wire_now_ms() + BEAT_MS;
     }
@@ -277,9 +286,12 @@ static void wake(control_t *control) {
 
 void control_mark(control_t *control, uint64_t step, const char *op) {
     pthread_mutex_lock(&control->mutex);
+    bool first = !control->op[0];
     control->step = step;
+    control->beat_now |= first;
     snprintf(control->op, sizeof control->op, "%s", op);
     pthread_mutex_unlock(&control->mutex);
+    if (first) wake(control);
 }
 
 void control_report(control_t *control, st_status_t status, int about, const char *text) {
