@@ -10,6 +10,9 @@ install(DIRECTORY ${CMAKE_SOURCE_DIR}/include/stator DESTINATION ${CMAKE_INSTALL
         FILES_MATCHING PATTERN "*.h")
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/targets DESTINATION ${CMAKE_INSTALL_DATADIR}/stator
         FILES_MATCHING PATTERN "*.target")
+if(TARGET stator_mpi)
+  install(TARGETS stator_mpi LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+endif()
 if(TARGET stator_command)
   install(TARGETS stator_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()

@@ -66,7 +66,7 @@ static void torchruns_variables_are_understood(void **state) {
     assert_string_equal(world.address, "node1");
     assert_int_equal(world.port, 29500);
     assert_int_equal(found("none").kind, COMM_ALONE);
-    /* its agent's store has the port */
+    /* torchrun's own store has the port */
     setenv("TORCHELASTIC_USE_AGENT_STORE", "True", 1);
     assert_int_equal(found("auto").port, 29501);
     variables("RANK", "0", "WORLD_SIZE", "1", NULL);

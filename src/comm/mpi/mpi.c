@@ -35,8 +35,9 @@ typedef struct transport_mpi {
     ST_VEC(item_t *) items; /* of each request */
     ST_VEC(int) done;       /* indices that a test found complete */
     ST_VEC(MPI_Status) statuses;
-    ST_VEC(item_t *) spare;
-    item_t incoming; /* the note that is waited for */
+    ST_VEC(item_t *) spare, found;
+    ST_VEC(int) sources; /* of those found */
+    item_t incoming;     /* the note that is waited for */
     long nap_us;
     pthread_mutex_t mutex;
     pthread_cond_t woken;
@@ -71,6 +72,8 @@ static st_status_t add_request(transport_mpi_t *t, MPI_Request request, item_t *
     TRY(ST_VEC_RESERVE(&t->done, need));
     TRY(ST_VEC_RESERVE(&t->statuses, need));
     TRY(ST_VEC_RESERVE(&t->spare, need));
+    TRY(ST_VEC_RESERVE(&t->found, need));
+    TRY(ST_VEC_RESERVE(&t->sources, need));
     t->requests.data[t->requests.n++] = request;
     t->items.data[t->items.n++] = item;
     item->n_parts++;
@@ -179,13 +182,9 @@ static st_status_t mpi_progress(transport_t *transport, bool busy,
     }
     t->nap_us = MIN_NAP_US;
     /* items out first, in the order found: what is complete is MPI_REQUEST_NULL now */
-    item_t **items = st_malloc((size_t)n_done * sizeof *items);
-    int *sources = st_malloc((size_t)n_done * sizeof *sources);
-    st_status_t status =
-        items && sources ? ST_OK : st_no_memory((size_t)n_done * sizeof *items, "messages");
-    for (int d = 0; status == ST_OK && d < n_done; d++) {
-        items[d] = t->items.data[t->done.data[d]];
-        sources[d] = t->statuses.data[d].MPI_SOURCE;
+    for (int d = 0; d < n_done; d++) {
+        t->found.data[d] = t->items.data[t->done.data[d]];
+        t->sources.data[d] = t->statuses.data[d].MPI_SOURCE;
     }
     size_t kept = 0;
     for (size_t i = 0; i < t->requests.n; i++) {
@@ -194,11 +193,8 @@ static st_status_t mpi_progress(transport_t *transport, bool busy,
         t->items.data[kept++] = t->items.data[i];
     }
     t->requests.n = t->items.n = kept;
-    for (int d = 0; status == ST_OK && d < n_done; d++)
-        status = complete(t, items[d], sources[d], events);
-    st_free(items);
-    st_free(sources);
-    return status;
+    for (int d = 0; d < n_done; d++) TRY(complete(t, t->found.data[d], t->sources.data[d], events));
+    return ST_OK;
 }
 
 static void mpi_wake(transport_t *transport) {
@@ -211,8 +207,8 @@ static void mpi_wake(transport_t *transport) {
 
 /* ---- life ---- */
 
-/* After a failure MPI may wait for ever for a rank that is gone: then it is left as it is, and mpirun
- * ends what is left. */
+/* After a failure MPI may wait for ever for a rank that is gone, and may still write to what is in
+ * flight: then it and its messages are left as they are, and mpirun ends what is left. */
 static void mpi_close(transport_t *transport, bool orderly) {
     transport_mpi_t *t = (transport_mpi_t *)transport;
     if (orderly) {
@@ -225,14 +221,13 @@ static void mpi_close(transport_t *transport, bool orderly) {
         finalized = initialized_here;
     }
     for (size_t i = 0; i < t->spare.n; i++) st_free(t->spare.data[i]);
-    for (size_t i = 0; i < t->items.n && !orderly; i++)
-        if (t->items.data[i] != &t->incoming && t->items.data[i]->n_parts == 1)
-            continue; /* MPI may still write to it */
     ST_VEC_FREE(&t->requests);
     ST_VEC_FREE(&t->items);
     ST_VEC_FREE(&t->done);
     ST_VEC_FREE(&t->statuses);
     ST_VEC_FREE(&t->spare);
+    ST_VEC_FREE(&t->found);
+    ST_VEC_FREE(&t->sources);
     pthread_cond_destroy(&t->woken);
     pthread_mutex_destroy(&t->mutex);
     if (orderly) st_free(t);
