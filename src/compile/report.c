@@ -334,7 +334,7 @@ void report_destroy(report_t *report) {
     st_free(report);
 }
 
-enum { NO_RANK = UINT32_MAX }; /* memory only */
+static const uint32_t NO_RANK = UINT32_MAX; /* memory only */
 
 static st_status_t make(const plan_t *plan, const target_t *target, uint32_t program, uint32_t rank,
                         report_t **out_report) {

@@ -9,12 +9,14 @@
 #include "compile/simulate.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/memory.h"
 #include "compile/predict.h"
 
-enum { NONE = UINT32_MAX };
+static const uint32_t NONE = UINT32_MAX;
 static const double UNKNOWN = -1;
 
 /* The collective that a group's members meet at. */
@@ -56,9 +58,10 @@ typedef struct run {
     lane_t *lanes;
     uint32_t *starts_of, *ordinals_of; /* by program: first place in the arrays below */
     uint32_t *starts, *ordinals;
-    uint32_t *n_starts; /* [programs] */
-    group_t **groups;   /* [sets][ranks], or one group of a set that has no division */
-    uint32_t runnable;  /* list of lanes */
+    uint32_t *n_starts;  /* [programs] */
+    group_t **groups;    /* [sets][lanes] */
+    uint32_t **group_of; /* [sets][lanes]: the lane's group */
+    uint32_t runnable;   /* list of lanes */
 } run_t;
 
 #define ARRAY(arena_, out, n)                                                 \
@@ -111,36 +114,131 @@ static st_status_t number_starts(run_t *run) {
     return ST_OK;
 }
 
-static st_status_t divide(run_t *run) {
+/* ---- lanes: ranks whose course is the same ----
+ *
+ * Colour refinement: a rank's colour is at first its program, then again and again that with the colours in its
+ * group of each set, until no colour falls apart. Ranks of one colour then meet groups of the same
+ * colours, and so have the same course: one of them stands for all, and groups of the same colours for
+ * each other. Colours are 64-bit hashes. */
+
+static int by_value(const void *a, const void *b) {
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+/* Sorts, drops what is there already, returns how many are left. */
+static uint32_t distinct(uint64_t *values, uint32_t n) {
+    uint32_t kept = 0;
+    if (n) qsort(values, n, sizeof *values, by_value);
+    for (uint32_t i = 0; i < n; i++)
+        if (!i || values[i] != values[kept - 1]) values[kept++] = values[i];
+    return kept;
+}
+static uint32_t index_of(const uint64_t *values, uint32_t n, uint64_t value) {
+    const uint64_t *found = bsearch(&value, values, n, sizeof value, by_value);
+    ASSERT(found);
+    return (uint32_t)(found - values);
+}
+
+/* sums[group]: of its members' colours, mixed so that sums tell them apart; in any order. */
+static void add_colours(const simulate_input_t *in, const uint32_t *group_of,
+                        const uint64_t *colours, uint64_t *sums) {
+    memset(sums, 0, in->n_ranks * sizeof *sums);
+    for (uint32_t r = 0; r < in->n_ranks; r++)
+        sums[group_of[r]] += st_hash64(&colours[r], sizeof *colours, 1);
+}
+
+static st_status_t colour_ranks(run_t *run, uint64_t *colours) {
     const simulate_input_t *in = run->input;
-    simulation_t *made = run->made;
-    bool apart = false;
-    for (uint32_t s = 0; s < in->n_sets; s++) apart |= in->sets[s].group_of != NULL;
-    run->n_lanes = apart ? in->n_ranks : in->n_programs;
-    ARRAY(&run->arena, run->lanes, run->n_lanes);
-    for (uint32_t l = 0; l < run->n_lanes; l++) run->lanes[l].rank = NONE;
+    uint64_t *next, *sums, *sorted;
+    uint32_t n_before = 0, n = 0;
+    ARRAY(&run->arena, next, in->n_ranks);
+    ARRAY(&run->arena, sums, in->n_ranks);
+    ARRAY(&run->arena, sorted, in->n_ranks);
+    for (uint32_t r = 0; r < in->n_ranks; r++) colours[r] = in->program_of[r];
+    do {
+        memcpy(sorted, colours, in->n_ranks * sizeof *sorted);
+        n_before = n;
+        n = distinct(sorted, in->n_ranks);
+        if (n == n_before) break;
+        memcpy(next, colours, in->n_ranks * sizeof *next);
+        for (uint32_t s = 0; s < in->n_sets; s++) {
+            const uint32_t *group_of = in->sets[s].group_of;
+            if (!group_of) continue;
+            add_colours(in, group_of, colours, sums);
+            for (uint32_t r = 0; r < in->n_ranks; r++)
+                next[r] = st_hash64(&sums[group_of[r]], sizeof *sums, next[r]);
+        }
+        memcpy(colours, next, in->n_ranks * sizeof *next);
+    } while (n < in->n_ranks);
+    return ST_OK;
+}
+
+static st_status_t make_lanes(run_t *run, const uint64_t *colours) {
+    const simulate_input_t *in = run->input;
+    uint64_t *sorted;
+    uint32_t *lane_of;
+    ARRAY(&run->arena, sorted, in->n_ranks);
+    memcpy(sorted, colours, in->n_ranks * sizeof *sorted);
+    uint32_t n = distinct(sorted, in->n_ranks);
+    ARRAY(&run->arena, lane_of, n);
+    ARRAY(&run->arena, run->lanes, n);
+    for (uint32_t i = 0; i < n; i++) lane_of[i] = NONE;
+    for (uint32_t r = 0; r < in->n_ranks; r++) {
+        uint32_t *lane = &lane_of[index_of(sorted, n, colours[r])];
+        if (*lane == NONE) {
+            *lane = run->n_lanes++;
+            run->lanes[*lane].rank = r;
+        }
+        run->made->lane_of[r] = *lane;
+    }
+    return ST_OK;
+}
+
+/* A group of each set for every kind that lanes are in. */
+static st_status_t make_groups(run_t *run, const uint64_t *colours) {
+    const simulate_input_t *in = run->input;
+    uint64_t *sums, *sorted;
+    ARRAY(&run->arena, sums, in->n_ranks);
+    ARRAY(&run->arena, sorted, run->n_lanes);
+    ARRAY(&run->arena, run->groups, in->n_sets);
+    ARRAY(&run->arena, run->group_of, in->n_sets);
+    for (uint32_t s = 0; s < in->n_sets; s++) {
+        const uint32_t *group_of = in->sets[s].group_of;
+        ARRAY(&run->arena, run->groups[s], run->n_lanes);
+        ARRAY(&run->arena, run->group_of[s], run->n_lanes);
+        if (group_of) add_colours(in, group_of, colours, sums);
+        for (uint32_t l = 0; l < run->n_lanes; l++)
+            sorted[l] = group_of ? sums[group_of[run->lanes[l].rank]] : 0;
+        uint32_t n = distinct(sorted, run->n_lanes);
+        for (uint32_t l = 0; l < run->n_lanes; l++) {
+            uint64_t sum = group_of ? sums[group_of[run->lanes[l].rank]] : 0;
+            run->group_of[s][l] = index_of(sorted, n, sum);
+            run->groups[s][run->group_of[s][l]].n_members++;
+        }
+    }
+    return ST_OK;
+}
+
+static st_status_t check_ranks(const simulate_input_t *in) {
     for (uint32_t r = 0; r < in->n_ranks; r++) {
         if (in->program_of[r] >= in->n_programs)
             return FAIL(ST_INVALID, "rank %u has program %u of %u", r, in->program_of[r],
                         in->n_programs);
-        made->lane_of[r] = apart ? r : in->program_of[r];
-        lane_t *lane = &run->lanes[made->lane_of[r]];
-        if (lane->rank == NONE) lane->rank = r;
-    }
-    ARRAY(&run->arena, run->groups, in->n_sets);
-    for (uint32_t s = 0; s < in->n_sets; s++) {
-        const uint32_t *group_of = in->sets[s].group_of;
-        ARRAY(&run->arena, run->groups[s], group_of ? in->n_ranks : 1);
-        for (uint32_t l = 0; l < run->n_lanes; l++) {
-            uint32_t r = run->lanes[l].rank, g = group_of && r != NONE ? group_of[r] : 0;
-            if (r == NONE) continue;
-            if (group_of && g >= in->n_ranks)
+        for (uint32_t s = 0; s < in->n_sets; s++)
+            if (in->sets[s].group_of && in->sets[s].group_of[r] >= in->n_ranks)
                 return FAIL(ST_INVALID, "rank %u is in group %u of set %u; there are %u at most", r,
-                            g, s, in->n_ranks);
-            run->groups[s][g].n_members++;
-        }
+                            in->sets[s].group_of[r], s, in->n_ranks);
     }
     return ST_OK;
+}
+
+static st_status_t divide(run_t *run) {
+    uint64_t *colours;
+    TRY(check_ranks(run->input));
+    ARRAY(&run->arena, colours, run->input->n_ranks);
+    TRY(colour_ranks(run, colours));
+    TRY(make_lanes(run, colours));
+    return make_groups(run, colours);
 }
 
 static st_status_t prepare_lanes(run_t *run) {
@@ -153,7 +251,6 @@ static st_status_t prepare_lanes(run_t *run) {
     run->runnable = NONE;
     for (uint32_t l = run->n_lanes; l-- > 0;) {
         lane_t *lane = &run->lanes[l];
-        if (lane->rank == NONE) continue; /* a program of no rank */
         uint32_t p = in->program_of[lane->rank];
         lane->program = &in->programs[p];
         lane->starts = run->starts + run->starts_of[p];
@@ -176,8 +273,7 @@ static st_status_t prepare_lanes(run_t *run) {
 
 static group_t *group_at(run_t *run, const lane_t *lane, uint32_t start) {
     uint32_t set = lane->program->moves[lane->starts[start]].set;
-    const uint32_t *group_of = run->input->sets[set].group_of;
-    return &run->groups[set][group_of ? group_of[lane->rank] : 0];
+    return &run->groups[set][run->group_of[set][lane - run->lanes]];
 }
 
 /* Gives the transfer its times. Its members come off the list; they may go on. */
@@ -259,14 +355,12 @@ static void run_lanes(run_t *run) {
 
 /* Why a lane has not come to its end. */
 static st_status_t stuck(const run_t *run, const lane_t *lane) {
-    const simulate_input_t *in = run->input;
     uint32_t k = lane->n_ended;
     uint32_t set = lane->program->moves[lane->starts[k]].set;
-    const uint32_t *group_of = in->sets[set].group_of;
+    const uint32_t *group_of = run->group_of[set];
     for (uint32_t l = 0; l < run->n_lanes; l++) {
         const lane_t *other = &run->lanes[l];
-        if (other == lane || other->rank == NONE) continue;
-        if (group_of && group_of[other->rank] != group_of[lane->rank]) continue;
+        if (other == lane || group_of[l] != group_of[lane - run->lanes]) continue;
         if (other->arrived && other->program->moves[other->starts[other->n_ended]].set == set)
             continue;
         return FAIL(ST_INVALID,
@@ -281,7 +375,6 @@ static st_status_t finish(run_t *run) {
     simulation_t *made = run->made;
     for (uint32_t l = 0; l < run->n_lanes; l++) {
         lane_t *lane = &run->lanes[l];
-        if (lane->rank == NONE) continue;
         if (lane->n_ended < lane->n_starts) return stuck(run, lane);
         lane->sum.step_us = fmax(lane->now_us, lane->link_free_us);
         /* what no one waited for */

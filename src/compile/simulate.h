@@ -86,8 +86,9 @@ typedef struct simulation {
 } simulation_t;
 
 /* INVALID: a rank is at a wait whose collective a member of the group never starts, or starts in another
- * order; the text names both. Time: moves of all lanes; memory: 16 bytes a start of each lane. Where all
- * sets are of one group each program is one lane. */
+ * order; the text names both. Time: moves of all lanes; memory: 16 bytes a start of each lane. Ranks are in
+ * one lane that run one program and whose groups, and the groups of those in them, and so on, are made of
+ * the same programs: of a thousand ranks usually a few lanes are left. */
 st_status_t simulate_moves(const simulate_input_t *input, simulation_t **out) ST_WARN_UNUSED;
 /* Of a plan on the target that it was made for (predict_target); any number of ranks, no device. */
 st_status_t simulate_plan(const plan_t *plan, const target_t *target,

@@ -17,7 +17,7 @@
 
 typedef struct exec_trace exec_trace_t;
 
-enum { EXEC_TRACE_ALL = UINT32_MAX };
+#define EXEC_TRACE_ALL UINT32_MAX
 
 /* `session` is NULL, for what is planned alone, or a session of the plan: its steps are measured from here
  * to the end of the trace. `path` NULL: figures only. `rank` may be EXEC_TRACE_ALL. Both outlive the

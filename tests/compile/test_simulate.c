@@ -247,6 +247,60 @@ static void test_random_courses(void **state) {
     }
 }
 
+/* Ranks on a grid: programs by row, one column of one row apart. Lanes are few, and tell what the equations of
+ * all ranks say. */
+static void ranks_with_the_same_course_share_a_lane(void **state) {
+    (void)state;
+    static course_t c;
+    for (int round = 0; round < 500; round++) {
+        enum { COLUMNS = 3, ROWS = 2, N = COLUMNS * ROWS };
+        simulate_program_t programs[ROWS + 1];
+        uint32_t program_of[N], begun[N] = {0}, odd = below(2) ? below(N) : N;
+        double step[N], exposed[N], overlap = (double)below(3) / 2;
+        memset(&c, 0, sizeof c);
+        c.n_ranks = N;
+        uint32_t n = below(5), sets_of[8];
+        double us[8], busy[ROWS + 1][8];
+        for (uint32_t k = 0; k < n; k++) {
+            sets_of[k] = below(2);
+            us[k] = below(30);
+            for (int p = 0; p <= ROWS; p++) busy[p][k] = below(20);
+        }
+        for (uint32_t r = 0; r < N; r++) {
+            c.groups[0][r] = r / COLUMNS; /* along a row: one program, but for the odd rank */
+            c.groups[1][r] = r % COLUMNS;
+            program_of[r] = r == odd ? ROWS : r / COLUMNS;
+        }
+        for (uint32_t k = 0; k < n; k++)
+            for (uint32_t r = 0; r < N; r++) {
+                uint32_t *m = &c.n_moves[r];
+                c.moves[r][(*m)++] = (simulate_move_t)RUN(busy[program_of[r]][k]);
+                const uint32_t at = *m;
+                c.which[r][at] = k * 3 + c.groups[sets_of[k]][r];
+                c.moves[r][(*m)++] = (simulate_move_t)START_IN(sets_of[k], us[k]);
+                if (k) c.moves[r][(*m)++] = (simulate_move_t)WAIT(begun[r]);
+                begun[r] = at;
+                if (k + 1 == n) c.moves[r][(*m)++] = (simulate_move_t)WAIT(at);
+            }
+        for (uint32_t p = 0; p <= ROWS; p++) {
+            uint32_t r = p < ROWS ? p * COLUMNS : odd < N ? odd : 0;
+            if (p < ROWS && r == odd) r++;
+            programs[p] = (simulate_program_t){c.n_moves[r], c.moves[r]};
+        }
+        const simulate_set_t sets[2] = {{c.groups[0]}, {c.groups[1]}};
+        relax(&c, overlap, step, exposed);
+        simulation_t *s =
+            simulate(&(simulate_input_t){N, ROWS + 1, 2, programs, program_of, sets, overlap});
+        for (uint32_t r = 0; r < N; r++) {
+            assert_true(fabs(s->ranks[r].step_us - step[r]) < 1e-9);
+            assert_true(fabs(s->ranks[r].exposed_us - exposed[r]) < 1e-9);
+        }
+        /* the odd one, its row, its column, the rest; without it one a row */
+        assert_int_equal(s->n_lanes, odd < N ? 4 : ROWS);
+        simulate_destroy(s);
+    }
+}
+
 /* ---- plans ---- */
 
 /* `layers` products with relu, cross entropy, SGD. */
@@ -418,6 +472,7 @@ int main(void) {
         cmocka_unit_test(test_groups),
         cmocka_unit_test(test_what_can_never_end_names_both_ranks),
         cmocka_unit_test(test_random_courses),
+        cmocka_unit_test(ranks_with_the_same_course_share_a_lane),
         cmocka_unit_test(test_plans),
         cmocka_unit_test(test_events),
         cmocka_unit_test(test_many_ranks),
