@@ -29,8 +29,7 @@ typedef struct transfer {
     bool active;
     comm_kind_t kind;
     double bytes;
-    int64_t own_us;
-    int64_t *all_us; /* [size] */
+    int64_t *all_us; /* [size + 1]: when each started, then the own: in flight, so never moved */
 } transfer_t;
 
 typedef struct throttle {
@@ -100,20 +99,21 @@ static st_status_t grow(throttle_t *t, uint32_t ticket) {
         t->n_transfers = need;
     }
     transfer_t *made = &t->transfers[ticket];
-    if (!made->all_us) made->all_us = st_calloc((size_t)t->base.size, sizeof *made->all_us);
+    if (!made->all_us) made->all_us = st_calloc((size_t)t->base.size + 1, sizeof *made->all_us);
     return made->all_us ? ST_OK
                         : st_no_memory((size_t)t->base.size * sizeof *made->all_us, "a collective");
 }
 
 static st_status_t start_clock(throttle_t *t, uint32_t ticket, const comm_request_t *request) {
     transfer_t *transfer = &t->transfers[ticket];
+    int64_t *own_us = &transfer->all_us[t->base.size];
     int peer = request->n_numbers ? (int)request->numbers[0] : 0;
+    *own_us = now_us();
     if (request->kind == COMM_SEND)
-        return comm_send_start(t->clock, ticket, peer, IR_I64, &transfer->own_us, 1);
+        return comm_send_start(t->clock, ticket, peer, IR_I64, own_us, 1);
     if (request->kind == COMM_RECEIVE)
         return comm_receive_start(t->clock, ticket, peer, IR_I64, transfer->all_us, 1);
-    comm_segment_t cut = {
-        .in = &transfer->own_us, .out = transfer->all_us, .outer = 1, .parts = t->parts};
+    comm_segment_t cut = {.in = own_us, .out = transfer->all_us, .outer = 1, .parts = t->parts};
     return comm_all_gather_start(t->clock, ticket, IR_I64, 1, &cut);
 }
 
@@ -124,7 +124,6 @@ static st_status_t throttle_start(comm_t *comm, uint32_t ticket, const comm_requ
     if (transfer->active) return t->inner->backend->start(t->inner, ticket, request); /* says so */
     transfer->kind = request->kind;
     transfer->bytes = bytes_of(comm, request);
-    transfer->own_us = now_us();
     TRY(start_clock(t, ticket, request));
     TRY(t->inner->backend->start(t->inner, ticket, request));
     transfer->active = true;
@@ -138,7 +137,7 @@ static st_status_t throttle_wait(comm_t *comm, uint32_t ticket, int64_t limit_ms
     if (!transfer || !transfer->active) return ST_OK;
     TRY(t->clock->backend->wait(t->clock, ticket, limit_ms));
     transfer->active = false;
-    double begin = (double)transfer->own_us;
+    double begin = (double)transfer->all_us[comm->size];
     int n = transfer->kind == COMM_SEND ? 0 : transfer->kind == COMM_RECEIVE ? 1 : comm->size;
     for (int r = 0; r < n; r++)
         if ((double)transfer->all_us[r] > begin) begin = (double)transfer->all_us[r];

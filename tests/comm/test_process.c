@@ -449,6 +449,44 @@ static void later_steps_allocate_nothing(void **state) {
     drop(out, 2);
 }
 
+/* Every allocation of creation and first use fails once: an error, nothing lost, nothing hanging. */
+static st_status_t create_and_sum(const comm_tcp_config_t *config) {
+    enum { N = 3000 };
+    comm_t *comm = NULL, *group = NULL;
+    double x[N] = {0}, y[N];
+    int64_t n = N, parts[1] = {N};
+    int all[1] = {0};
+    void *data = x;
+    comm_segment_t cut = {.in = x, .out = y, .outer = 1, .parts = parts};
+    TRY(comm_tcp_create(config, &comm));
+    st_status_t status = comm_group_create(comm, 1, all, &group);
+    if (status == ST_OK) status = comm_all_reduce_start(group, 0, IR_F64, 1, &data, &n);
+    if (status == ST_OK) status = comm_wait(group, 0);
+    if (status == ST_OK) status = comm_all_gather_start(comm, 0, IR_F64, 1, &cut);
+    if (status == ST_OK) status = comm_wait(comm, 0);
+    char message[1200];
+    snprintf(message, sizeof message, "%s", st_last_error());
+    comm_destroy(group);
+    comm_destroy(comm);
+    return status == ST_OK ? ST_OK : st_error_adopt(status, message);
+}
+
+static void allocation_failures_are_reported(void **state) {
+    (void)state;
+    comm_tcp_config_t config = {0, 1, "127.0.0.1", free_port(), 2000, "1.0 test"};
+    for (int64_t at = 0;; at++) {
+        st_memory_fail_after(at, false);
+        st_status_t status = create_and_sum(&config);
+        st_memory_fail_after(-1, false);
+        if (status == ST_OK) {
+            assert_true(at > 15);
+            break;
+        }
+        if (status != ST_NO_MEMORY) print_error("at %d: %s\n", (int)at, st_last_error());
+        assert_int_equal(status, ST_NO_MEMORY);
+    }
+}
+
 int main(void) {
     signal(SIGPIPE, SIG_DFL); /* nothing here may depend on its being ignored */
     const struct CMUnitTest tests[] = {
@@ -464,6 +502,7 @@ int main(void) {
         cmocka_unit_test(a_rank_that_gives_up_says_why_to_all),
         cmocka_unit_test(collectives_that_differ_are_an_error_on_all),
         cmocka_unit_test(later_steps_allocate_nothing),
+        cmocka_unit_test(allocation_failures_are_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -341,12 +341,12 @@ st_status_t process_create(int rank, int size, int64_t timeout_ms, transport_t *
     for (int r = 0; r < size; r++) all[r] = r;
     process->lost_ms = st_calloc((size_t)size, sizeof *process->lost_ms);
     if (!process->lost_ms) status = st_no_memory((size_t)size * 8, "a communicator");
-    if (status == ST_OK) status = control_watch(control, on_fail, process);
     if (status == ST_OK) {
         int failed = pthread_create(&process->thread, NULL, progress_main, process);
         process->has_thread = failed == 0;
         if (failed) status = FAIL(ST_NO_MEMORY, "no thread for collectives: %s", strerror(failed));
     }
+    if (status == ST_OK) status = control_watch(control, on_fail, process);
     if (status == ST_OK) status = make_handle(process, size, all, out_comm);
     st_free(all);
     if (status != ST_OK) process_free(process);
