@@ -18,6 +18,16 @@ static compile_recompute_t recompute_policy(const char *text) {
     return (compile_recompute_t)policy;
 }
 
+static shard_form_t form_of(const char *text) {
+    static const char *const names[] = {[SHARD_FORM_DP] = "dp",
+                                        [SHARD_FORM_ZERO1] = "zero1",
+                                        [SHARD_FORM_ZERO2] = "zero2",
+                                        [SHARD_FORM_ZERO3] = "zero3"};
+    int form = SHARD_FORM_END - 1;
+    while (form > SHARD_FORM_DP && strcmp(names[form], text) != 0) form--;
+    return (shard_form_t)form; /* auto, too */
+}
+
 static st_status_t read_options(const stator_options_t *options, const stator_plan_t *state_of,
                                 compile_options_t *out) {
     const st_options_t *table = options->table;
@@ -54,6 +64,7 @@ static st_status_t read_options(const stator_options_t *options, const stator_pl
         .target = st_options_string(table, "target"),
         .device = device[0] ? device : NULL,
         .mesh = mesh,
+        .form = form_of(st_options_string(table, "shard")),
         .n_ranks = (uint32_t)ranks,
         .n_threads = (uint32_t)threads,
         .dtype = ir_dtype_parse(dtype), /* "auto" names none */

@@ -7,7 +7,7 @@
 static plan_step_kind_t step_kind(const ir_graph_t *graph, const ir_node_info_t *node) {
     uint32_t flags = ir_op_def(node->op)->flags;
     if (flags & IR_COLLECTIVE) return flags & IR_START ? PLAN_STEP_START : PLAN_STEP_WAIT;
-    if ((flags & (IR_STATE | IR_VIEW)) || node->op == IR_OP_INPUT || node->op == IR_OP_CONSTANT ||
+    if ((flags & (IR_STATE | IR_VIEW)) || node->op == IR_OP_INPUT || ir_op_is_lasting(node->op) ||
         node->op == IR_OP_UPDATE)
         return PLAN_STEP_NOTHING;
     for (uint32_t k = 0; k < node->n_outputs; k++)

@@ -3,6 +3,7 @@
 #define STATOR_COMPILE_COMPILE_H
 
 #include "compile/plan.h"
+#include "shard/forms.h"
 
 /* Which activations are computed again for the backward pass. */
 typedef enum compile_recompute {
@@ -20,6 +21,7 @@ typedef struct compile_options {
                              * computes nothing; NULL: the target's */
     ir_mesh_t mesh;     /* n = 0: a data axis of n_ranks */
     uint32_t n_ranks;   /* ≥ 1; that of the mesh if there is one */
+    shard_form_t form;  /* how the data axis holds states; not with state_of, whose plan has one */
     uint32_t n_threads; /* a rank, ≥ 1 */
     ir_dtype_t dtype;   /* IR_DTYPE_NONE: as the graph says; IR_F64: every float is float64;
                          * IR_BF16, IR_F16: computes in it where the policy says so */

@@ -244,8 +244,12 @@ static void collective(const target_t *t, const ir_op_ctx_t *ctx, const work_t *
                                              : ir_links_of(&t->machine, mesh->axes[axis].size,
                                                            ir_mesh_stride(mesh, axis));
     bool sums = ctx->op == IR_OP_ALL_REDUCE_START;
-    out->us = ir_link_us(&links, sums ? IR_TRANSFER_SUM : IR_TRANSFER_GATHER,
-                         sums ? w->bytes_read : w->bytes_written);
+    const bool scatters = ctx->op == IR_OP_REDUCE_SCATTER_START;
+    out->us = ir_link_us(&links,
+                         sums       ? IR_TRANSFER_SUM
+                         : scatters ? IR_TRANSFER_SCATTER
+                                    : IR_TRANSFER_GATHER,
+                         sums || scatters ? w->bytes_read : w->bytes_written);
     out->launches = links.n > 1;
     out->limit = "link";
 }

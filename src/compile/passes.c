@@ -138,6 +138,12 @@ static st_status_t lower_part(compile_context_t *c) {
     return ST_OK;
 }
 
+/* Placements of a state in the plan whose state is shared. */
+static const ir_placement_t *home_of(void *context, const char *name) {
+    const plan_port_t *state = plan_state(context, name);
+    return state ? state->placements : NULL;
+}
+
 /* Ranks whose graphs are equal share a program; those that another plan keeps apart, since their
  * state lies in its regions, stay apart. */
 static st_status_t lower_ranks(compile_context_t *c, shard_programs_t *made) {
@@ -150,6 +156,9 @@ static st_status_t lower_ranks(compile_context_t *c, shard_programs_t *made) {
                     ir_mesh_text(&model->mesh, other, sizeof other));
     }
     const shard_mesh_options_t options = {.mesh = &plan->mesh,
+                                          .form = c->options.form,
+                                          .home_of = model ? home_of : NULL,
+                                          .context = (void *)(uintptr_t)model,
                                           .class_of = model ? model->program_of : NULL};
     TRY(shard_lower_mesh(c->graph, &options, made));
     TRY(make_ports(c, made));

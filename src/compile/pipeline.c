@@ -128,6 +128,7 @@ static st_status_t record_options(compile_context_t *c, const target_t *target) 
     const compile_options_t *o = &c->options;
     plan_t *plan = c->plan;
     static const char *const recompute[] = {"auto", "off", "fused", "full"};
+    static const char *const forms[] = {"dp", "zero1", "zero2", "zero3"};
     char bucket[32], limit[32];
     snprintf(bucket, sizeof bucket, "%llu", (unsigned long long)o->bucket_bytes);
     snprintf(limit, sizeof limit, "%llu", (unsigned long long)o->memory_limit);
@@ -147,6 +148,7 @@ static st_status_t record_options(compile_context_t *c, const target_t *target) 
         {"layout", o->no_layout ? "off" : "on"},
         {"bucket-size", o->bucket_bytes ? bucket : "auto"},
         {"recompute", recompute[o->recompute]},
+        {"shard", forms[o->form]},
         {"memory-limit", o->memory_limit ? limit : "auto"},
         {"kernels", kern_cpu_level()},
         {"libraries", kern_libraries()},

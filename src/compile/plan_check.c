@@ -66,7 +66,7 @@ static bool is_op(const machine_t *m, ir_node_t n, ir_op_t op) {
 static bool is_source(const machine_t *m, ir_node_t n) {
     const ir_node_info_t *node = ir_node(m->graph, n);
     return (ir_op_def(node->op)->flags & IR_STATE) || node->op == IR_OP_INPUT ||
-           node->op == IR_OP_CONSTANT;
+           ir_op_is_lasting(node->op);
 }
 
 /* ---- places and steps by themselves ---- */
@@ -217,7 +217,7 @@ static st_status_t may_share(const machine_t *m, const ir_node_info_t *node, uin
     if (!same_place(place_of(m, node->first_output + k), place_of(m, node->inputs[j])))
         return ST_OK;
     if (def->flags & IR_COLLECTIVE) {
-        *out_may = node->op != IR_OP_ALL_GATHER_START && j == k;
+        *out_may = !ir_start_reads_input(def) && j == k;
         return ST_OK;
     }
     if (m->reuse) return plan_reuse_allows(m->reuse, k, j, out_may);
@@ -306,8 +306,8 @@ static st_status_t run_wait(machine_t *m, ir_node_t n) {
     ir_node_t start = m->graph->values.data[node->inputs[0]].producer;
     if (m->waited_by[start] != n || node->n_inputs != ir_node(m->graph, start)->n_outputs)
         return FAIL(ST_INVALID, "it does not wait for all of one collective");
-    if (is_op(m, start, IR_OP_ALL_GATHER_START))
-        TRY(need(m, ir_node(m->graph, start)->inputs[0], "the gather has read it"));
+    if (ir_start_reads_input(ir_op_def(ir_node(m->graph, start)->op)))
+        TRY(need(m, ir_node(m->graph, start)->inputs[0], "the collective has read it"));
     for (uint32_t k = 0; k < node->n_outputs; k++) {
         if (node->inputs[k] != ir_node(m->graph, start)->first_output + k)
             return FAIL(ST_INVALID, "input %u is not output %u of the start", k, k);
@@ -371,12 +371,20 @@ static st_status_t check_end(const machine_t *m) {
         TRY(need(m, m->graph->outputs.data[o].value, "it is delivered as an output"));
     for (ir_node_t n = 0; n < m->graph->nodes.n; n++) {
         const ir_node_info_t *node = ir_node(m->graph, n);
-        if (node->op == IR_OP_CONSTANT) TRY(need(m, node->first_output, "the next step"));
+        if (ir_op_is_lasting(node->op)) TRY(need(m, node->first_output, "the next step"));
         if (!(ir_op_def(node->op)->flags & IR_STATE)) continue;
         ir_value_t held = m->update[node->first_output];
         TRY(need(m, held == IR_NONE ? node->first_output : held, "the next step"));
     }
     return ST_OK;
+}
+
+/* What a wait waits for; NONE of another op. */
+static ir_op_t start_of(ir_op_t wait) {
+    return wait == IR_OP_ALL_REDUCE_WAIT       ? IR_OP_ALL_REDUCE_START
+           : wait == IR_OP_ALL_GATHER_WAIT     ? IR_OP_ALL_GATHER_START
+           : wait == IR_OP_REDUCE_SCATTER_WAIT ? IR_OP_REDUCE_SCATTER_START
+                                               : IR_OP_NONE;
 }
 
 static st_status_t link_nodes(machine_t *m) {
@@ -388,10 +396,9 @@ static st_status_t link_nodes(machine_t *m) {
     for (ir_node_t n = 0; n < m->graph->nodes.n; n++) {
         const ir_node_info_t *node = ir_node(m->graph, n);
         if (node->op == IR_OP_UPDATE) m->update[node->inputs[0]] = node->inputs[1];
-        if (node->op != IR_OP_ALL_REDUCE_WAIT && node->op != IR_OP_ALL_GATHER_WAIT) continue;
+        ir_op_t wanted = start_of(node->op);
+        if (wanted == IR_OP_NONE) continue;
         ir_node_t start = m->graph->values.data[node->inputs[0]].producer;
-        ir_op_t wanted =
-            node->op == IR_OP_ALL_REDUCE_WAIT ? IR_OP_ALL_REDUCE_START : IR_OP_ALL_GATHER_START;
         if (!is_op(m, start, wanted) || m->waited_by[start] != IR_NONE)
             return FAIL(ST_INVALID,
                         "%s waits for no collective, or for one that is already waited for",

@@ -75,6 +75,12 @@ static st_status_t check_order(const plan_t *plan, uint32_t p) {
 static bool sizes_match(const ir_graph_t *a, ir_node_t na, const ir_graph_t *b, ir_node_t nb) {
     const ir_node_info_t *x = ir_node(a, na), *y = ir_node(b, nb);
     const bool gathers = x->op == IR_OP_ALL_GATHER_START;
+    const bool scatters = x->op == IR_OP_REDUCE_SCATTER_START;
+    if (scatters)
+        return ir_type_equal(ir_value_type(a, x->inputs[0]), ir_value_type(b, y->inputs[0])) &&
+               ir_attr_int(x, "axis") == ir_attr_int(y, "axis") &&
+               ir_attr_int(x, "granules") == ir_attr_int(y, "granules");
+    if (x->op == IR_OP_REDUCE_SCATTER_WAIT) return true; /* of its part */
     for (uint32_t k = 0; k < x->n_outputs; k++)
         if (!ir_type_equal(ir_value_type(a, x->first_output + k),
                            ir_value_type(b, y->first_output + k)))
@@ -118,21 +124,26 @@ done:
     return status;
 }
 
-/* What a rank gives to a gather is the part that the others expect of it. */
-static st_status_t check_gather_parts(const plan_t *plan, uint32_t rank) {
+/* What a rank gives to a gather, or keeps of a scattered sum, is the part that the others expect. */
+static st_status_t check_parts(const plan_t *plan, uint32_t rank) {
     const ir_graph_t *graph = plan->programs[plan->program_of[rank]].graph;
     for (ir_node_t n = 0; n < graph->nodes.n; n++) {
         const ir_node_info_t *node = ir_node(graph, n);
-        if (node->op != IR_OP_ALL_GATHER_START) continue;
+        const bool gathers = node->op == IR_OP_ALL_GATHER_START;
+        if (!gathers && node->op != IR_OP_REDUCE_SCATTER_START) continue;
         int64_t begin, extent, dim = ir_attr_int(node, "axis");
+        int64_t whole =
+            ir_value_type(graph, gathers ? node->first_output : node->inputs[0])->dims[dim];
+        int64_t part =
+            ir_value_type(graph, gathers ? node->inputs[0] : node->first_output)->dims[dim];
         uint32_t axis = ir_mesh_find(&plan->mesh, axis_of(graph, n));
-        ir_split_range(ir_attr_int(node, "extent"), ir_attr_int(node, "granules"),
+        ir_split_range(whole, ir_attr_int(node, "granules"),
                        ir_mesh_coordinate(&plan->mesh, rank, axis), plan->mesh.axes[axis].size,
                        &begin, &extent);
-        if (ir_value_type(graph, node->inputs[0])->dims[dim] != extent)
-            return FAIL(ST_RANKS_DISAGREE, "rank %u gives %lld along axis %lld to %s, not %lld",
-                        rank, (long long)ir_value_type(graph, node->inputs[0])->dims[dim],
-                        (long long)dim, ir_node_label(graph, n), (long long)extent);
+        if (part != extent)
+            return FAIL(ST_RANKS_DISAGREE, "rank %u %s %lld along axis %lld to %s, not %lld", rank,
+                        gathers ? "gives" : "keeps", (long long)part, (long long)dim,
+                        ir_node_label(graph, n), (long long)extent);
     }
     return ST_OK;
 }
@@ -187,7 +198,7 @@ static st_status_t check_ports(const plan_t *plan, const plan_port_t *ports, uin
 st_status_t plan_check_ranks(const plan_t *plan) {
     for (uint32_t p = 0; p < plan->n_programs; p++) TRY(check_order(plan, p));
     TRY(check_groups(plan));
-    for (uint32_t rank = 0; rank < plan->n_ranks; rank++) TRY(check_gather_parts(plan, rank));
+    for (uint32_t rank = 0; rank < plan->n_ranks; rank++) TRY(check_parts(plan, rank));
     TRY(check_ports(plan, plan->inputs, plan->n_inputs, PORT_INPUT));
     TRY(check_ports(plan, plan->outputs, plan->n_outputs, PORT_OUTPUT));
     return check_ports(plan, plan->states, plan->n_states, PORT_STATE);

@@ -79,7 +79,7 @@ static report_kind_t work_kind(const ir_graph_t *graph, const sched_storage_t *s
     const uint8_t optimizer = 1 << IR_PHASE_OPTIMIZER;
     ir_op_t op = ir_value_producer(graph, s->first)->op;
     if (op == IR_OP_INPUT) return REPORT_INPUTS;
-    if (op == IR_OP_CONSTANT) return REPORT_CONSTANTS;
+    if (ir_op_is_lasting(op)) return REPORT_CONSTANTS;
     if (u->made & backward && u->read & optimizer) return REPORT_GRADIENTS;
     if (u->made & forward && u->read & backward) return REPORT_ACTIVATIONS;
     return u->fetched ? REPORT_OUTPUTS : REPORT_TEMPORARIES;

@@ -265,7 +265,7 @@ st_status_t work_each_node(const ir_graph_t *body, work_visit_t each, void *cont
 /* clang-format off */
 static const work_row_t rows[IR_OP_END] = {
     [IR_OP_INPUT] = {nothing, 0}, [IR_OP_PARAMETER] = {nothing, 0}, [IR_OP_BUFFER] = {nothing, 0},
-    [IR_OP_CONSTANT] = {nothing, 0}, [IR_OP_RESHAPE] = {nothing, 0}, [IR_OP_UPDATE] = {nothing, 0},
+    [IR_OP_CONSTANT] = {nothing, 0}, [IR_OP_AXIS_INDEX] = {nothing, 0}, [IR_OP_RESHAPE] = {nothing, 0}, [IR_OP_UPDATE] = {nothing, 0},
     [IR_OP_FUSED] = {of_body, 0}, [IR_OP_REPEAT] = {repeated, 0}, [IR_OP_COND] = {either, 0},
     [IR_OP_IOTA] = {generated, 1}, [IR_OP_RANDOM_UNIFORM] = {generated, 12},
     [IR_OP_GELU] = {of_output, 8}, [IR_OP_SILU] = {of_output, 4}, [IR_OP_SIGMOID] = {of_output, 3},
@@ -297,6 +297,7 @@ static const work_row_t rows[IR_OP_END] = {
     [IR_OP_LR_SCHEDULE] = {of_output, 12},
     [IR_OP_ALL_REDUCE_START] = {collective, 1}, [IR_OP_ALL_REDUCE_WAIT] = {collective, 0},
     [IR_OP_ALL_GATHER_START] = {collective, 0}, [IR_OP_ALL_GATHER_WAIT] = {collective, 0},
+    [IR_OP_REDUCE_SCATTER_START] = {collective, 1}, [IR_OP_REDUCE_SCATTER_WAIT] = {collective, 0},
 };
 /* clang-format on */
 

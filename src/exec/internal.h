@@ -25,6 +25,7 @@ typedef struct exec_step {
     size_t *bytes;
     /* collectives */
     comm_t *comm;
+    bool scatters; /* with `segment`: a reduce-scatter */
     uint32_t ticket;
     ir_dtype_t dtype;
     int64_t *sizes; /* elements of each buffer, or of each rank's part of a gather's block */

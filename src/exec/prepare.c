@@ -43,11 +43,21 @@ static st_status_t allocate_regions(exec_rank_t *rank) {
     return ST_OK;
 }
 
+static st_status_t fill_index(exec_rank_t *rank, const ir_node_info_t *node, void *to) {
+    const ir_mesh_t *mesh = &rank->session->plan->mesh;
+    const char *name = ir_node_attr(node, "mesh")->s;
+    uint32_t axis = ir_mesh_find(mesh, name);
+    if (axis == IR_NONE) return FAIL(ST_INVALID, "the mesh has no axis '%s'", name);
+    int64_t index = ir_mesh_coordinate(mesh, rank->index, axis);
+    return rank->device->copy_in(rank->stream, to, &index, sizeof index);
+}
+
 static st_status_t fill_constant(exec_rank_t *rank, const ir_node_info_t *node) {
-    const ir_attr_t *data = ir_node_attr(node, "data");
     const plan_place_t *place = &rank->program->places[node->first_output];
     char *to = exec_address(rank, place);
     if (!place->bytes) return ST_OK;
+    if (node->op == IR_OP_AXIS_INDEX) return fill_index(rank, node, to);
+    const ir_attr_t *data = ir_node_attr(node, "data");
     if (data->data.bytes == place->bytes)
         return rank->device->copy_in(rank->stream, to, data->data.p, place->bytes);
     /* a splat: the first element is copied in, then what is there is doubled */
@@ -64,7 +74,7 @@ static st_status_t fill_constant(exec_rank_t *rank, const ir_node_info_t *node) 
 st_status_t exec_fill_constants(exec_rank_t *rank) {
     const ir_graph_t *graph = rank->program->graph;
     for (ir_node_t n = 0; n < graph->nodes.n; n++)
-        if (ir_node(graph, n)->op == IR_OP_CONSTANT) TRY(fill_constant(rank, ir_node(graph, n)));
+        if (ir_op_is_lasting(ir_node(graph, n)->op)) TRY(fill_constant(rank, ir_node(graph, n)));
     return ST_OK;
 }
 
@@ -158,10 +168,13 @@ static st_status_t prepare_reduce(exec_rank_t *rank, exec_step_t *step) {
     return ST_OK;
 }
 
-static st_status_t prepare_gather(exec_rank_t *rank, exec_step_t *step) {
+/* A gather, or a sum of which the rank keeps its part. */
+static st_status_t prepare_cut(exec_rank_t *rank, exec_step_t *step) {
     const ir_graph_t *graph = rank->program->graph;
     const ir_node_info_t *node = ir_node(graph, step->node);
-    const ir_type_t *type = ir_value_type(graph, node->first_output);
+    step->scatters = node->op == IR_OP_REDUCE_SCATTER_START;
+    const ir_type_t *type =
+        ir_value_type(graph, step->scatters ? node->inputs[0] : node->first_output);
     int n_ranks = comm_size(step->comm);
     int64_t axis = ir_attr_int(node, "axis"), inner = 1;
     step->dtype = type->dtype;
@@ -175,8 +188,8 @@ static st_status_t prepare_gather(exec_rank_t *rank, exec_step_t *step) {
     for (int64_t i = axis + 1; i < type->rank; i++) inner *= type->dims[i];
     for (int r = 0; r < n_ranks; r++) {
         int64_t begin, extent;
-        ir_split_range(ir_attr_int(node, "extent"), ir_attr_int(node, "granules"), r, n_ranks,
-                       &begin, &extent);
+        ir_split_range(type->dims[axis], ir_attr_int(node, "granules"), r, n_ranks, &begin,
+                       &extent);
         step->sizes[r] = extent * inner;
     }
     return ST_OK;
@@ -204,8 +217,8 @@ static st_status_t prepare_step(exec_rank_t *rank, exec_step_t *step) {
         case PLAN_STEP_COPY:
             return add_copy(rank, step, 1, node->inputs[0], node->inputs[1]);
         case PLAN_STEP_START:
-            return node->op == IR_OP_ALL_GATHER_START ? prepare_gather(rank, step)
-                                                      : prepare_reduce(rank, step);
+            return ir_start_reads_input(ir_op_def(node->op)) ? prepare_cut(rank, step)
+                                                             : prepare_reduce(rank, step);
         case PLAN_STEP_REGION:
             return exec_region_prepare(rank, step);
         case PLAN_STEP_WAIT:
@@ -298,9 +311,11 @@ static void find_last_touch(const plan_program_t *program, int64_t *last) {
         for (uint32_t j = 0; j < node->n_inputs; j++) touch(program, last, node->inputs[j], n);
         for (uint32_t k = 0; k < node->n_outputs && node->op != IR_OP_INPUT; k++)
             touch(program, last, node->first_output + k, n);
-        if (node->op == IR_OP_CONSTANT) touch(program, last, node->first_output, INT64_MAX);
-        if (node->op == IR_OP_ALL_GATHER_WAIT) /* until here the gather reads its input */
-            touch(program, last, ir_value_producer(graph, node->inputs[0])->inputs[0], n);
+        if (ir_op_is_lasting(node->op)) touch(program, last, node->first_output, INT64_MAX);
+        if (program->steps[n].kind != PLAN_STEP_WAIT) continue;
+        const ir_node_info_t *start = ir_value_producer(graph, node->inputs[0]);
+        if (ir_start_reads_input(ir_op_def(start->op))) /* until here */
+            touch(program, last, start->inputs[0], n);
     }
     for (size_t o = 0; o < graph->outputs.n; o++)
         touch(program, last, graph->outputs.data[o].value, INT64_MAX);

@@ -329,7 +329,7 @@ static st_status_t find_times(remat_model_t *m, const ir_target_t *target, bool 
             ir_value_t v = node->first_output + k;
             remat_value_t *value = &m->values[v];
             const readers_t *r = &readers[v];
-            if ((flags & IR_STATE) || node->op == IR_OP_CONSTANT || r->output || mine->view)
+            if ((flags & IR_STATE) || ir_op_is_lasting(node->op) || r->output || mine->view)
                 continue; /* there anyway */
             value->bytes = value_bytes(m, v);
             if (!fuses) continue;

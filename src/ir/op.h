@@ -106,6 +106,11 @@ typedef enum ir_op_flags {
     IR_REGION = 1 << 10,      /* control flow: the session runs its bodies */
 } ir_op_flags_t;
 
+/* What the runtime writes once, before the first step, and every step reads. */
+static inline bool ir_op_is_lasting(ir_op_t op) {
+    return op == IR_OP_CONSTANT || op == IR_OP_AXIS_INDEX;
+}
+
 enum { IR_VARIADIC = -1 };
 
 typedef struct ir_op_def {
@@ -156,6 +161,11 @@ typedef struct ir_op_def {
      * the attribute `ignore_index`; anything else is an error of the step. 0: no input is so. */
     uint8_t labels;
 } ir_op_def_t;
+
+/* A start that reads its input until the wait; the others sum in place. */
+static inline bool ir_start_reads_input(const ir_op_def_t *def) {
+    return (def->flags & IR_START) && def->op != IR_OP_ALL_REDUCE_START;
+}
 
 /* Row of an op; NULL for an unknown id. */
 const ir_op_def_t *ir_op_def(ir_op_t op);

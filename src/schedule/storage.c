@@ -29,11 +29,11 @@ static void find_last_uses(analysis_t *a) {
     }
     for (ir_node_t n = 0; n < graph->nodes.n; n++) {
         const ir_node_info_t *node = ir_node(graph, n);
-        if (node->op == IR_OP_ALL_GATHER_START && a->last_use[node->first_output] >= 0) {
+        if (ir_start_reads_input(ir_op_def(node->op)) && a->last_use[node->first_output] >= 0) {
             int64_t wait = a->last_use[node->first_output], *use = &a->last_use[node->inputs[0]];
             if (*use < wait) *use = wait;
         }
-        if (node->op == IR_OP_CONSTANT) a->last_use[node->first_output] = (int64_t)graph->nodes.n;
+        if (ir_op_is_lasting(node->op)) a->last_use[node->first_output] = (int64_t)graph->nodes.n;
     }
     for (size_t o = 0; o < graph->outputs.n; o++)
         a->last_use[graph->outputs.data[o].value] = (int64_t)graph->nodes.n;
@@ -109,7 +109,7 @@ static void place_in_flight(analysis_t *a, ir_node_t n, uint32_t k) {
  * makes its new value. */
 static bool is_there_before(const ir_node_info_t *node) {
     return (ir_op_def(node->op)->flags & IR_STATE) || node->op == IR_OP_INPUT ||
-           node->op == IR_OP_CONSTANT;
+           ir_op_is_lasting(node->op);
 }
 
 static void place_source(analysis_t *a, ir_node_t n) {
@@ -131,7 +131,7 @@ static void place_node(analysis_t *a, ir_node_t n) {
             join(a, v, a->memory->storage_of[node->inputs[0]]);
         else if (node->op == IR_OP_ALL_REDUCE_START)
             place_in_flight(a, n, k);
-        else if (node->op == IR_OP_ALL_GATHER_START)
+        else if (flags & IR_START)
             open_storage(a, v, SCHED_COMM, n);
         else if (flags & IR_COLLECTIVE) /* waits */
             join(a, v, a->memory->storage_of[node->inputs[k]]);

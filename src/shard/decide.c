@@ -7,6 +7,7 @@
 
 static const double COST_REDUCE = 2.0; /* all-reduce: a reduce-scatter and an all-gather */
 static const double COST_GATHER = 1.0;
+static const double COST_SCATTER = 1.0;
 static const double COST_SLICE = 0.125; /* a local copy of a part: cheap beside the network */
 static const double COST_MASK =
     4.0; /* replicated → partial: a sum to pay for later, of what was whole */
@@ -44,7 +45,10 @@ static double conversion_cost(const shard_lowering_t *lowering, ir_value_t v,
     double bytes = (double)ir_type_bytes(ir_value_type(lowering->graph, v)), cost = 0;
     if (home.kind == IR_REPLICATE && shard_can_localize(lowering->graph, v, wanted, &input))
         return input.kind == IR_SPLIT ? COST_SLICE * bytes / lowering->n_ranks : 0;
-    if (shard_needs_full(home, wanted) && !already_made(value, IR_PLACE_REPLICATE))
+    if (home.kind == IR_PARTIAL && wanted.kind == IR_SPLIT &&
+        !already_made(value, IR_PLACE_REPLICATE))
+        return bytes * COST_SCATTER;
+    if (shard_needs_link(home, wanted) && !already_made(value, IR_PLACE_REPLICATE))
         cost += bytes * (home.kind == IR_PARTIAL ? COST_REDUCE : COST_GATHER);
     if (wanted.kind == IR_SPLIT) cost += bytes * COST_SLICE / lowering->n_ranks;
     if (wanted.kind == IR_PARTIAL) cost += bytes * COST_MASK;
@@ -54,10 +58,12 @@ static double conversion_cost(const shard_lowering_t *lowering, ir_value_t v,
 static st_status_t pay(shard_lowering_t *lowering, ir_value_t v, ir_placement_t wanted) {
     shard_value_t *value = &lowering->values[v];
     if (ir_placement_equal(value->home, wanted)) return ST_OK;
-    if (shard_needs_full(value->home, wanted)) {
-        TRY(shard_add_want(lowering, &value->made, IR_PLACE_REPLICATE));
+    if (shard_needs_link(value->home, wanted)) {
+        const bool scatters = value->home.kind == IR_PARTIAL && wanted.kind == IR_SPLIT;
+        if (!scatters) TRY(shard_add_want(lowering, &value->made, IR_PLACE_REPLICATE));
         /* never carry partial sums on that have been summed already: they would be summed twice */
-        if (value->home.kind == IR_PARTIAL) value->have = IR_PLACE_REPLICATE;
+        if (value->home.kind == IR_PARTIAL && value->have.kind != IR_REPLICATE)
+            value->have = scatters ? wanted : IR_PLACE_REPLICATE;
     }
     return shard_add_want(lowering, &value->made, wanted);
 }
@@ -66,7 +72,7 @@ static st_status_t pay(shard_lowering_t *lowering, ir_value_t v, ir_placement_t 
 static bool is_reachable(const shard_lowering_t *lowering, const ir_node_info_t *node,
                          const ir_placement_t *in) {
     for (uint32_t j = 0; lowering->local && j < node->n_inputs; j++)
-        if (shard_needs_full(lowering->values[node->inputs[j]].home, in[j])) return false;
+        if (shard_needs_link(lowering->values[node->inputs[j]].home, in[j])) return false;
     return true;
 }
 
@@ -115,7 +121,7 @@ static bool is_like(const shard_lowering_t *lowering, ir_node_t n, const ir_stra
 static bool is_local(const shard_lowering_t *lowering, const ir_node_info_t *node,
                      const ir_strategy_t *strategy) {
     for (uint32_t j = 0; lowering->local && j < node->n_inputs; j++)
-        if (shard_needs_full(lowering->values[node->inputs[j]].home,
+        if (shard_needs_link(lowering->values[node->inputs[j]].home,
                              strategy_in(strategy, node->n_inputs, j)))
             return false;
     return true;
@@ -171,26 +177,94 @@ static st_status_t decide_region(shard_lowering_t *lowering, ir_node_t n) {
     return ST_OK;
 }
 
+/* Settles node `n`: operands and results are placed so. */
+static st_status_t take(shard_lowering_t *lowering, ir_node_t n, const ir_placement_t *in,
+                        const ir_placement_t *out) {
+    const ir_node_info_t *node = ir_node(lowering->graph, n);
+    for (uint32_t j = 0; j < node->n_inputs; j++) TRY(pay(lowering, node->inputs[j], in[j]));
+    lowering->nodes[n].in = in;
+    for (uint32_t k = 0; k < node->n_outputs; k++) {
+        shard_value_t *value = &lowering->values[node->first_output + k];
+        value->home = value->have = out ? out[k] : IR_PLACE_REPLICATE;
+    }
+    return ST_OK;
+}
+
+static st_status_t refuse(const shard_lowering_t *lowering, ir_node_t n) {
+    if (lowering->axis.forced && lowering->axis.forced[n].in)
+        return FAIL(ST_UNSUPPORTED, "%s cannot be split over axis '%s' as it is asked for",
+                    ir_node_label(lowering->graph, n), lowering->axis.name);
+    if (lowering->axis.like)
+        return FAIL(ST_UNSUPPORTED,
+                    "%s cannot be split over axis '%s' on all ranks alike: their parts are too "
+                    "different",
+                    ir_node_label(lowering->graph, n), lowering->axis.name);
+    return FAIL(ST_UNSUPPORTED, "%s needs a collective", ir_node_label(lowering->graph, n));
+}
+
+/* A settled way, if the op has it for such operands. */
+static st_status_t take_forced(shard_lowering_t *lowering, ir_node_t n, ir_op_ctx_t *ctx) {
+    const ir_node_info_t *node = ir_node(lowering->graph, n);
+    const shard_forced_t *forced = &lowering->axis.forced[n];
+    ir_strategy_list_t list = {.have = forced->in};
+    bool found = forced->turns || node->n_inputs > IR_MAX_OPERANDS, even = true;
+    bool whole = true;
+    for (uint32_t j = 0; j < node->n_inputs; j++) {
+        even &= splits_evenly(&ctx->in[j], forced->in[j]);
+        whole &= forced->in[j].kind == IR_REPLICATE;
+    }
+    if (!found && !whole) ir_op_def(node->op)->strategies(ctx, &list);
+    for (uint32_t s = 0; s < list.n && !found; s++) {
+        found = true;
+        for (uint32_t j = 0; j < node->n_inputs; j++)
+            found &= ir_placement_equal(list.items[s].in[j], forced->in[j]);
+        for (uint32_t k = 0; k < node->n_outputs; k++)
+            found &= ir_placement_equal(list.items[s].out[k], forced->out[k]);
+    }
+    if (!even || !(found || whole)) return refuse(lowering, n);
+    return take(lowering, n, forced->in, forced->out);
+}
+
+/* A state is where it lives, and so is what it is updated with. */
+static st_status_t take_state(shard_lowering_t *lowering, ir_node_t n) {
+    const ir_node_info_t *node = ir_node(lowering->graph, n);
+    ir_placement_t *in = st_arena_array(&lowering->arena, node->n_inputs + 1, sizeof *in);
+    if (!in) return st_no_memory(sizeof *in, "a node's placements");
+    if (node->op != IR_OP_UPDATE) {
+        *in = lowering->axis.homes ? lowering->axis.homes[n] : IR_PLACE_REPLICATE;
+        if (!splits_evenly(ir_value_type(lowering->graph, node->first_output), *in))
+            return FAIL(ST_INVALID, "%s does not split over axis '%s' as it is asked for",
+                        ir_node_label(lowering->graph, n), lowering->axis.name);
+        return take(lowering, n, in, in);
+    }
+    in[0] = in[1] = lowering->values[node->inputs[0]].home;
+    return take(lowering, n, in, NULL);
+}
+
 static st_status_t decide_node(shard_lowering_t *lowering, ir_node_t n) {
     const ir_graph_t *graph = lowering->graph;
     const ir_node_info_t *node = ir_node(graph, n);
     if (ir_op_def(node->op)->flags & IR_REGION) return decide_region(lowering, n);
+    if (node->op == IR_OP_UPDATE || (ir_op_def(node->op)->flags & IR_STATE))
+        return take_state(lowering, n);
     ir_type_t *types = st_arena_array(&lowering->arena, node->n_inputs, sizeof *types);
     ir_placement_t *have = st_arena_array(&lowering->arena, node->n_inputs, sizeof *have);
-    if (!types || !have) return st_no_memory(node->n_inputs * sizeof *types, "a node's placements");
+    ir_placement_t *out = st_arena_array(&lowering->arena, node->n_outputs, sizeof *out);
+    if (!types || !have || !out)
+        return st_no_memory(node->n_inputs * sizeof *types, "a node's placements");
     for (uint32_t j = 0; j < node->n_inputs; j++) {
         types[j] = *ir_value_type(graph, node->inputs[j]);
         have[j] = lowering->values[node->inputs[j]].have;
     }
     ir_op_ctx_t ctx = {node->op, node->n_inputs, node->n_outputs, types, node->attrs, node->name};
+    if (lowering->axis.forced && lowering->axis.forced[n].in) return take_forced(lowering, n, &ctx);
     ir_strategy_list_t list = {.have = have};
     bool any_placed = false, any_split = false;
     for (uint32_t j = 0; j < node->n_inputs; j++) {
         any_placed |= have[j].kind != IR_REPLICATE;
         any_split |= have[j].kind == IR_SPLIT;
     }
-    /* states are whole on every rank, and so are their updates */
-    if (any_placed && node->op != IR_OP_UPDATE) ir_op_def(node->op)->strategies(&ctx, &list);
+    if (any_placed) ir_op_def(node->op)->strategies(&ctx, &list);
     static const ir_strategy_t all_replicated = {0};
     const ir_strategy_t *best = NULL;
     double best_cost = 0;
@@ -201,22 +275,10 @@ static st_status_t decide_node(shard_lowering_t *lowering, ir_node_t n) {
         double cost = strategy_cost(lowering, node, strategy, any_split && s == list.n);
         if (!best || cost < best_cost) best = strategy, best_cost = cost;
     }
-    if (!best && lowering->axis.like)
-        return FAIL(ST_UNSUPPORTED,
-                    "%s cannot be split over axis '%s' on all ranks alike: their parts are too "
-                    "different",
-                    ir_node_label(graph, n), lowering->axis.name);
-    if (!best) return FAIL(ST_UNSUPPORTED, "%s needs a collective", ir_node_label(graph, n));
-    for (uint32_t j = 0; j < node->n_inputs; j++) {
-        have[j] = strategy_in(best, node->n_inputs, j);
-        TRY(pay(lowering, node->inputs[j], have[j]));
-    }
-    lowering->nodes[n].in = have;
-    for (uint32_t k = 0; k < node->n_outputs; k++) {
-        shard_value_t *value = &lowering->values[node->first_output + k];
-        value->home = value->have = k < IR_MAX_OPERANDS ? best->out[k] : IR_PLACE_REPLICATE;
-    }
-    return ST_OK;
+    if (!best) return refuse(lowering, n);
+    for (uint32_t j = 0; j < node->n_inputs; j++) have[j] = strategy_in(best, node->n_inputs, j);
+    for (uint32_t k = 0; k < node->n_outputs && k < IR_MAX_OPERANDS; k++) out[k] = best->out[k];
+    return take(lowering, n, have, out);
 }
 
 /* ---- inputs ---- */
@@ -306,9 +368,23 @@ static st_status_t open_lowering(const ir_graph_t *graph, const shard_axis_t *ax
     return ST_OK;
 }
 
+/* A state, or a view, cast or transpose of one that is split. */
+static bool is_lazy(const shard_lowering_t *lowering, const ir_node_info_t *node) {
+    const uint32_t flags = ir_op_def(node->op)->flags;
+    if (flags & IR_STATE) return true;
+    bool moves = (flags & IR_VIEW) || node->op == IR_OP_CAST || node->op == IR_OP_TRANSPOSE;
+    return moves && node->n_inputs == 1 && lowering->values[node->inputs[0]].lazy &&
+           lowering->values[node->first_output].home.kind == IR_SPLIT;
+}
+
 static st_status_t decide_nodes(shard_lowering_t *lowering) {
-    for (ir_node_t n = 0; n < lowering->graph->nodes.n; n++)
-        if (ir_node(lowering->graph, n)->op != IR_OP_INPUT) TRY(decide_node(lowering, n));
+    for (ir_node_t n = 0; n < lowering->graph->nodes.n; n++) {
+        const ir_node_info_t *node = ir_node(lowering->graph, n);
+        if (node->op == IR_OP_INPUT) continue;
+        TRY(decide_node(lowering, n));
+        if (node->n_outputs == 1 && !lowering->local)
+            lowering->values[node->first_output].lazy = is_lazy(lowering, node);
+    }
     return ST_OK;
 }
 

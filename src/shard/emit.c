@@ -4,13 +4,27 @@
 #include "ir/build.h"
 #include "shard/internal.h"
 
-/* Local values of one global value; `wants` runs parallel to shard_value_t.wants. */
+/* Local values of one global value. Lazy ones (internal.h) are made whole once in each phase. */
 typedef struct local_value {
     ir_value_t home;
-    ir_value_t in_flight; /* start of the collective that makes it full */
-    ir_value_t full;      /* its wait */
-    ir_value_t *wants;
+    ir_value_t in_flight[IR_PHASE_END]; /* start of the collective that makes it full */
+    ir_value_t full[IR_PHASE_END];      /* its wait */
+    ir_value_t *wants;                  /* [phases][wants], as shard_value_t.wants */
+    ir_value_t *scattered;              /* [wants]: starts of sums of which a part is kept */
+    uint32_t n_wants;
 } local_value_t;
+
+/* A lazy value that is made whole, and in which phase. */
+typedef struct gather {
+    ir_value_t value;
+    ir_phase_t phase;
+} gather_t;
+
+/* Where the elements of a rank's part lie: a vector of positions. */
+typedef struct cut {
+    int64_t size, granules;
+    ir_value_t positions;
+} cut_t;
 
 typedef struct emitter {
     const shard_lowering_t *lowering;
@@ -20,6 +34,10 @@ typedef struct emitter {
     ir_graph_t *to;
     st_arena_t arena; /* scratch */
     local_value_t *values;
+    bool *emitted; /* [nodes] */
+    ST_VEC(gather_t) gathers;
+    ST_VEC(cut_t) cuts;
+    ir_value_t index; /* the coordinate; IR_NONE until it is needed */
 } emitter_t;
 
 /* Where a rank's part of a dim lies. */
@@ -115,32 +133,70 @@ static st_status_t add_local(emitter_t *e, ir_node_t n, const ir_value_t *inputs
 
 /* ---- conversions ---- */
 
+/* Which of a value's whole forms readers get that are emitted now. */
+static ir_phase_t phase_of(const emitter_t *e, ir_value_t v) {
+    return e->lowering->values[v].lazy ? e->to->phase : IR_PHASE_FORWARD;
+}
+
 /* First half of the collective that makes a split or partial value whole. */
-static st_status_t start_full(emitter_t *e, ir_value_t v) {
+static st_status_t start_full(emitter_t *e, ir_value_t v, ir_phase_t phase) {
     ir_placement_t home = e->lowering->values[v].home;
     local_value_t *local = &e->values[v];
     ir_arg_t mesh = IR_ARG_STRING("mesh", e->lowering->axis.name);
+    if (local->in_flight[phase] != IR_NONE) return ST_OK;
     if (home.kind == IR_PARTIAL)
         return ir_graph_add(e->to, IR_OP_ALL_REDUCE_START, NULL, 1, &local->home, 1, &mesh,
-                            &local->in_flight);
+                            &local->in_flight[phase]);
     ir_arg_t args[] = {IR_ARG_INT("axis", home.dim), IR_ARG_INT("granules", home.granules),
                        IR_ARG_INT("extent", ir_value_type(e->from, v)->dims[home.dim]), mesh};
     return ir_graph_add(e->to, IR_OP_ALL_GATHER_START, NULL, 1, &local->home, 4, args,
-                        &local->in_flight);
+                        &local->in_flight[phase]);
 }
 
-static st_status_t wait_full(emitter_t *e, ir_value_t v) {
-    ir_placement_t home = e->lowering->values[v].home;
+static st_status_t start_scatter(emitter_t *e, ir_value_t v, ir_placement_t wanted,
+                                 ir_value_t *out) {
+    ir_arg_t args[] = {IR_ARG_INT("axis", wanted.dim), IR_ARG_INT("granules", wanted.granules),
+                       IR_ARG_INT("part", part_of(e, v, wanted).extent),
+                       IR_ARG_STRING("mesh", e->lowering->axis.name)};
+    return ir_graph_add(e->to, IR_OP_REDUCE_SCATTER_START, NULL, 1, &e->values[v].home, 4, args,
+                        out);
+}
+
+static st_status_t emit_lazy(emitter_t *e, ir_value_t v);
+
+/* Begins the gather that comes after that of `v`, so that it goes on while `v` is worked with. */
+static st_status_t start_next(emitter_t *e, ir_value_t v, ir_phase_t phase) {
+    for (size_t i = 0; i + 1 < e->gathers.n; i++) {
+        if (e->gathers.data[i].value != v || e->gathers.data[i].phase != phase) continue;
+        const gather_t next = e->gathers.data[i + 1];
+        TRY(emit_lazy(e, next.value));
+        return start_full(e, next.value, next.phase);
+    }
+    return ST_OK;
+}
+
+static st_status_t wait_full(emitter_t *e, ir_value_t v, ir_value_t *out) {
+    const shard_value_t *value = &e->lowering->values[v];
+    const ir_phase_t phase = phase_of(e, v);
     local_value_t *local = &e->values[v];
-    if (home.kind == IR_REPLICATE) local->full = local->home;
-    if (local->full != IR_NONE) return ST_OK;
-    ASSERT(local->in_flight != IR_NONE);
-    return ir_graph_add(e->to,
-                        home.kind == IR_PARTIAL ? IR_OP_ALL_REDUCE_WAIT : IR_OP_ALL_GATHER_WAIT,
-                        NULL, 1, &local->in_flight, 0, NULL, &local->full);
+    *out = local->home;
+    if (value->home.kind == IR_REPLICATE) return ST_OK;
+    if (local->full[phase] == IR_NONE) {
+        if (value->lazy) {
+            TRY(start_full(e, v, phase));
+            TRY(start_next(e, v, phase));
+        }
+        ASSERT(local->in_flight[phase] != IR_NONE);
+        TRY(ir_graph_add(
+            e->to, value->home.kind == IR_PARTIAL ? IR_OP_ALL_REDUCE_WAIT : IR_OP_ALL_GATHER_WAIT,
+            NULL, 1, &local->in_flight[phase], 0, NULL, &local->full[phase]));
+    }
+    *out = local->full[phase];
+    return ST_OK;
 }
 
-static st_status_t convert(emitter_t *e, ir_value_t v, ir_placement_t wanted, ir_value_t *out);
+static st_status_t convert(emitter_t *e, ir_value_t v, uint32_t at, ir_placement_t wanted,
+                           ir_value_t *out);
 
 static st_status_t get(emitter_t *e, ir_value_t v, ir_placement_t wanted, ir_value_t *out) {
     const shard_value_t *value = &e->lowering->values[v];
@@ -152,12 +208,61 @@ static st_status_t get(emitter_t *e, ir_value_t v, ir_placement_t wanted, ir_val
     while (want && !ir_placement_equal(want->placement, wanted)) want = want->next, at++;
     if (!want)
         return FAIL(ST_INTERNAL, "value %u was not asked for in a placement it is used in", v);
-    if (local->wants[at] == IR_NONE) TRY(convert(e, v, wanted, &local->wants[at]));
-    *out = local->wants[at];
+    ir_value_t *made = &local->wants[phase_of(e, v) * local->n_wants + at];
+    if (*made == IR_NONE) TRY(convert(e, v, at, wanted, made));
+    *out = *made;
     return ST_OK;
 }
 
-static st_status_t convert(emitter_t *e, ir_value_t v, ir_placement_t wanted, ir_value_t *out) {
+/* The coordinate of the rank on the axis. */
+static ir_value_t index_of(emitter_t *e, ir_build_t *b) {
+    ir_arg_t mesh = IR_ARG_STRING("mesh", e->lowering->axis.name);
+    if (e->index == IR_NONE) e->index = ir_b_node(b, IR_OP_AXIS_INDEX, 0, NULL, 1, &mesh);
+    return e->index;
+}
+
+/* Positions of a part: it begins at granule floor(index · granules / n). */
+static st_status_t positions_of(emitter_t *e, ir_build_t *b, int64_t size, ir_placement_t wanted,
+                                ir_value_t *out) {
+    for (size_t i = 0; i < e->cuts.n; i++)
+        if (e->cuts.data[i].size == size && e->cuts.data[i].granules == wanted.granules) {
+            *out = e->cuts.data[i].positions;
+            return ST_OK;
+        }
+    int64_t begin, extent;
+    range_of(e, size, wanted.granules, &begin, &extent);
+    ir_value_t first = index_of(e, b);
+    const int64_t n = e->lowering->n_ranks, each = size / wanted.granules;
+    if (wanted.granules % n) {
+        first = ir_b_binary(b, IR_OP_MUL, first, ir_b_scalar(b, IR_I64, (double)wanted.granules));
+        first = ir_b_binary(b, IR_OP_DIV, first, ir_b_scalar(b, IR_I64, (double)n));
+        first = ir_b_binary(b, IR_OP_MUL, first, ir_b_scalar(b, IR_I64, (double)each));
+    } else {
+        first = ir_b_binary(b, IR_OP_MUL, first, ir_b_scalar(b, IR_I64, (double)extent));
+    }
+    ir_value_t step = ir_b_iota(b, ir_type_make(IR_I64, 1, &extent), 0, 0, 1);
+    *out = ir_b_binary(b, IR_OP_ADD, step, first);
+    TRY(b->status);
+    return ST_VEC_PUSH(&e->cuts, ((cut_t){size, wanted.granules, *out}));
+}
+
+/* The rank's part of a whole value. A rank of a body, and the first ranks together, cut by number. */
+static st_status_t cut_part(emitter_t *e, ir_build_t *b, ir_value_t v, ir_value_t full,
+                            ir_placement_t wanted, ir_value_t *out) {
+    ir_part_t part = part_of(e, v, wanted);
+    if (e->lowering->local || e->n_parts > 1) {
+        *out = ir_b_slice_axis(b, full, wanted.dim, part.begin, part.begin + part.extent);
+        return b->status;
+    }
+    ir_value_t in[2] = {full, IR_NONE};
+    ir_arg_t axis = IR_ARG_INT("axis", wanted.dim);
+    TRY(positions_of(e, b, ir_value_type(e->from, v)->dims[wanted.dim], wanted, &in[1]));
+    *out = ir_b_node(b, IR_OP_GATHER, 2, in, 1, &axis);
+    return b->status;
+}
+
+static st_status_t convert(emitter_t *e, ir_value_t v, uint32_t at, ir_placement_t wanted,
+                           ir_value_t *out) {
     const shard_value_t *value = &e->lowering->values[v];
     ir_build_t b = {.graph = e->to};
     ir_placement_t input;
@@ -168,18 +273,22 @@ static st_status_t convert(emitter_t *e, ir_value_t v, ir_placement_t wanted, ir
         if (node->n_inputs) TRY(get(e, node->inputs[0], input, &whole));
         return add_local(e, producer, &whole, &input, &wanted, out);
     }
-    TRY(wait_full(e, v));
-    ir_value_t full = e->values[v].full;
+    ir_value_t *scattered = &e->values[v].scattered[at];
+    if (*scattered != IR_NONE)
+        return ir_graph_add(e->to, IR_OP_REDUCE_SCATTER_WAIT, NULL, 1, scattered, 0, NULL, out);
+    ir_value_t full;
+    TRY(wait_full(e, v, &full));
     if (wanted.kind == IR_REPLICATE) {
         *out = full;
-    } else if (wanted.kind == IR_SPLIT) {
-        ir_part_t part = part_of(e, v, wanted);
-        *out = ir_b_slice_axis(&b, full, wanted.dim, part.begin, part.begin + part.extent);
-    } else { /* the sum over the ranks is the value: rank 0 has it, the others have zeros */
-        ir_value_t mine = ir_b_scalar(&b, IR_BOOL, e->rank == 0);
-        ir_value_t zero = ir_b_scalar(&b, ir_value_type(e->to, full)->dtype, 0);
-        *out = ir_b_select(&b, mine, full, zero);
+        return ST_OK;
     }
+    if (wanted.kind == IR_SPLIT) return cut_part(e, &b, v, full, wanted, out);
+    /* the sum over the ranks is the value: rank 0 has it, the others have zeros */
+    ir_value_t mine = e->lowering->local || e->n_parts > 1
+                          ? ir_b_scalar(&b, IR_BOOL, e->rank == 0)
+                          : ir_b_binary(&b, IR_OP_EQ, index_of(e, &b), ir_b_scalar(&b, IR_I64, 0));
+    ir_value_t zero = ir_b_scalar(&b, ir_value_type(e->to, full)->dtype, 0);
+    *out = ir_b_select(&b, mine, full, zero);
     return b.status;
 }
 
@@ -197,13 +306,36 @@ static st_status_t copy_of_state(emitter_t *e, ir_value_t *value) {
     return ir_graph_add(e->to, IR_OP_CAST, NULL, 1, &input, 1, &dtype, value);
 }
 
-static st_status_t emit_node(emitter_t *e, ir_node_t n) {
+/* Begins what others want of value v, but for lazy values. */
+static st_status_t start_wants(emitter_t *e, ir_value_t v) {
+    const shard_value_t *value = &e->lowering->values[v];
+    bool full = false;
+    uint32_t at = 0;
+    if (value->lazy) return ST_OK;
+    for (const shard_want_t *want = value->wants; want; want = want->next)
+        full |= shard_needs_full(value->wants, value->home, want->placement);
+    if (full) TRY(start_full(e, v, IR_PHASE_FORWARD));
+    for (const shard_want_t *want = value->wants; want; want = want->next, at++)
+        if (!full && value->home.kind == IR_PARTIAL)
+            TRY(start_scatter(e, v, want->placement, &e->values[v].scattered[at]));
+    return ST_OK;
+}
+
+/* Whether the node itself is made, not only localized copies of it. */
+static bool is_made(const emitter_t *e, ir_node_t n) {
     const ir_node_info_t *node = ir_node(e->from, n);
-    const shard_node_t *decision = &e->lowering->nodes[n];
     bool home = node->n_outputs == 0;
     for (uint32_t k = 0; k < node->n_outputs; k++)
         home |= e->lowering->values[node->first_output + k].home_used;
-    if (!decision->needed || !home) return ST_OK;
+    return e->lowering->nodes[n].needed && home;
+}
+
+static st_status_t emit_node(emitter_t *e, ir_node_t n) {
+    const ir_node_info_t *node = ir_node(e->from, n);
+    const shard_node_t *decision = &e->lowering->nodes[n];
+    const shard_forced_t *forced = e->lowering->axis.forced;
+    if (!is_made(e, n) || e->emitted[n]) return ST_OK;
+    e->emitted[n] = true;
     ir_placement_t *out = st_arena_array(&e->arena, node->n_outputs, sizeof *out);
     ir_value_t *inputs = st_arena_array(&e->arena, node->n_inputs, sizeof *inputs);
     if (!out || !inputs) return st_no_memory(node->n_outputs * sizeof *out, "a rank's node");
@@ -212,36 +344,66 @@ static st_status_t emit_node(emitter_t *e, ir_node_t n) {
     for (uint32_t j = 0; j < node->n_inputs; j++)
         TRY(get(e, node->inputs[j], decision->in[j], &inputs[j]));
     if (node->op == IR_OP_UPDATE) TRY(copy_of_state(e, &inputs[1]));
-    ir_value_t first;
-    TRY(add_local(e, n, inputs, decision->in, out, &first));
+    ir_value_t first = node->n_inputs ? inputs[0] : IR_NONE;
+    if (!forced || !forced[n].turns) TRY(add_local(e, n, inputs, decision->in, out, &first));
     for (uint32_t k = 0; k < node->n_outputs; k++) {
-        ir_value_t v = node->first_output + k;
-        const shard_value_t *value = &e->lowering->values[v];
-        e->values[v].home = first + k;
-        bool full = false;
-        for (const shard_want_t *want = value->wants; want; want = want->next)
-            full |= shard_needs_full(value->home, want->placement);
-        if (full) TRY(start_full(e, v));
+        e->values[node->first_output + k].home = first + k;
+        TRY(start_wants(e, node->first_output + k));
+    }
+    return ST_OK;
+}
+
+/* A lazy value ahead of its place: what it is made of needs nothing but states. */
+static st_status_t emit_lazy(emitter_t *e, ir_value_t v) {
+    ir_node_t n = e->from->values.data[v].producer;
+    const ir_node_info_t *node = ir_node(e->from, n);
+    if (e->emitted[n]) return ST_OK;
+    for (uint32_t j = 0; j < node->n_inputs; j++) TRY(emit_lazy(e, node->inputs[j]));
+    return emit_node(e, n);
+}
+
+/* The lazy values that are made whole, in the order in which they are needed. */
+static st_status_t find_gathers(emitter_t *e) {
+    uint32_t *seen = st_arena_array(&e->arena, e->from->values.n, sizeof *seen);
+    if (!seen) return st_no_memory(e->from->values.n * sizeof *seen, "a rank's graph");
+    for (ir_node_t n = 0; n < e->from->nodes.n; n++) {
+        const ir_node_info_t *node = ir_node(e->from, n);
+        if (!is_made(e, n)) continue;
+        for (uint32_t j = 0; j < node->n_inputs; j++) {
+            const shard_value_t *value = &e->lowering->values[node->inputs[j]];
+            ir_placement_t wanted = e->lowering->nodes[n].in[j];
+            if (!value->lazy || !shard_needs_link(value->home, wanted) ||
+                seen[node->inputs[j]] >> node->phase & 1)
+                continue;
+            seen[node->inputs[j]] |= 1u << node->phase;
+            TRY(ST_VEC_PUSH(&e->gathers, ((gather_t){node->inputs[j], node->phase})));
+        }
     }
     return ST_OK;
 }
 
 static st_status_t emitter_init(emitter_t *e) {
     size_t n = e->from->values.n;
+    e->index = IR_NONE;
     e->values = st_arena_array(&e->arena, n, sizeof *e->values);
-    if (!e->values) return st_no_memory(n * sizeof *e->values, "a rank's graph");
+    e->emitted = st_arena_array(&e->arena, e->from->nodes.n, sizeof *e->emitted);
+    if (!e->values || !e->emitted) return st_no_memory(n * sizeof *e->values, "a rank's graph");
     for (ir_value_t v = 0; v < n; v++) {
-        size_t n_wants = 0;
+        local_value_t *local = &e->values[v];
         for (const shard_want_t *want = e->lowering->values[v].wants; want; want = want->next)
-            n_wants++;
-        e->values[v] = (local_value_t){IR_NONE, IR_NONE, IR_NONE, NULL};
-        if (!n_wants) continue;
-        e->values[v].wants = st_arena_array(&e->arena, n_wants, sizeof(ir_value_t));
-        if (!e->values[v].wants)
-            return st_no_memory(n_wants * sizeof(ir_value_t), "a rank's graph");
-        for (size_t i = 0; i < n_wants; i++) e->values[v].wants[i] = IR_NONE;
+            local->n_wants++;
+        local->home = IR_NONE;
+        for (int p = 0; p < IR_PHASE_END; p++) local->full[p] = local->in_flight[p] = IR_NONE;
+        if (!local->n_wants) continue;
+        size_t n_slots = (size_t)local->n_wants * IR_PHASE_END;
+        local->wants = st_arena_array(&e->arena, n_slots, sizeof(ir_value_t));
+        local->scattered = st_arena_array(&e->arena, local->n_wants, sizeof(ir_value_t));
+        if (!local->wants || !local->scattered)
+            return st_no_memory(n_slots * sizeof(ir_value_t), "a rank's graph");
+        for (size_t i = 0; i < n_slots; i++) local->wants[i] = IR_NONE;
+        for (size_t i = 0; i < local->n_wants; i++) local->scattered[i] = IR_NONE;
     }
-    return ST_OK;
+    return find_gathers(e);
 }
 
 static st_status_t emit_parts(const shard_lowering_t *lowering, uint32_t rank, uint32_t n_parts,
@@ -270,6 +432,8 @@ static st_status_t emit_parts(const shard_lowering_t *lowering, uint32_t rank, u
     *out_graph = e.to;
     e.to = NULL;
 done:
+    ST_VEC_FREE(&e.gathers);
+    ST_VEC_FREE(&e.cuts);
     st_arena_clear(&e.arena);
     ir_graph_destroy(e.to);
     return status;

@@ -16,6 +16,7 @@ typedef struct shard_value {
         have; /* as later nodes should regard it: replicated once its sum has been asked for */
     uint32_t n_uses; /* readers and graph outputs */
     bool home_used;
+    bool lazy;           /* of states alone: gathered when it is needed, in each phase anew */
     shard_want_t *made;  /* deciding: conversions already paid for */
     shard_want_t *wants; /* emitting: conversions that needed nodes ask for, in order of demand */
 } shard_value_t;
@@ -45,9 +46,18 @@ struct shard_lowering {
  * along a new dim. *out_input is what the only input has to be (set for nodes with one). */
 bool shard_can_localize(const ir_graph_t *graph, ir_value_t value, ir_placement_t wanted,
                         ir_placement_t *out_input);
-/* Whether getting from `home` to `wanted` goes through the full value, by a collective. */
-static inline bool shard_needs_full(ir_placement_t home, ir_placement_t wanted) {
+/* Whether getting from `home` to `wanted` takes a collective. */
+static inline bool shard_needs_link(ir_placement_t home, ir_placement_t wanted) {
     return home.kind != IR_REPLICATE && !ir_placement_equal(home, wanted);
+}
+/* Whether the value is made whole on the way. Sums are scattered where nobody needs them whole. */
+static inline bool shard_needs_full(const shard_want_t *wants, ir_placement_t home,
+                                    ir_placement_t wanted) {
+    if (!shard_needs_link(home, wanted)) return false;
+    if (home.kind != IR_PARTIAL || wanted.kind != IR_SPLIT) return true;
+    for (; wants; wants = wants->next)
+        if (wants->placement.kind == IR_REPLICATE) return true;
+    return false;
 }
 
 /* ---- what is needed (needed.c) ---- */

@@ -12,6 +12,11 @@
  * A mesh is lowered one axis after another (mesh.h): what is global to one axis is a rank's to those
  * before it, whose collectives it has.
  *
+ * A value that is whole on every rank is cut where the rank's coordinate says (axis_index), so that
+ * programs do not differ for that. What is made of split states alone (a weight, its cast) is put
+ * together right before it is needed, in each phase anew, the next one ahead of its time: whole
+ * weights do not pile up.
+ *
  * Algorithm: inputs with a batch axis are split there, if the axis is one for that; a walk in graph order lets each node choose
  * the strategy whose conversions move the fewest bytes, the first listed among equals; a walk
  * backward marks what is needed, and a last walk emits it. Decisions look at global types only,
@@ -19,7 +24,7 @@
 #ifndef STATOR_SHARD_LOWER_H
 #define STATOR_SHARD_LOWER_H
 
-#include "ir/op.h"
+#include "shard/settle.h"
 
 typedef struct shard_lowering shard_lowering_t;
 
@@ -31,6 +36,8 @@ typedef struct shard_axis {
     /* The decisions for a graph of the same nodes, whose sizes alone differ: the same are made. NULL:
      * they are free. */
     const shard_lowering_t *like;
+    const shard_forced_t *forced; /* [nodes]: settled ways of nodes; NULL: all are free */
+    const ir_placement_t *homes;  /* [nodes]: of states; NULL: all are whole */
 } shard_axis_t;
 
 /* `graph` must outlive the result. FAILs where batch extents of inputs do not fit together. */

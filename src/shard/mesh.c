@@ -127,16 +127,56 @@ static void note_layouts(lowering_t *l, uint32_t axis, uint32_t largest,
                     shard_output_placement(decided[largest], o), &l->out->outputs[o]);
 }
 
-static st_status_t decide(lowering_t *l, uint32_t axis, shard_lowering_t **decided) {
+/* What is settled of the axis, said of the largest graph. */
+static st_status_t settle(const lowering_t *l, uint32_t axis, const ir_graph_t *graph,
+                          shard_settled_t *settled) {
+    const shard_mesh_options_t *o = l->options;
+    const bool data = strcmp(o->mesh->axes[axis].name, IR_AXIS_DATA) == 0;
+    bool given = false;
+    TRY(shard_settled_open(graph, settled));
+    if (data && !o->home_of)
+        return shard_form_data(graph, o->mesh->axes[axis].size, o->form, settled);
+    for (ir_node_t n = 0; n < graph->nodes.n && o->home_of; n++) {
+        const ir_node_info_t *node = ir_node(graph, n);
+        if (!(ir_op_def(node->op)->flags & IR_STATE)) continue;
+        const ir_placement_t *homes = o->home_of(o->context, node->name);
+        if (homes) settled->homes[n] = homes[axis];
+        given |= homes != NULL;
+    }
+    return data && given ? shard_gather_states(graph, settled) : ST_OK;
+}
+
+/* The graphs with what is settled worked in, which take the place of the level's. */
+static st_status_t prepare(lowering_t *l, uint32_t axis, shard_prepared_t *prepared) {
+    shard_settled_t settled = {0};
+    st_status_t status = settle(l, axis, l->level.graphs[largest_graph(&l->level)], &settled);
+    for (uint32_t g = 0; g < l->level.n_graphs && status == ST_OK; g++) {
+        status = shard_prepare(l->level.graphs[g], &settled, &prepared[g]);
+        if (status != ST_OK) break;
+        ir_graph_destroy(l->level.graphs[g]);
+        l->level.graphs[g] = prepared[g].graph;
+        prepared[g].graph = NULL;
+    }
+    shard_settled_free(&settled);
+    return status;
+}
+
+static st_status_t decide(lowering_t *l, uint32_t axis, const shard_prepared_t *prepared,
+                          shard_lowering_t **decided) {
     const ir_mesh_t *mesh = l->options->mesh;
-    uint32_t largest = largest_graph(&l->level);
-    shard_axis_t what = {.name = mesh->axes[axis].name,
-                         .n_ranks = mesh->axes[axis].size,
-                         .splits_batch = strcmp(mesh->axes[axis].name, IR_AXIS_DATA) == 0};
-    TRY(shard_decide(l->level.graphs[largest], &what, &decided[largest]));
-    what.like = decided[largest];
-    for (uint32_t g = 0; g < l->level.n_graphs; g++)
-        if (g != largest) TRY(shard_decide(l->level.graphs[g], &what, &decided[g]));
+    const shard_lowering_t *like = NULL;
+    const uint32_t largest = largest_graph(&l->level);
+    for (uint32_t i = 0; i < l->level.n_graphs; i++) {
+        const uint32_t g = i == 0 ? largest : i <= largest ? i - 1 : i; /* the largest first */
+        const shard_axis_t what = {.name = mesh->axes[axis].name,
+                                   .n_ranks = mesh->axes[axis].size,
+                                   .splits_batch = strcmp(mesh->axes[axis].name, IR_AXIS_DATA) == 0,
+                                   .like = like,
+                                   .forced = prepared[g].forced,
+                                   .homes = prepared[g].homes};
+        TRY(shard_decide(l->level.graphs[g], &what, &decided[g]));
+        if (i == 0) like = decided[g];
+    }
     note_layouts(l, axis, largest, decided);
     return ST_OK;
 }
@@ -170,16 +210,23 @@ static st_status_t emit(const level_t *from, shard_lowering_t *const *decided, u
 }
 
 static st_status_t lower_axis(lowering_t *l, uint32_t axis, const uint32_t *class_of) {
-    const uint32_t size = l->options->mesh->axes[axis].size;
+    const uint32_t size = l->options->mesh->axes[axis].size, n = l->level.n_graphs;
     level_t next = {0};
-    shard_lowering_t **decided = st_calloc(l->level.n_graphs, sizeof(shard_lowering_t *));
-    if (!decided) return st_no_memory(l->level.n_graphs * sizeof *decided, "the lowering");
-    st_status_t status = decide(l, axis, decided);
+    shard_lowering_t **decided = st_calloc(n, sizeof(shard_lowering_t *));
+    shard_prepared_t *prepared = st_calloc(n, sizeof *prepared);
+    st_status_t status =
+        decided && prepared ? ST_OK : st_no_memory(n * sizeof *prepared, "the lowering");
+    if (status == ST_OK && size > 1) status = prepare(l, axis, prepared);
+    if (status == ST_OK) status = decide(l, axis, prepared, decided);
     if (status == ST_OK) status = level_open(&next, l->level.n * size);
     next.class_of = class_of;
     if (status == ST_OK) status = emit(&l->level, decided, size, &next);
-    for (uint32_t g = 0; g < l->level.n_graphs; g++) shard_lowering_destroy(decided[g]);
+    for (uint32_t g = 0; g < n; g++) {
+        if (decided) shard_lowering_destroy(decided[g]);
+        if (prepared) shard_prepared_free(&prepared[g]);
+    }
     st_free(decided);
+    st_free(prepared);
     level_free(&l->level);
     l->level = next;
     return status;

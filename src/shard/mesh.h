@@ -10,6 +10,7 @@
 #define STATOR_SHARD_MESH_H
 
 #include "ir/mesh.h"
+#include "shard/forms.h"
 #include "shard/lower.h"
 
 /* How the ranks hold a value: by axis. */
@@ -27,6 +28,11 @@ typedef struct shard_programs {
 
 typedef struct shard_mesh_options {
     const ir_mesh_t *mesh;
+    shard_form_t form; /* of the data axis */
+    /* Where another plan has a state: [axes], NULL if it has none of the name. Its homes go before
+     * those of the form. NULL: there is no such plan. */
+    const ir_placement_t *(*home_of)(void *context, const char *name);
+    void *context;
     /* Ranks of different classes get programs of their own, though their graphs be equal. NULL: one
      * class. */
     const uint32_t *class_of; /* [ranks] */

@@ -63,10 +63,12 @@ static st_status_t note_granules(shard_lowering_t *lowering, ir_placement_t plac
     return ST_VEC_PUSH(&lowering->granules, placement.granules);
 }
 
-/* A value that ranks cut out of, or keep from, what they have whole. */
-static bool is_cut_by_place(const ir_graph_t *graph, ir_value_t v, ir_placement_t wanted) {
+/* A source that ranks make their parts of. What is cut out of a whole value is by the coordinate,
+ * which is data, but for bodies: they have no such source. */
+static bool is_cut_by_place(const shard_lowering_t *lowering, ir_value_t v, ir_placement_t wanted) {
+    const ir_graph_t *graph = lowering->graph;
     ir_placement_t input;
-    if (!shard_can_localize(graph, v, wanted, &input)) return true;
+    if (!shard_can_localize(graph, v, wanted, &input)) return lowering->local;
     const ir_node_info_t *node = ir_value_producer(graph, v);
     if (node->op == IR_OP_BROADCAST) return false; /* of an input that has its own demand */
     if (node->op == IR_OP_IOTA) return ir_attr_int(node, "axis") == wanted.dim;
@@ -82,7 +84,7 @@ st_status_t shard_find_differences(shard_lowering_t *lowering) {
         for (const shard_want_t *want = value->wants; want; want = want->next) {
             TRY(note_granules(lowering, want->placement));
             if (want->placement.kind == IR_REPLICATE) continue;
-            if (value->home.kind != IR_REPLICATE || is_cut_by_place(graph, v, want->placement))
+            if (value->home.kind == IR_REPLICATE && is_cut_by_place(lowering, v, want->placement))
                 lowering->by_place = true;
         }
         const ir_node_info_t *node = ir_value_producer(graph, v);

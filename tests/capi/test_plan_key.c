@@ -39,6 +39,10 @@ typedef struct row {
 static const row_t rows[] = {
     {"ranks", "2", DECIDES, ""},
     {"mesh", "tensor=2", DECIDES, ""},
+    {"shard", "dp", NEUTRAL, ""}, /* what "auto" is */
+    {"shard", "zero1", DECIDES, ""},
+    {"shard", "zero2", DECIDES, ""},
+    {"shard", "zero3", DECIDES, ""},
     {"threads", "3", DECIDES, ""},
     {"dtype", "f64", DECIDES, ""},
     {"dtype", "bf16", DECIDES, ""},

@@ -28,6 +28,9 @@ static const struct {
     {IR_OP_ALL_REDUCE_WAIT, "collective: runs on a communicator"},
     {IR_OP_ALL_GATHER_START, "collective: runs on a communicator"},
     {IR_OP_ALL_GATHER_WAIT, "collective: runs on a communicator"},
+    {IR_OP_REDUCE_SCATTER_START, "collective: runs on a communicator"},
+    {IR_OP_REDUCE_SCATTER_WAIT, "collective: runs on a communicator"},
+    {IR_OP_AXIS_INDEX, "written by the session: what it is depends on the rank"},
 };
 
 static const char *reason_without(ir_op_t op) {

@@ -111,7 +111,7 @@ static bool run_step(tape_t *t, ir_node_t n) {
     }
     if (step->kind == PLAN_STEP_WAIT) {
         const ir_node_info_t *start = ir_value_producer(t->graph, node->inputs[0]);
-        if (start->op == IR_OP_ALL_GATHER_START && !finds(t, start->inputs[0])) return false;
+        if (ir_start_reads_input(ir_op_def(start->op)) && !finds(t, start->inputs[0])) return false;
         for (uint32_t k = 0; k < node->n_outputs; k++) {
             const plan_place_t *in = &places[node->inputs[k]],
                                *out = &places[node->first_output + k];

@@ -21,7 +21,7 @@ static void check_overlaps(const plan_program_t *program) {
     assert_true(n < MAX_VALUES);
     for (ir_value_t v = 0; v < n; v++) {
         const ir_node_info_t *node = ir_value_producer(graph, v);
-        bool always = (ir_op_def(node->op)->flags & IR_STATE) || node->op == IR_OP_CONSTANT;
+        bool always = (ir_op_def(node->op)->flags & IR_STATE) || ir_op_is_lasting(node->op);
         born[v] = always || node->op == IR_OP_INPUT ? -1 : (int64_t)graph->values.data[v].producer;
         dies[v] = always ? n_nodes : born[v];
     }
@@ -29,7 +29,7 @@ static void check_overlaps(const plan_program_t *program) {
         const ir_node_info_t *node = ir_node(graph, i);
         for (uint32_t j = 0; j < node->n_inputs; j++)
             if (dies[node->inputs[j]] < i) dies[node->inputs[j]] = i;
-        if (node->op == IR_OP_ALL_GATHER_WAIT)
+        if (node->op == IR_OP_ALL_GATHER_WAIT || node->op == IR_OP_REDUCE_SCATTER_WAIT)
             dies[ir_value_producer(graph, node->inputs[0])->inputs[0]] = i;
     }
     for (size_t o = 0; o < graph->outputs.n; o++) dies[graph->outputs.data[o].value] = n_nodes;

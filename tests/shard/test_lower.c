@@ -110,6 +110,75 @@ static void phases_stay(void **state) {
         "}\n");
 }
 
+/* A part of the moment: the sum is scattered, the weight's part cut out of it and gathered again. */
+static void a_split_update_scatters_and_gathers(void **state) {
+    (void)state;
+    ir_graph_t *graph = parse(
+        "graph \"g\" {\n"
+        "  %0 x = input {dtype=f32, shape=[4,3]}\n"
+        "  %1 dy = input {dtype=f32, shape=[4,6]}\n"
+        "  %2 w = parameter {dtype=f32, shape=[6,3]}\n"
+        "  %3 m = buffer {dtype=f32, shape=[6,3]}\n"
+        "  %4 dw = matmul(%1, %0) {transpose_a=true}\n"
+        "  %5 n = add(%3, %4)\n"
+        "  %6 v = sub(%2, %5)\n"
+        "  update(%2, %6)\n"
+        "  update(%3, %5)\n"
+        "}\n");
+    ir_graph_t *wanted = parse(
+        "graph \"g\" {\n"
+        "  %0 x = input {dtype=f32, shape=[2,3]}\n"
+        "  %1 dy = input {dtype=f32, shape=[2,6]}\n"
+        "  %2 w = parameter {dtype=f32, shape=[6,3]}\n"
+        "  %3 m = buffer {dtype=f32, shape=[3,3]}\n"
+        "  %4 dw = matmul(%1, %0) {transpose_a=true}\n"
+        "  %5 = reduce_scatter_start(%4) {axis=0, granules=6, part=3}\n"
+        "  %6 = reduce_scatter_wait(%5)\n"
+        "  %7 n = add(%3, %6)\n"
+        "  %8 = axis_index\n"
+        "  %9 = constant {dtype=i64, shape=[], data=3}\n"
+        "  %10 = mul(%8, %9)\n"
+        "  %11 = iota {dtype=i64, shape=[3], axis=0}\n"
+        "  %12 = add(%11, %10)\n"
+        "  %13 = gather(%2, %12) {axis=0}\n"
+        "  %14 v = sub(%13, %7)\n"
+        "  %15 = all_gather_start(%14) {axis=0, granules=6, extent=6}\n"
+        "  %16 = all_gather_wait(%15)\n"
+        "  update(%2, %16)\n"
+        "  update(%3, %7)\n"
+        "}\n");
+    ir_placement_t homes[9] = {[3] = IR_PLACE_SPLIT(0, 6)};
+    const shard_axis_t axis = {.name = "data", .n_ranks = 2, .splits_batch = true, .homes = homes};
+    shard_lowering_t *lowering;
+    assert_int_equal(shard_decide(graph, &axis, &lowering), ST_OK);
+    assert_true(shard_same_graph(lowering, 0, 1)); /* where a part lies is data */
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        ir_graph_t *made;
+        char *got, *text;
+        assert_int_equal(shard_emit(lowering, rank, &made), ST_OK);
+        assert_int_equal(ir_graph_print(made, &got), ST_OK);
+        assert_int_equal(ir_graph_print(wanted, &text), ST_OK);
+        assert_string_equal(got, text);
+        st_free(got);
+        st_free(text);
+        ir_graph_destroy(made);
+    }
+    shard_lowering_destroy(lowering);
+    ir_graph_destroy(graph);
+    ir_graph_destroy(wanted);
+}
+
+static void homes_that_do_not_divide_are_refused(void **state) {
+    (void)state;
+    ir_graph_t *graph = parse(gradient);
+    ir_placement_t homes[7] = {[2] = IR_PLACE_SPLIT(1, 2)};
+    const shard_axis_t axis = {.name = "data", .n_ranks = 2, .homes = homes};
+    shard_lowering_t *lowering;
+    assert_int_equal(shard_decide(graph, &axis, &lowering), ST_INVALID);
+    assert_non_null(strstr(st_last_error(), "'w'"));
+    ir_graph_destroy(graph);
+}
+
 /* The program that a smaller batch would have: the shapes of the first parts, no collectives. */
 static void first_parts_are_a_smaller_batch(void **state) {
     (void)state;
@@ -205,9 +274,14 @@ static void what_cannot_be_split_is_gathered(void **state) {
         "  %1 = all_gather_start(%0) {axis=0, granules=4, extent=4}\n"
         "  %2 = all_gather_wait(%1)\n"
         "  %3 c = cumsum(%2) {axis=0}\n"
-        "  %4 = slice(%3) {begin=[2], end=[4], step=[1]}\n"
-        "  %5 y = mul(%4, %0)\n"
-        "  output \"y\" = %5\n"
+        "  %4 = axis_index\n"
+        "  %5 = constant {dtype=i64, shape=[], data=2}\n"
+        "  %6 = mul(%4, %5)\n"
+        "  %7 = iota {dtype=i64, shape=[2], axis=0}\n"
+        "  %8 = add(%7, %6)\n"
+        "  %9 = gather(%3, %8) {axis=0}\n"
+        "  %10 y = mul(%9, %0)\n"
+        "  output \"y\" = %10\n"
         "}\n");
 }
 
@@ -336,6 +410,8 @@ static void allocation_failures_are_reported(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_split_update_scatters_and_gathers),
+        cmocka_unit_test(homes_that_do_not_divide_are_refused),
         cmocka_unit_test(one_rank_stays_as_it_is),
         cmocka_unit_test(gradients_are_summed_between_producer_and_reader),
         cmocka_unit_test(phases_stay),

@@ -1,0 +1,14 @@
+/* reduce_scatter_wait: waits until the part that reduce_scatter_start began is there. */
+#include "ir/rules_nn.h"
+
+const ir_op_def_t ir_op_reduce_scatter_wait = {
+    .op = IR_OP_REDUCE_SCATTER_WAIT,
+    .name = "reduce_scatter_wait",
+    .min_inputs = 1,
+    .max_inputs = 1,
+    .n_outputs = 1,
+    .flags = IR_COLLECTIVE,
+    .shape = ir_shape_same,
+    .no_gradient = "collective",
+    .strategies = ir_strategies_collective,
+};

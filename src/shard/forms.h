@@ -1,0 +1,30 @@
+/* Uniform plans: rules that settle one axis of the mesh for a whole graph (settle.h).
+ *
+ *   dp      the batch is split; every rank has all parameters and moments
+ *   zero1   moments are split; gradients are summed into parts, parts of parameters updated and
+ *           gathered
+ *   zero2   the same, and of several micro-batches each gradient is scattered as it is made, so that
+ *           sums of gradients are parts too (in one of a loop they are not: ranks cannot meet in it)
+ *   zero3   parameters are split too, and gathered where forward or backward needs them
+ *
+ * What is split is split along its first dim that the ranks divide evenly, else along its longest. */
+#ifndef STATOR_SHARD_FORMS_H
+#define STATOR_SHARD_FORMS_H
+
+#include "shard/settle.h"
+
+typedef enum shard_form {
+    SHARD_FORM_DP = 0,
+    SHARD_FORM_ZERO1,
+    SHARD_FORM_ZERO2,
+    SHARD_FORM_ZERO3,
+    SHARD_FORM_END
+} shard_form_t;
+
+/* Whole states, and their parts of ranks along the data axis. `settled` is open. */
+st_status_t shard_form_data(const ir_graph_t *graph, uint32_t n_ranks, shard_form_t form,
+                            shard_settled_t *settled) ST_WARN_UNUSED;
+/* Split states are gathered where nodes other than the optimizer's read them. */
+st_status_t shard_gather_states(const ir_graph_t *graph, shard_settled_t *settled) ST_WARN_UNUSED;
+
+#endif

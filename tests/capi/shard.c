@@ -1,0 +1,182 @@
+#include "shard.h"
+
+#include <math.h>
+
+#include "stator/stator.h"
+#include "support/scratch.h"
+
+#define must(expr)                                                                           \
+    do {                                                                                     \
+        stator_status_t status_ = (expr);                                                    \
+        if (status_ != STATOR_OK)                                                            \
+            fail_msg("%s: %s: %s", #expr, stator_status_text(status_), stator_last_error()); \
+    } while (0)
+
+static const double TOLERANCE = 1e-9;
+enum { STEPS = 10, MAX_VALUES = 4096 };
+
+const shard_model_t shard_llama = {
+    "llama",
+    "{\"model_type\": \"llama\", \"hidden_act\": \"silu\", \"vocab_size\": 64, \"hidden_size\": 32,"
+    " \"intermediate_size\": 88, \"num_hidden_layers\": 2, \"num_attention_heads\": 4,"
+    " \"num_key_value_heads\": 2}",
+    {"batch", "6", "seq", "8", "optimizer", "adamw", "lr", "2e-3", "weight-decay", "0.1", "clip",
+     "0.5"},
+    64};
+
+/* Nothing divides anything, and the embedding is the head. */
+const shard_model_t shard_llama_uneven = {
+    "uneven llama",
+    "{\"model_type\": \"llama\", \"hidden_act\": \"silu\", \"vocab_size\": 321, \"hidden_size\": "
+    "30,"
+    " \"intermediate_size\": 53, \"num_hidden_layers\": 2, \"num_attention_heads\": 10,"
+    " \"head_dim\": 6, \"num_key_value_heads\": 5, \"tie_word_embeddings\": true}",
+    {"batch", "5", "seq", "7", "optimizer", "adamw", "lr", "2e-3", "clip", "0.5", "ema", "0.9",
+     "accumulate", "2"},
+    321};
+
+const shard_model_t shard_resnet = {
+    "resnet",
+    NULL,
+    {"depth", "8", "classes", "10", "channels", "1", "image", "8", "batch", "5", "optimizer", "sgd",
+     "lr", "0.05", "momentum", "0.9", "weight-decay", "5e-5"},
+    10};
+
+/* ---- one run ---- */
+
+typedef struct trained {
+    stator_plan_t *plan;
+    stator_session_t *session;
+    double outputs[MAX_VALUES];
+    size_t n_outputs;
+} trained_t;
+
+/* Fixed pseudo-random sequence: splitmix64. */
+static uint64_t next_random(uint64_t *state) {
+    uint64_t z = (*state += 0x9E3779B97F4A7C15u);
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return z ^ (z >> 31);
+}
+
+static void fill(const stator_tensor_t *port, void *data, int labels, uint64_t *state) {
+    size_t n = port->bytes / stator_dtype_bytes(port->dtype);
+    for (size_t i = 0; i < n; i++) {
+        uint64_t word = next_random(state);
+        if (port->dtype == STATOR_DTYPE_F64)
+            ((double *)data)[i] = (double)(word >> 11) * 0x1p-52 - 1;
+        else
+            ((int64_t *)data)[i] = (int64_t)(word % (uint64_t)labels);
+    }
+}
+
+static void step(trained_t *t, int labels, uint64_t *state) {
+    stator_tensor_t feeds[8];
+    stator_fetch_t fetches[8];
+    size_t n = stator_plan_count(t->plan, STATOR_INPUT), n_fetches = 0;
+    assert_true(n <= 8);
+    for (size_t i = 0; i < n; i++) {
+        feeds[i] = stator_plan_at(t->plan, STATOR_INPUT, i);
+        void *data = malloc(feeds[i].bytes);
+        fill(&feeds[i], data, labels, state);
+        feeds[i].data = data;
+    }
+    for (size_t o = 0; o < stator_plan_count(t->plan, STATOR_OUTPUT); o++) {
+        stator_tensor_t port = stator_plan_at(t->plan, STATOR_OUTPUT, o);
+        if (port.dtype != STATOR_DTYPE_F64 || port.rank) continue;
+        assert_true(n_fetches < 8 && t->n_outputs + n_fetches < MAX_VALUES);
+        fetches[n_fetches] = (stator_fetch_t){
+            .name = port.name, .data = &t->outputs[t->n_outputs + n_fetches], .bytes = 8};
+        n_fetches++;
+    }
+    assert_true(n_fetches >= 2); /* loss and gradient norm */
+    must(stator_session_step(t->session, n, feeds, n_fetches, fetches));
+    t->n_outputs += n_fetches;
+    for (size_t i = 0; i < n; i++) free((void *)(uintptr_t)feeds[i].data);
+}
+
+static void train(const shard_model_t *model, const char *mesh, const char *form, trained_t *t) {
+    stator_options_t *options = NULL;
+    stator_graph_t *graph = NULL, *training = NULL;
+    uint64_t state = 1;
+    *t = (trained_t){0};
+    must(stator_options_create(&options));
+    for (int i = 0; model->options[i]; i += 2)
+        must(stator_options_set(options, model->options[i], model->options[i + 1]));
+    if (model->config) {
+        spill(scratch("config.json"), model->config, strlen(model->config));
+        must(stator_options_set(options, "config", scratch("config.json")));
+    }
+    must(stator_options_set(options, "mesh", mesh));
+    must(stator_options_set(options, "shard", form));
+    must(stator_options_set(options, "threads", "1"));
+    must(stator_options_set(options, "dtype", "f64"));
+    must(model->config ? stator_graph_llama(options, 1, &graph)
+                       : stator_graph_resnet(options, 1, &graph));
+    must(stator_graph_make_training(graph, options, &training));
+    must(stator_plan_compile(training, options, NULL, &t->plan));
+    must(stator_session_create(t->plan, NULL, &t->session));
+    must(stator_session_initialize(t->session, options));
+    for (int i = 0; i < STEPS; i++) step(t, model->labels, &state);
+    stator_graph_destroy(training);
+    stator_graph_destroy(graph);
+    stator_options_destroy(options);
+}
+
+static void release(trained_t *t) {
+    stator_session_destroy(t->session);
+    stator_plan_destroy(t->plan);
+    *t = (trained_t){0};
+}
+
+/* ---- comparison ---- */
+
+static void compare(const char *what, const char *name, size_t n, const double *one,
+                    const double *many) {
+    double largest = 0; /* moments are small: they are held against their own size */
+    for (size_t i = 0; i < n; i++) largest = fmax(largest, fabs(one[i]));
+    for (size_t i = 0; i < n; i++)
+        if (!(fabs(one[i] - many[i]) <= TOLERANCE * largest))
+            fail_msg("%s: %s[%zu] is %.17g, on one rank %.17g", what, name, i, many[i], one[i]);
+}
+
+static void compare_state(const char *what, const trained_t *one, const trained_t *many,
+                          const stator_tensor_t *tensor) {
+    void *a = malloc(tensor->bytes), *b = malloc(tensor->bytes);
+    must(stator_session_read(one->session, tensor->name, a, tensor->bytes));
+    must(stator_session_read(many->session, tensor->name, b, tensor->bytes));
+    if (tensor->dtype == STATOR_DTYPE_F64)
+        compare(what, tensor->name, tensor->bytes / sizeof(double), a, b);
+    else
+        assert_memory_equal(a, b, tensor->bytes);
+    free(a);
+    free(b);
+}
+
+unsigned long long shard_check(const shard_model_t *model, const char *mesh, const char *form) {
+    static const shard_model_t *of;
+    static trained_t one, many;
+    char what[128];
+    size_t n_compared = 0;
+    snprintf(what, sizeof what, "%s on %s as %s", model->name, mesh, form);
+    if (of != model) {
+        release(&one);
+        train(model, "data=1", "dp", &one);
+        of = model;
+    }
+    train(model, mesh, form, &many);
+    assert_int_equal(one.n_outputs, many.n_outputs);
+    compare(what, "outputs", one.n_outputs, one.outputs, many.outputs);
+    for (int kind = STATOR_PARAMETER; kind <= STATOR_BUFFER; kind++) {
+        size_t n = stator_session_count(one.session, (stator_port_kind_t)kind);
+        assert_int_equal(n, stator_session_count(many.session, (stator_port_kind_t)kind));
+        for (size_t i = 0; i < n; i++, n_compared++) {
+            stator_tensor_t tensor = stator_session_at(one.session, (stator_port_kind_t)kind, i);
+            compare_state(what, &one, &many, &tensor);
+        }
+    }
+    assert_true(n_compared > 20);
+    unsigned long long bytes = stator_plan_info(many.plan).state_bytes;
+    release(&many);
+    return bytes;
+}

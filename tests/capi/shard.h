@@ -1,0 +1,21 @@
+/* Training alike under every form and mesh: shared by the short and the full form of the test. */
+#ifndef STATOR_TESTS_CAPI_SHARD_H
+#define STATOR_TESTS_CAPI_SHARD_H
+
+typedef struct shard_model {
+    const char *name;
+    const char *config;      /* Llama: the text of config.json; NULL: a ResNet */
+    const char *options[24]; /* key, value, …, NULL: model and training */
+    int labels;              /* labels and tokens are below it */
+} shard_model_t;
+
+extern const shard_model_t shard_llama, shard_llama_uneven, shard_resnet;
+
+/* Trains ten steps in float64 on one rank and on the mesh; fails unless every output of every step
+ * (loss, gradient norm), and at the end every parameter, buffer and moment, is within 1e-9 of the one
+ * rank's, relative to the tensor's largest element. The one rank's run is kept between calls for one
+ * model. */
+/* Returns the state bytes of a rank, the most of all ranks. */
+unsigned long long shard_check(const shard_model_t *model, const char *mesh, const char *form);
+
+#endif

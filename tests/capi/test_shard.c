@@ -1,0 +1,39 @@
+/* Every form on some meshes trains as one rank does, in float64: short form. */
+#include "shard.h"
+
+#include <math.h>
+
+#include "support/scratch.h"
+
+static const char *const data_forms[] = {"dp", "zero1", "zero2", "zero3"};
+
+/* Moments are two thirds of the state, parameters the rest; every size is a multiple of 4. */
+static void llama_trains_alike_under_data_forms_with_less_state(void **state) {
+    (void)state;
+    double share[4], whole = (double)shard_check(&shard_llama, "data=4", "dp");
+    for (int f = 1; f < 4; f++)
+        share[f] = (double)shard_check(&shard_llama, "data=4", data_forms[f]) / whole;
+    assert_true(fabs(share[1] - (1. / 3 + 2. / 3 / 4)) < 0.01);
+    assert_true(fabs(share[2] - (1. / 3 + 2. / 3 / 4)) < 0.01);
+    assert_true(fabs(share[3] - 1. / 4) < 0.01);
+}
+
+static void uneven_and_empty_parts_train_alike(void **state) {
+    (void)state;
+    for (int f = 1; f < 4; f++) shard_check(&shard_llama_uneven, "data=3", data_forms[f]);
+    shard_check(&shard_llama_uneven, "data=8", "zero3");
+}
+
+static void resnet_trains_alike_under_data_forms(void **state) {
+    (void)state;
+    for (int f = 1; f < 4; f++) shard_check(&shard_resnet, "data=3", data_forms[f]);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(llama_trains_alike_under_data_forms_with_less_state),
+        cmocka_unit_test(uneven_and_empty_parts_train_alike),
+        cmocka_unit_test(resnet_trains_alike_under_data_forms),
+    };
+    return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
+}
