@@ -75,11 +75,12 @@ STATOR_API stator_status_t stator_session_step_wait(stator_session_t *session) S
  * MPI_Test.) */
 STATOR_API int stator_session_step_done(stator_session_t *session);
 
-/* An output of the last step, until the next one begins: `bytes` must be its size. Any value of the graph can be
- * one: compile (and make the training step) with option "fetch" = its name, where several are separated by
- * commas and the gradient of parameter w is "grad.w", before clipping. What is kept takes memory to the
- * end of the step, and fusion ends at it. INVALID: no step was run, one is in progress, or another size;
- * NOT_FOUND: no such output, and how to have it. */
+/* An output of the last step, until the next one begins: `bytes` must be its size. Any value of the graph can
+ * be one: compile (and make the training step) with option "fetch" = its name. Several are separated by
+ * commas; "%12" is the value of that number in the text form of the graph that the call is given; the gradient
+ * of parameter w is "grad.w", before clipping. What is kept takes memory to the end of the step, and fusion
+ * ends at it. INVALID: no step was run, one is in progress, or another size; NOT_FOUND: no such output, and
+ * how to have it. */
 STATOR_API stator_status_t stator_session_fetch(stator_session_t *session, const char *name,
                                                 void *data, size_t bytes) STATOR_WARN_UNUSED;
 

@@ -1,6 +1,7 @@
 /* Values that the option "fetch" keeps as outputs. */
 #include <string.h>
 
+#include "base/number.h"
 #include "base/words.h"
 #include "capi/capi.h"
 
@@ -27,8 +28,20 @@ static st_status_t not_found(const ir_graph_t *graph, const char *name) {
                 near ? ": did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
 
+/* "%12": the value that the graph's text form has under this number. */
+static st_status_t add_numbered(ir_graph_t *graph, const char *name) {
+    int64_t number;
+    if (!st_int_parse(name + 1, strlen(name + 1), &number) || number < 0 ||
+        number >= (int64_t)graph->values.n)
+        return FAIL(ST_NOT_FOUND,
+                    "option 'fetch': the graph has no value '%s'; its values are %%0 to %%%zu",
+                    name, graph->values.n - 1);
+    return ir_graph_add_output(graph, name, (ir_value_t)number);
+}
+
 static st_status_t add_one(ir_graph_t *graph, const char *name, bool all) {
     if (ir_graph_find_output(graph, name) != IR_NONE) return ST_OK;
+    if (name[0] == '%') return add_numbered(graph, name);
     ir_value_t value = find_value(graph, name);
     if (value != IR_NONE) return ir_graph_add_output(graph, name, value);
     return all ? not_found(graph, name) : ST_OK;

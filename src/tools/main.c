@@ -17,7 +17,7 @@ static const tool_command_t commands[] = {
     {"plan", 'p', "GRAPH|PLAN", "tell memory, kernels and time of the step, before it runs", 1, 1,
      false, tool_plan},
     {"trace", 'x', "GRAPH|PLAN", "write a timeline of the step, planned beside measured", 1, 1,
-     false, tool_trace},
+     true, tool_trace},
     {"run", 'r', "GRAPH|PLAN", "run the graph once", 1, 1, true, tool_run},
     {"train", 't', "GRAPH|PLAN", "train a model on tensors, tokens or images", 1, 1, true,
      tool_train},

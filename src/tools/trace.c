@@ -5,7 +5,7 @@
 
 #include "tools/tool.h"
 
-enum { DEFAULT_STEPS = 3, WARM_UP = 3, SHOWN_KERNELS = 15, SHOWN_NODES = 8 };
+enum { DEFAULT_STEPS = 3, WARM_UP = 3, SHOWN_KERNELS = 15, SHOWN_NODES = 8, PATH_BYTES = 4096 };
 
 static void json_rows(const char *key, const stator_trace_t *trace, size_t most,
                       int (*at)(const stator_trace_t *, size_t, stator_trace_row_t *)) {
@@ -129,13 +129,27 @@ static stator_status_t run_steps(const tool_t *tool, tool_stepper_t *stepper,
     return tool_interrupted(tool) ? tool_fail(STATOR_INTERRUPTED, "interrupted") : STATOR_OK;
 }
 
+/* Of ranks that are processes each has a file: "t.json" rank 0, "t.rank1.json" rank 1. */
+static stator_status_t own_path(const tool_t *tool, const char *path, char out[PATH_BYTES]) {
+    const char *slash = strrchr(path, '/'), *dot = strrchr(slash ? slash : path, '.');
+    int stem = (int)(dot ? (size_t)(dot - path) : strlen(path)), n;
+    if (tool_leads(tool))
+        n = snprintf(out, PATH_BYTES, "%s", path);
+    else
+        n = snprintf(out, PATH_BYTES, "%.*s.rank%d%s", stem, path, stator_comm_rank(tool->comm),
+                     path + stem);
+    return n < PATH_BYTES ? STATOR_OK : tool_fail(STATOR_INVALID, "--output is too long");
+}
+
 stator_status_t tool_trace(tool_t *tool) {
     stator_plan_t *plan = NULL;
     tool_stepper_t stepper = {0};
     stator_trace_t *trace = NULL;
     stator_status_t status;
-    const char *path;
-    TOOL_TRY(tool_require(tool, "output", &path));
+    const char *output;
+    char path[PATH_BYTES];
+    TOOL_TRY(tool_require(tool, "output", &output));
+    TOOL_TRY(own_path(tool, output, path));
     const bool computes = strcmp(tool_text(tool, "device"), "null") != 0;
     const int64_t rank = stator_options_given(tool->options, "rank") ? tool_int(tool, "rank") : -1;
     tool_catch_interrupts();

@@ -116,6 +116,19 @@ static void kept_values_are_right_on_any_number_of_ranks(void **state) {
     }
 }
 
+/* The product is value 2 of the graph that the training step is made of, whatever it is in the step's. */
+static void a_value_without_a_name_is_fetched_by_its_number(void **state) {
+    (void)state;
+    world_t o;
+    float wanted[ROWS][OUT], h[ROWS][OUT];
+    hidden_by_hand(wanted);
+    open_world(&o, "3", "%2");
+    stator_fetch_t fetch = {"%2", h, sizeof h};
+    assert_ok(stator_session_step(o.session, 1, &feed, 1, &fetch));
+    assert_memory_equal(h, wanted, sizeof h);
+    close_world(&o);
+}
+
 static void a_value_that_is_not_kept_says_how_to_keep_it(void **state) {
     (void)state;
     world_t o;
@@ -137,6 +150,13 @@ static void a_value_that_is_not_kept_says_how_to_keep_it(void **state) {
     assert_fails(stator_plan_compile(o.step, o.options, NULL, &plan), STATOR_NOT_FOUND,
                  "option 'fetch': the graph has no value 'hiden': did you mean 'hidden'?");
     assert_null(plan);
+    assert_ok(stator_options_set(o.options, "fetch", "%900"));
+    assert_fails(stator_plan_compile(o.step, o.options, NULL, &plan), STATOR_NOT_FOUND,
+                 "the graph has no value '%900'; its values are %0 to %");
+    stator_graph_t *none;
+    assert_fails(stator_graph_make_training(o.graph, o.options, &none), STATOR_NOT_FOUND,
+                 "its values are %0 to %4");
+    assert_null(none);
     assert_ok(stator_options_set(o.options, "fetch", "loss,,x"));
     assert_fails(stator_plan_compile(o.step, o.options, NULL, &plan), STATOR_INVALID,
                  "a name in 'loss,,x' is empty");
@@ -241,6 +261,7 @@ static void a_failing_rank_is_told_of(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(kept_values_are_right_on_any_number_of_ranks),
+        cmocka_unit_test(a_value_without_a_name_is_fetched_by_its_number),
         cmocka_unit_test(a_value_that_is_not_kept_says_how_to_keep_it),
         cmocka_unit_test(a_step_in_two_calls),
         cmocka_unit_test(messages_come_to_the_function_up_to_its_level),

@@ -27,6 +27,13 @@ predicted=$("$stator" plan g.stator --target h200 --device null --ranks 8 --json
 answer 0 "$stator" trace g.stator --target h200 --device null --ranks 8 --json -o null.json
 close "$(field out 1 predicted_step_us)" "$predicted" 1e-9
 
+# ranks that are processes: a file each, of the own rank
+answer 0 "$stator" launch -n 2 -- "$stator" trace g.stator --threads 1 --steps 2 -o own.json
+says out "rank 0: a step took" "own.json: 1 rank"
+says own.json '"name":"rank 0"' '"name":"step 1"' '"ranks":2'
+says own.rank1.json '"name":"rank 1"' '"name":"step 1"' '"measured_by":"host"' '"cat":"collective"'
+if grep -q '"name":"rank 0"' own.rank1.json; then fail "rank 1 tells of rank 0"; fi
+
 # what is wrong is said, and no file is left
 answer 2 "$stator" trace g.stator
 says err "needs --output"
