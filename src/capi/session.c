@@ -14,6 +14,8 @@
 
 stator_status_t stator_session_create(const stator_plan_t *plan, stator_session_t *share,
                                       stator_session_t **out_session) {
+    CAPI_OUT(out_session);
+    CAPI_REQUIRE(plan);
     return stator_session_create_on(plan, share, NULL, out_session);
 }
 
