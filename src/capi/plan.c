@@ -65,6 +65,7 @@ static st_status_t read_options(const stator_options_t *options, const stator_pl
         .device = device[0] ? device : NULL,
         .mesh = mesh,
         .form = form_of(st_options_string(table, "shard")),
+        .auto_sharding = strcmp(st_options_string(table, "shard"), "auto") == 0,
         .n_ranks = (uint32_t)ranks,
         .n_threads = (uint32_t)threads,
         .dtype = ir_dtype_parse(dtype), /* "auto" names none */

@@ -22,8 +22,11 @@ typedef struct compile_options {
     ir_mesh_t mesh;     /* n = 0: a data axis of n_ranks */
     uint32_t n_ranks;   /* ≥ 1; that of the mesh if there is one */
     shard_form_t form;  /* how the data axis holds states; not with state_of, whose plan has one */
-    uint32_t n_threads; /* a rank, ≥ 1 */
-    ir_dtype_t dtype;   /* IR_DTYPE_NONE: as the graph says; IR_F64: every float is float64;
+    bool
+        auto_sharding; /* placements are searched for instead (sharding.h); the plan tells what else
+                         * there was */
+    uint32_t n_threads;     /* a rank, ≥ 1 */
+    ir_dtype_t dtype;       /* IR_DTYPE_NONE: as the graph says; IR_F64: every float is float64;
                          * IR_BF16, IR_F16: computes in it where the policy says so */
     bool reference_kernels; /* reference implementations only */
     bool evaluation;        /* norms and dropout in evaluation mode; updates dropped */

@@ -7,6 +7,7 @@
 #include "autodiff/precision.h"
 #include "base/memory.h"
 #include "compile/convert.h"
+#include "compile/sharding.h"
 #include "fusion/accumulate.h"
 #include "fusion/buckets.h"
 #include "fusion/fuse.h"
@@ -144,6 +145,60 @@ static const ir_placement_t *home_of(void *context, const char *name) {
     return state ? state->placements : NULL;
 }
 
+static st_status_t add_alternatives(plan_t *plan, const sharding_t *sharding, const char *axis) {
+    const uint32_t n = plan->n_alternatives + sharding->n_rows;
+    plan_alternative_t *rows = st_arena_array(&plan->arena, n, sizeof *rows);
+    if (!rows) return st_no_memory(n * sizeof *rows, "the alternatives");
+    memcpy(rows, plan->alternatives, plan->n_alternatives * sizeof *rows);
+    for (uint32_t i = 0; i < sharding->n_rows; i++) {
+        const sharding_row_t *from = &sharding->rows[i];
+        plan_alternative_t *to = &rows[plan->n_alternatives + i];
+        *to = (plan_alternative_t){.axis = st_arena_strdup(&plan->arena, axis),
+                                   .name = st_arena_strdup(&plan->arena, from->name),
+                                   .chosen = i == sharding->chosen,
+                                   .fits = from->fits,
+                                   .step_us = from->price.step_us,
+                                   .exposed_us = from->price.exposed_us,
+                                   .state_bytes = from->price.state_bytes,
+                                   .live_bytes = from->price.live_bytes};
+        if (!to->axis || !to->name) return st_no_memory(0, "the alternatives");
+    }
+    plan->alternatives = rows;
+    plan->n_alternatives = n;
+    return ST_OK;
+}
+
+/* Searches for the placements of one axis; a graph with control flow has the form's. */
+static st_status_t settle_axis(void *context, const ir_graph_t *graph, uint32_t axis,
+                               shard_settled_t *settled) {
+    compile_context_t *c = context;
+    const ir_mesh_t *mesh = &c->plan->mesh;
+    const ir_machine_t *machine = c->target.machine;
+    const uint32_t n_ranks = mesh->axes[axis].size;
+    const bool data = strcmp(mesh->axes[axis].name, IR_AXIS_DATA) == 0;
+    uint32_t order[IR_MAX_AXES];
+    ir_mesh_order(mesh, order);
+    const sharding_request_t request = {
+        .graph = graph,
+        .target = &c->target,
+        .ring = {n_ranks, ir_links_of(machine, n_ranks, ir_mesh_stride(mesh, axis)), 1,
+                 order[0] != axis},
+        .link_overlap = machine->link_overlap,
+        .splits_inputs = data,
+        .lowers_forms = data,
+        .memory_limit = c->options.memory_limit ? c->options.memory_limit : machine->memory_bytes,
+    };
+    sharding_t made;
+    st_status_t status = sharding_choose(&request, &made);
+    if (status == ST_UNSUPPORTED)
+        return data ? shard_form_data(graph, n_ranks, c->options.form, settled) : ST_OK;
+    TRY(status);
+    status = sharding_settle(&request, &made, made.chosen, settled);
+    if (status == ST_OK) status = add_alternatives(c->plan, &made, mesh->axes[axis].name);
+    sharding_free(&made);
+    return status;
+}
+
 /* Ranks whose graphs are equal share a program; those that another plan keeps apart, since their
  * state lies in its regions, stay apart. */
 static st_status_t lower_ranks(compile_context_t *c, shard_programs_t *made) {
@@ -157,6 +212,8 @@ static st_status_t lower_ranks(compile_context_t *c, shard_programs_t *made) {
     }
     const shard_mesh_options_t options = {.mesh = &plan->mesh,
                                           .form = c->options.form,
+                                          .settle = c->options.auto_sharding ? settle_axis : NULL,
+                                          .settle_context = c,
                                           .home_of = model ? home_of : NULL,
                                           .context = (void *)(uintptr_t)model,
                                           .class_of = model ? model->program_of : NULL};
@@ -215,10 +272,11 @@ st_status_t compile_pass_layout(compile_context_t *c) {
     const ir_graph_t **graphs = st_calloc(plan->n_programs, sizeof *graphs);
     if (!graphs) return st_no_memory(plan->n_programs * sizeof *graphs, "the layout");
     for (uint32_t p = 0; p < plan->n_programs; p++) graphs[p] = plan->programs[p].graph;
-    TRY_GOTO(layout_decide(graphs, plan->n_programs, compile_largest_program(plan), &c->target,
-                           &decision),
-             done);
-    for (uint32_t p = 0; p < plan->n_programs; p++) {
+    const uint32_t largest = compile_largest_program(plan);
+    TRY_GOTO(layout_decide(graphs, plan->n_programs, largest, &c->target, &decision), done);
+    for (uint32_t i = 0; i < plan->n_programs; i++) {
+        /* that of the decision last: it looks at the graph that it was made for */
+        const uint32_t p = i + 1 == plan->n_programs ? largest : i < largest ? i : i + 1;
         ir_graph_t *made;
         TRY_GOTO(layout_apply(decision, plan->programs[p].graph, &made), done);
         compile_replace(&plan->programs[p].graph, made);

@@ -148,7 +148,7 @@ static st_status_t record_options(compile_context_t *c, const target_t *target) 
         {"layout", o->no_layout ? "off" : "on"},
         {"bucket-size", o->bucket_bytes ? bucket : "auto"},
         {"recompute", recompute[o->recompute]},
-        {"shard", forms[o->form]},
+        {"shard", o->auto_sharding ? "auto" : forms[o->form]},
         {"memory-limit", o->memory_limit ? limit : "auto"},
         {"kernels", kern_cpu_level()},
         {"libraries", kern_libraries()},

@@ -79,6 +79,14 @@ typedef struct plan_option {
     const char *key, *value;
 } plan_option_t;
 
+/* What else the placements of an axis could have been (sharding.h), and which was chosen. */
+typedef struct plan_alternative {
+    const char *axis, *name;
+    bool chosen, fits;
+    double step_us, exposed_us;
+    uint64_t state_bytes, live_bytes;
+} plan_alternative_t;
+
 typedef struct plan {
     st_arena_t arena;
     uint64_t graph_hash; /* of the encoded source graph */
@@ -91,6 +99,8 @@ typedef struct plan {
     const char *device;
     uint32_t n_options, n_inputs, n_outputs, n_states, n_programs;
     plan_option_t *options;
+    uint32_t n_alternatives; /* of a search for placements; not in files */
+    const struct plan_alternative *alternatives;
     struct fuse_report *fusion; /* fusion/fuse.h; NULL unless compile_options_t.explain */
     plan_port_t *inputs, *outputs, *states;
     plan_program_t *programs;

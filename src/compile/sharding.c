@@ -8,7 +8,7 @@
 #include "base/memory.h"
 #include "shard/uniform.h"
 
-enum { MAX_FORMS = 8, N_WEIGHTS = 3, N_BUDGETS = 3 };
+enum { MAX_FORMS = 10, N_WEIGHTS = 3, N_BUDGETS = 3 };
 /* Of communication in the energy: none of it hides, most does, some. Uniform plans take the better of the
  * first two, the rest of their solutions being much the same. */
 static const double weights[N_WEIGHTS] = {1, 0.05, 0.3};
@@ -77,6 +77,15 @@ static st_status_t keep_start(chooser_t *c, const shard_model_t *model) {
     return ST_OK;
 }
 
+/* Of several rows of one name the best. */
+static void keep_row(chooser_t *c, const sharding_row_t *row) {
+    uint32_t at = 0;
+    while (at < c->out->n_rows && strcmp(c->out->rows[at].name, row->name) != 0) at++;
+    ASSERT(at < MAX_FORMS);
+    if (at == c->out->n_rows || is_better(row, &c->out->rows[at])) c->out->rows[at] = *row;
+    if (at == c->out->n_rows) c->out->n_rows++;
+}
+
 static st_status_t try_form(chooser_t *c, uint32_t w, uint32_t form) {
     const shard_model_t *model = c->own->models[w];
     const shard_start_t start = shard_model_starts(model);
@@ -86,24 +95,68 @@ static st_status_t try_form(chooser_t *c, uint32_t w, uint32_t form) {
     TRY_GOTO(shard_uniform_energy(model, form, &energy), done);
     TRY_GOTO(shard_energy_solve(&energy, &start, WIDTH, c->labels, &answer), done);
     if (answer.energy == SHARD_FORBIDDEN) goto done; /* not possible here */
-    sharding_row_t row = {.exact = answer.exact};
+    sharding_row_t row = {.exact = answer.exact, .form = -1};
     snprintf(row.name, sizeof row.name, "%s", shard_uniform_name(form));
     TRY_GOTO(price_labels(c, model, &row), done);
     TRY_GOTO(keep_start(c, model), done);
-    uint32_t at = 0;
-    while (at < c->out->n_rows && strcmp(c->out->rows[at].name, row.name) != 0) at++;
-    if (at == c->out->n_rows || is_better(&row, &c->out->rows[at])) c->out->rows[at] = row;
-    if (at == c->out->n_rows) c->out->n_rows++;
+    keep_row(c, &row);
 done:
     shard_energy_close(&energy);
     return status;
+}
+
+/* ---- the lowering's own forms ---- */
+
+/* Decides the form for a graph into which it is worked, and simulates what comes out. */
+static st_status_t price_prepared(chooser_t *c, const shard_prepared_t *prepared,
+                                  sharding_row_t *row) {
+    sharding_request_t request = *c->request;
+    const shard_axis_t axis = {.name = IR_AXIS_DATA,
+                               .n_ranks = request.ring.n_ranks,
+                               .splits_batch = true,
+                               .forced = prepared->forced,
+                               .homes = prepared->homes};
+    shard_lowering_t *lowering;
+    TRY(shard_decide(prepared->graph, &axis, &lowering));
+    request.graph = prepared->graph;
+    st_status_t status = shard_choices_of(lowering, &c->own->arena, &row->choices);
+    if (status == ST_OK) status = sharding_simulate(&request, &row->choices, &row->price);
+    row->fits = fits(c, &row->price);
+    shard_lowering_destroy(lowering);
+    return status;
+}
+
+static st_status_t try_lowering(chooser_t *c, shard_form_t form, const char *name) {
+    shard_settled_t settled = {0};
+    shard_prepared_t prepared = {0};
+    sharding_row_t row = {.form = (int)form};
+    st_status_t status = ST_OK;
+    snprintf(row.name, sizeof row.name, "%s", name);
+    TRY_GOTO(shard_settled_open(c->request->graph, &settled), done);
+    TRY_GOTO(shard_form_data(c->request->graph, c->request->ring.n_ranks, form, &settled), done);
+    TRY_GOTO(shard_prepare(c->request->graph, &settled, &prepared), done);
+    TRY_GOTO(price_prepared(c, &prepared, &row), done);
+    keep_row(c, &row);
+done:
+    shard_prepared_free(&prepared);
+    shard_settled_free(&settled);
+    return status;
+}
+
+st_status_t sharding_settle(const sharding_request_t *request, const sharding_t *sharding,
+                            uint32_t row, shard_settled_t *settled) {
+    const sharding_row_t *chosen = &sharding->rows[row];
+    if (chosen->form >= 0)
+        return shard_form_data(request->graph, request->ring.n_ranks, (shard_form_t)chosen->form,
+                               settled);
+    return shard_choices_settle(request->graph, &chosen->choices, settled);
 }
 
 /* ---- free choices ---- */
 
 static st_status_t try_labels(chooser_t *c, const shard_model_t *model, bool exact,
                               bool *out_fits) {
-    sharding_row_t row = {.name = "auto", .exact = exact};
+    sharding_row_t row = {.name = "auto", .exact = exact, .form = -1};
     TRY(price_labels(c, model, &row));
     *out_fits = row.fits;
     if (!c->best.choices.nodes || is_better(&row, &c->best)) c->best = row;
@@ -130,18 +183,11 @@ static st_status_t try_free(chooser_t *c, uint32_t w) {
 
 /* ---- the choice ---- */
 
-static st_status_t choose(chooser_t *c) {
+static void choose(chooser_t *c) {
     sharding_t *out = c->out;
     out->rows[out->n_rows++] = c->best;
     for (uint32_t i = 1; i < out->n_rows; i++)
         if (is_better(&out->rows[i], &out->rows[out->chosen])) out->chosen = i;
-    const sharding_row_t *best = &out->rows[out->chosen];
-    if (best->fits) return ST_OK;
-    return FAIL(ST_DOES_NOT_FIT,
-                "no placements keep within %.2f GiB: the smallest found, '%s', take %.2f GiB of "
-                "states and %.2f GiB beside them",
-                (double)c->request->memory_limit / 0x1p30, best->name,
-                (double)best->price.state_bytes / 0x1p30, (double)best->price.live_bytes / 0x1p30);
 }
 
 static st_status_t open_chooser(chooser_t *c) {
@@ -175,8 +221,12 @@ static st_status_t run(chooser_t *c) {
             TRY(try_form(c, w, form));
         }
     }
+    static const char *const forms[] = {"dp", "zero1", "zero2", "zero3"};
+    for (int form = SHARD_FORM_DP; r->lowers_forms && form < SHARD_FORM_END; form++)
+        TRY(try_lowering(c, (shard_form_t)form, forms[form]));
     for (uint32_t w = 0; w < N_WEIGHTS; w++) TRY(try_free(c, w));
-    return choose(c);
+    choose(c);
+    return ST_OK;
 }
 
 st_status_t sharding_choose(const sharding_request_t *request, sharding_t *out_sharding) {

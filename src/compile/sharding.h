@@ -3,7 +3,8 @@
  * Problem: the optimizer of placements (shard/energy.h) minimizes a sum; what counts is the time of the
  * schedule, with communication beside computation, and whether it fits. So several candidates are made, each is
  * simulated, and the one that takes least time of those that fit is chosen: every uniform plan
- * (shard/uniform.h), solved by elimination or cuts; and the best free choices, at several weights of
+ * (shard/uniform.h), solved by elimination or cuts, and as the lowering's own rules make it
+ * (shard/forms.h), whichever takes less; and the best free choices, at several weights of
  * communication (of which part will be hidden) and, under a limit, several budgets for what the sum
  * knows of memory. Since the uniform plans are candidates, none of them is faster.
  *
@@ -18,6 +19,7 @@
 #ifndef STATOR_COMPILE_SHARDING_H
 #define STATOR_COMPILE_SHARDING_H
 
+#include "shard/forms.h"
 #include "shard/model.h"
 
 typedef struct sharding_price {
@@ -34,7 +36,9 @@ typedef struct sharding_row {
     sharding_price_t price;
     bool exact; /* by the energy: no other labels of the form cost less */
     bool fits;
-    shard_choices_t choices;
+    int form; /* shard_form_t, of which this is the lowering; -1: the choices say it */
+    shard_choices_t
+        choices; /* of a form: for another graph than the request's, into which it is worked */
 } sharding_row_t;
 
 typedef struct sharding_request {
@@ -43,6 +47,7 @@ typedef struct sharding_request {
     shard_ring_t ring;   /* weight 1 */
     double link_overlap; /* simulate.h */
     bool splits_inputs;
+    bool lowers_forms;     /* the lowering's own forms (shard/forms.h) are candidates */
     uint64_t memory_limit; /* of states and live values together; 0: none */
 } sharding_request_t;
 
@@ -53,10 +58,13 @@ typedef struct sharding {
     void *own;
 } sharding_t;
 
-/* UNSUPPORTED: a node with bodies. DOES_NOT_FIT: no candidate keeps within the limit; the message says what
- * the smallest needs. */
+/* UNSUPPORTED: a node with bodies. Where no candidate keeps within the limit the smallest is chosen, which
+ * does not fit: it may once values are computed again. */
 st_status_t sharding_choose(const sharding_request_t *request,
                             sharding_t *out_sharding) ST_WARN_UNUSED;
+/* Tells the lowering what row `row` says. `settled` is open for the request's graph, and empty. */
+st_status_t sharding_settle(const sharding_request_t *request, const sharding_t *sharding,
+                            uint32_t row, shard_settled_t *settled) ST_WARN_UNUSED;
 void sharding_free(sharding_t *sharding); /* zeroed is fine */
 /* What choices take. */
 st_status_t sharding_simulate(const sharding_request_t *request, const shard_choices_t *choices,

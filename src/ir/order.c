@@ -33,6 +33,26 @@ static st_status_t flow_edges(const ir_graph_t *graph, bool data, ir_edges_t *ed
     return ST_OK;
 }
 
+/* `reader` comes before what writes over a state that it reads: the update, and the node that makes the
+ * new value, which may do so in the state's place. */
+static st_status_t read_edges(const ir_graph_t *graph, const ir_value_t *root,
+                              const ir_node_t *update, ir_node_t reader, ir_value_t v,
+                              ir_edges_t *edges) {
+    const ir_node_t u = update[root[v]];
+    if (u == IR_NONE || u == reader) return ST_OK;
+    TRY(add(edges, reader, u));
+    const ir_node_t maker = graph->values.data[ir_node(graph, u)->inputs[1]].producer;
+    return reader < maker ? add(edges, reader, maker) : ST_OK;
+}
+
+/* What a collective that is being waited for reads until then; NULL: nothing. */
+static const ir_node_info_t *in_flight(const ir_graph_t *graph, const ir_node_info_t *node) {
+    const uint32_t flags = ir_op_def(node->op)->flags;
+    if (!(flags & IR_COLLECTIVE) || (flags & IR_START) || !node->n_inputs) return NULL;
+    const ir_node_info_t *start = ir_value_producer(graph, node->inputs[0]);
+    return ir_start_reads_input(ir_op_def(start->op)) ? start : NULL;
+}
+
 static st_status_t state_edges(const ir_graph_t *graph, const ir_value_t *root, ir_edges_t *edges) {
     ir_node_t *update = st_calloc(graph->values.n, sizeof *update); /* of a state */
     if (!update) return st_no_memory(graph->values.n * sizeof *update, "the states' updates");
@@ -41,14 +61,11 @@ static st_status_t state_edges(const ir_graph_t *graph, const ir_value_t *root, 
     for (ir_node_t n = 0; n < graph->nodes.n; n++)
         if (ir_node(graph, n)->op == IR_OP_UPDATE) update[ir_node(graph, n)->inputs[0]] = n;
     for (ir_node_t n = 0; n < graph->nodes.n; n++) {
-        const ir_node_info_t *node = ir_node(graph, n);
-        for (uint32_t j = node->op == IR_OP_UPDATE; j < node->n_inputs; j++) {
-            ir_node_t u = update[root[node->inputs[j]]];
-            if (u == IR_NONE || u == n) continue;
-            TRY_GOTO(add(edges, n, u), done);
-            ir_node_t maker = graph->values.data[ir_node(graph, u)->inputs[1]].producer;
-            if (n < maker) TRY_GOTO(add(edges, n, maker), done);
-        }
+        const ir_node_info_t *node = ir_node(graph, n), *start = in_flight(graph, node);
+        for (uint32_t j = node->op == IR_OP_UPDATE; j < node->n_inputs; j++)
+            TRY_GOTO(read_edges(graph, root, update, n, node->inputs[j], edges), done);
+        for (uint32_t j = 0; start && j < start->n_inputs; j++)
+            TRY_GOTO(read_edges(graph, root, update, n, start->inputs[j], edges), done);
     }
 done:
     st_free(update);

@@ -319,6 +319,22 @@ static st_status_t place_inputs(shard_lowering_t *lowering) {
     return ST_OK;
 }
 
+/* Inputs lie as it is settled. */
+static st_status_t take_inputs(shard_lowering_t *lowering) {
+    const ir_graph_t *graph = lowering->graph;
+    for (ir_node_t n = 0; n < graph->nodes.n; n++) {
+        const ir_node_info_t *node = ir_node(graph, n);
+        if (node->op != IR_OP_INPUT) continue;
+        const ir_placement_t home = lowering->axis.homes[n];
+        if (!splits_evenly(ir_value_type(graph, node->first_output), home))
+            return FAIL(ST_INVALID, "%s does not split over axis '%s' as it is asked for",
+                        ir_node_label(graph, n), lowering->axis.name);
+        lowering->values[node->first_output].home = lowering->values[node->first_output].have =
+            home;
+    }
+    return ST_OK;
+}
+
 static void count_uses(shard_lowering_t *lowering) {
     const ir_graph_t *graph = lowering->graph;
     for (ir_node_t n = 0; n < graph->nodes.n; n++)
@@ -419,7 +435,10 @@ st_status_t shard_decide(const ir_graph_t *graph, const shard_axis_t *axis,
     shard_lowering_t *lowering;
     st_status_t status = ST_OK;
     TRY_GOTO(open_lowering(graph, axis, &lowering), fail);
-    if (axis->n_ranks > 1 && axis->splits_batch) TRY_GOTO(place_inputs(lowering), fail);
+    if (axis->places_inputs)
+        TRY_GOTO(take_inputs(lowering), fail);
+    else if (axis->n_ranks > 1 && axis->splits_batch)
+        TRY_GOTO(place_inputs(lowering), fail);
     TRY_GOTO(decide_nodes(lowering), fail);
     TRY_GOTO(shard_mark_needed(lowering), fail);
     TRY_GOTO(shard_find_differences(lowering), fail);

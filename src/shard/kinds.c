@@ -16,7 +16,7 @@ typedef struct cut {
 
 typedef struct finder {
     const ir_graph_t *graph;
-    bool splits_inputs;
+    bool splits_inputs, fine_states;
     int64_t batch_granules; /* 0: no input is split */
     shard_kinds_t *kinds;
     ST_VEC(cut_t) cuts;
@@ -115,7 +115,7 @@ static void source_places(finder_t *f, const ir_node_info_t *node) {
     for (int32_t d = 0; d < type->rank; d++) {
         if (type->dims[d] < 2) continue;
         shard_places_add(&f->made, IR_PLACE_SPLIT(d, type->dims[d]));
-        for (size_t i = 0; i < f->cuts.n; i++)
+        for (size_t i = 0; i < f->cuts.n && !f->fine_states; i++)
             if (f->cuts.data[i].extent == type->dims[d])
                 shard_places_add(&f->made, IR_PLACE_SPLIT(d, f->cuts.data[i].granules));
     }
@@ -252,12 +252,15 @@ static st_status_t find_kinds(finder_t *f) {
     return ST_OK;
 }
 
-st_status_t shard_kinds_open(const ir_graph_t *graph, bool splits_inputs,
+st_status_t shard_kinds_open(const ir_graph_t *graph, bool splits_inputs, bool fine_states,
                              shard_kinds_t *out_kinds) {
     finder_t *f = st_calloc(1, sizeof *f);
     *out_kinds = (shard_kinds_t){0};
     if (!f) return st_no_memory(sizeof *f, "the kinds of nodes");
-    *f = (finder_t){.graph = graph, .splits_inputs = splits_inputs, .kinds = out_kinds};
+    *f = (finder_t){.graph = graph,
+                    .splits_inputs = splits_inputs,
+                    .fine_states = fine_states,
+                    .kinds = out_kinds};
     st_status_t status = find_kinds(f);
     ST_VEC_FREE(&f->cuts);
     st_map_free(&f->by_key);

@@ -42,8 +42,9 @@ typedef struct shard_kinds {
     ST_VEC(shard_places_t) places;
 } shard_kinds_t;
 
-/* `splits_inputs`: inputs that carry the batch may be split, else all are whole. UNSUPPORTED: a node with bodies. */
-st_status_t shard_kinds_open(const ir_graph_t *graph, bool splits_inputs,
+/* `fine_states`: states are split between any elements only, not in the granules of reshapes: what an
+ * earlier axis has left of a tensor has no name for them. `splits_inputs`: inputs that carry the batch may be split, else all are whole. UNSUPPORTED: a node with bodies. */
+st_status_t shard_kinds_open(const ir_graph_t *graph, bool splits_inputs, bool fine_states,
                              shard_kinds_t *out_kinds) ST_WARN_UNUSED;
 void shard_kinds_close(shard_kinds_t *kinds);
 /* Adds a placement unless it is there, or the list is full. */

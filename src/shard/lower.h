@@ -38,6 +38,7 @@ typedef struct shard_axis {
     const shard_lowering_t *like;
     const shard_forced_t *forced; /* [nodes]: settled ways of nodes; NULL: all are free */
     const ir_placement_t *homes;  /* [nodes]: of states; NULL: all are whole */
+    bool places_inputs;           /* `homes` says it of inputs, too */
 } shard_axis_t;
 
 /* `graph` must outlive the result. FAILs where batch extents of inputs do not fit together. */

@@ -134,6 +134,7 @@ static st_status_t settle(const lowering_t *l, uint32_t axis, const ir_graph_t *
     const bool data = strcmp(o->mesh->axes[axis].name, IR_AXIS_DATA) == 0;
     bool given = false;
     TRY(shard_settled_open(graph, settled));
+    if (o->settle && !o->home_of) return o->settle(o->settle_context, graph, axis, settled);
     if (data && !o->home_of)
         return shard_form_data(graph, o->mesh->axes[axis].size, o->form, settled);
     for (ir_node_t n = 0; n < graph->nodes.n && o->home_of; n++) {
@@ -173,7 +174,8 @@ static st_status_t decide(lowering_t *l, uint32_t axis, const shard_prepared_t *
                                    .splits_batch = strcmp(mesh->axes[axis].name, IR_AXIS_DATA) == 0,
                                    .like = like,
                                    .forced = prepared[g].forced,
-                                   .homes = prepared[g].homes};
+                                   .homes = prepared[g].homes,
+                                   .places_inputs = prepared[g].places_inputs};
         TRY(shard_decide(l->level.graphs[g], &what, &decided[g]));
         if (i == 0) like = decided[g];
     }

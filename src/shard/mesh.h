@@ -29,6 +29,10 @@ typedef struct shard_programs {
 typedef struct shard_mesh_options {
     const ir_mesh_t *mesh;
     shard_form_t form; /* of the data axis */
+    /* Settles an axis in place of the form: `settled` is open for the graph. NULL: the form does. */
+    st_status_t (*settle)(void *context, const ir_graph_t *graph, uint32_t axis,
+                          shard_settled_t *settled);
+    void *settle_context;
     /* Where another plan has a state: [axes], NULL if it has none of the name. Its homes go before
      * those of the form. NULL: there is no such plan. */
     const ir_placement_t *(*home_of)(void *context, const char *name);

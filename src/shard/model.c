@@ -5,7 +5,6 @@
 
 #include "base/hash.h"
 #include "base/memory.h"
-#include "shard/internal.h"
 
 enum { ROUNDS = 2, MOST_STARTS = 16, NO_COPY = UINT32_MAX };
 
@@ -229,23 +228,6 @@ static st_status_t note_reading(shard_model_t *m, reading_t reading) {
     return ST_OK;
 }
 
-bool shard_is_weight(const ir_graph_t *graph, ir_value_t value) {
-    const ir_node_info_t *node = ir_value_producer(graph, value);
-    while (node->n_inputs == 1 &&
-           (node->op == IR_OP_CAST || (ir_op_def(node->op)->flags & IR_VIEW)))
-        node = ir_value_producer(graph, node->inputs[0]);
-    return ir_op_def(node->op)->flags & IR_STATE;
-}
-
-bool shard_takes_parts(const ir_node_info_t *reader) {
-    return reader->op == IR_OP_SUM_SQUARES;
-}
-
-bool shard_makes_parts(const ir_graph_t *graph, ir_value_t value, ir_placement_t part) {
-    ir_placement_t input;
-    return shard_can_localize(graph, value, part, &input);
-}
-
 /* Weights before the optimizer, which are gathered ahead; and gradients that the optimizer alone reads,
  * through what is no product: their sums run beside the rest of the backward pass. */
 static void find_hiding(shard_model_t *m) {
@@ -384,7 +366,7 @@ static st_status_t add_starts(shard_model_t *m) {
 
 static st_status_t build(shard_model_t *m, bool splits_inputs) {
     const ir_graph_t *graph = m->graph;
-    TRY(shard_kinds_open(graph, splits_inputs, &m->kinds));
+    TRY(shard_kinds_open(graph, splits_inputs, m->ring.fine_states, &m->kinds));
     TRY(ir_uses_build(graph, &m->uses));
     m->hash = st_arena_array(&m->arena, graph->nodes.n, sizeof *m->hash);
     m->class_of = st_arena_array(&m->arena, graph->nodes.n, sizeof *m->class_of);

@@ -22,17 +22,10 @@
 #ifndef STATOR_SHARD_MODEL_H
 #define STATOR_SHARD_MODEL_H
 
+#include "shard/choices.h"
 #include "shard/energy.h"
 #include "shard/kinds.h"
 #include "shard/price.h"
-
-/* What is chosen for each node; of inputs and states out[0] is where they lie. */
-typedef struct shard_choices {
-    const ir_strategy_t **nodes; /* [nodes]; the strategies live as long as the model */
-    /* [values]: into what a value is brought for all that do not read it as it is made; NULL entries:
-     * each reader by itself. NULL: so for all values. */
-    const ir_placement_t **copies;
-} shard_choices_t;
 
 typedef struct shard_model shard_model_t;
 
@@ -60,12 +53,4 @@ uint32_t shard_model_n_classes(const shard_model_t *model);
 /* The first node of a class, and the ways that its labels stand for. */
 ir_node_t shard_model_node(const shard_model_t *model, uint32_t class_of, uint32_t *out_n_ways,
                            const ir_strategy_t **out_ways);
-/* Whether a value is a state, or a cast or view of one: weights, whose parts are gathered anew for each
- * phase that reads them, since what is gathered would otherwise stay. */
-bool shard_is_weight(const ir_graph_t *graph, ir_value_t value);
-/* Whether the node of a value that is whole everywhere makes a part by itself: nothing has to be cut. */
-/* Whether a node takes its operand in any parts: see above. */
-bool shard_takes_parts(const ir_node_info_t *reader);
-bool shard_makes_parts(const ir_graph_t *graph, ir_value_t value, ir_placement_t part);
-
 #endif

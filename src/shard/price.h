@@ -16,6 +16,7 @@
 #define STATOR_SHARD_PRICE_H
 
 #include "ir/link.h"
+#include "shard/choices.h"
 
 /* One axis of the mesh, as far as prices go. */
 typedef struct shard_ring {
@@ -24,6 +25,7 @@ typedef struct shard_ring {
     /* Of communication that can run beside computation: sums of weights' gradients, gathers of
      * weights. 1: as the links have it; less where most of it will be hidden. */
     double weight;
+    bool fine_states; /* kinds.h: the axis is lowered after another */
 } shard_ring_t;
 
 /* Bytes of the largest rank's part; IR_REPLICATE and IR_PARTIAL have all. */
@@ -45,14 +47,5 @@ static inline int64_t shard_convert_ps(const shard_ring_t *ring, const ir_target
 st_status_t shard_node_ps(const shard_ring_t *ring, const ir_target_t *target,
                           const ir_graph_t *graph, ir_node_t node, const ir_strategy_t *strategy,
                           int64_t *out_ps) ST_WARN_UNUSED;
-
-/* What a strategy says of input j: of variadic ops in[0] stands for all. */
-static inline ir_placement_t shard_strategy_in(const ir_strategy_t *strategy, uint32_t n_inputs,
-                                               uint32_t j) {
-    return strategy->in[n_inputs > IR_MAX_OPERANDS ? 0 : j];
-}
-static inline ir_placement_t shard_strategy_out(const ir_strategy_t *strategy, uint32_t k) {
-    return k < IR_MAX_OPERANDS ? strategy->out[k] : IR_PLACE_REPLICATE;
-}
 
 #endif

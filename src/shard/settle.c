@@ -225,6 +225,7 @@ st_status_t shard_prepare(const ir_graph_t *graph, const shard_settled_t *settle
     }
     out->graph->phase = IR_PHASE_FORWARD;
     TRY_GOTO(take_tables(&p), done);
+    out->places_inputs = settled->places_inputs;
 done:
     ST_VEC_FREE(&p.forced);
     ST_VEC_FREE(&p.homes);

@@ -27,6 +27,7 @@ typedef struct shard_choice {
 typedef struct shard_settled {
     st_arena_t arena;      /* of choices' placements and of homes */
     ir_placement_t *homes; /* [nodes]: of states; NULL: all are whole */
+    bool places_inputs;    /* homes are those of inputs, too; else their batch is split */
     ST_VEC(shard_pin_t) pins;
     ST_VEC(shard_choice_t) choices;
 } shard_settled_t;
@@ -52,6 +53,7 @@ typedef struct shard_prepared {
     st_arena_t arena;
     shard_forced_t *forced; /* [nodes] */
     ir_placement_t *homes;  /* [nodes] */
+    bool places_inputs;
 } shard_prepared_t;
 
 /* Works it into a graph: values that are pinned get a node that turns them, sums of squares become one

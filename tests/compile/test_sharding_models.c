@@ -63,7 +63,7 @@ static sharding_request_t request_of(const fixture_t *f, uint32_t n_ranks) {
     return (sharding_request_t){
         .graph = f->graph,
         .target = &f->ir,
-        .ring = {n_ranks, ir_links_of(f->ir.machine, n_ranks, 1), 1},
+        .ring = {n_ranks, ir_links_of(f->ir.machine, n_ranks, 1), 1, false},
         .link_overlap = 1,
         .splits_inputs = true,
         .memory_limit = f->ir.machine->memory_bytes,
