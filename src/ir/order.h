@@ -1,6 +1,6 @@
 /* What every order of a graph's nodes keeps, beside the flow of data:
  *
- *   state        a reader comes before the state's update, and before the node that makes the new value
+ *   state        a reader, or the wait of a gather that reads it, comes before the state's update, and before the node that makes the new value
  *                if it stood before that one (the value may then be written over the state)
  *   collectives  keep their order among each other, so that ranks meet
  *   effects      keep theirs */
