@@ -86,6 +86,8 @@ typedef struct stator_report_kernel {
     uint64_t n_calls;
     double us, flop, bytes;
     double memory_us; /* the part of the time in calls that memory, not arithmetic, limits */
+    const char *
+        refusals; /* "" or, of a kernel of last resort, why better ones do not run its first call */
 } stator_report_kernel_t;
 STATOR_API int stator_report_kernel_at(const stator_report_t *report, size_t index,
                                        stator_report_kernel_t *out_row);

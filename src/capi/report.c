@@ -159,8 +159,8 @@ int stator_report_kernel_at(const stator_report_t *report, size_t index,
                             stator_report_kernel_t *out_row) {
     if (index >= report->report->n_kernels) return 0;
     const report_kernel_t *row = &report->report->kernels[index];
-    *out_row = (stator_report_kernel_t){row->name, row->n_calls, row->us,
-                                        row->flop, row->bytes,   row->memory_us};
+    *out_row = (stator_report_kernel_t){row->name,  row->n_calls,   row->us,      row->flop,
+                                        row->bytes, row->memory_us, row->refusals};
     return 1;
 }
 

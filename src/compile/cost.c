@@ -120,6 +120,9 @@ static double product_ns(const target_rate_t *r, uint32_t n, const work_t *w) {
 static double unit_ns(const target_t *t, ir_op_t op, const work_t *w, double bytes) {
     const target_rate_t *rates = NULL;
     uint32_t n = rates_for(t, op, w->variant, w->dtype, &rates);
+    /* both types of 16 bits run at one rate wherever there are units for them */
+    if (!n && w->dtype == IR_F16 && w->kind != WORK_EACH)
+        n = rates_for(t, op, w->variant, IR_BF16, &rates);
     if (!n) return 0;
     return w->kind == WORK_EACH ? pass_ns(rates, n, bytes) : product_ns(rates, n, w);
 }
@@ -231,6 +234,18 @@ const char *target_choose(const target_t *t, const ir_op_ctx_t *ctx, const ir_ty
     work_t w;
     work_of(ctx, out_types, &w);
     return choose(t, ctx, out_types, &w, out_workspace, out_launches, out_reason);
+}
+
+void target_refusals(const target_t *t, const ir_op_ctx_t *ctx, const ir_type_t *out_types,
+                     char *out, size_t capacity) {
+    size_t workspace;
+    uint32_t launches;
+    const char *reason;
+    out[0] = '\0';
+    if (strcmp(t->machine.device, "cpu") == 0) return;
+    const char *kernel = target_choose(t, ctx, out_types, &workspace, &launches, &reason);
+    const char *first = kernel ? strstr(reasons, "; ") : NULL;
+    if (first) snprintf(out, capacity, "%s", first + 2);
 }
 
 /* ---- cost ---- */

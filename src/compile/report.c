@@ -12,6 +12,7 @@
 #include "base/memory.h"
 #include "compile/predict.h"
 #include "compile/simulate.h"
+#include "ir/node_ctx.h"
 #include "schedule/storage.h"
 
 enum { MOST_TENSORS = 64 }; /* that the report lists */
@@ -246,6 +247,17 @@ static bool only_permutes(const ir_node_info_t *node) {
     return permutes;
 }
 
+static void tell_refusals(making_t *m, ir_node_t n, report_kernel_t *row) {
+    char text[384] = "";
+    ir_node_ctx_t ctx;
+    if (ir_node_ctx_open(&ctx, m->program->graph, n) == ST_OK) {
+        target_refusals(m->target, &ctx.op, ctx.out, text, sizeof text);
+        ir_node_ctx_close(&ctx);
+    }
+    row->refusals = st_arena_strdup(&m->report->arena, text);
+    if (!row->refusals) row->refusals = "";
+}
+
 static void tell_step(making_t *m, ir_node_t n) {
     report_t *r = m->report;
     const ir_cost_t *cost = &m->costs[n];
@@ -264,7 +276,7 @@ static void tell_step(making_t *m, ir_node_t n) {
     if (only_permutes(ir_node(m->program->graph, n))) r->bytes_layout_copied += bytes;
     if (!cost->kernel) return;
     report_kernel_t *row = kernel_row(r, cost->kernel);
-    row->n_calls++;
+    if (!row->n_calls++) tell_refusals(m, n, row);
     row->us += cost->us;
     row->flop += cost->flop;
     row->bytes += bytes;

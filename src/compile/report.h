@@ -36,7 +36,8 @@ typedef struct report_kernel {
     const char *name;
     uint64_t n_calls;
     double us, flop, bytes;
-    double memory_us; /* the part of it that goes to bytes rather than arithmetic or launches */
+    double memory_us;     /* the part of it that goes to bytes rather than arithmetic or launches */
+    const char *refusals; /* of the first call: why better kernels do not run it; "" */
 } report_kernel_t;
 
 typedef struct report {

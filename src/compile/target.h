@@ -127,6 +127,10 @@ double target_bytes_again(const target_t *target, const ir_graph_t *body);
 const char *target_choose(const target_t *target, const ir_op_ctx_t *ctx,
                           const ir_type_t *out_types, size_t *out_workspace, uint32_t *out_launches,
                           const char **out_reason);
+/* Why the kernels that the description lists before the node's own do not run it: "" where its own is
+ * the first, and on processors. */
+void target_refusals(const target_t *target, const ir_op_ctx_t *ctx, const ir_type_t *out_types,
+                     char *out, size_t capacity);
 /* ir_target_t.cost; the second with the bytes that lie between the last use of the operands and now
  * given, where the first takes the operands' own. */
 void target_cost(void *context, const ir_op_ctx_t *ctx, const ir_type_t *out_types, ir_cost_t *out);

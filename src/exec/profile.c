@@ -13,10 +13,19 @@ static const char *fused_ops(exec_rank_t *rank, const exec_step_t *step) {
     return what ? what : step->impl->name;
 }
 
+/* With the op, where its name does not tell: "nest cast", "cudnn.conv conv_grad_input". */
+static const char *kernel_of(exec_rank_t *rank, const exec_step_t *step) {
+    const char *name = step->impl->name, *op = ir_op_def(step->impl->op)->name;
+    const char *part = strchr(name, '.');
+    if (part && strncmp(part + 1, op, strlen(op)) == 0) return name;
+    const char *what = st_arena_printf(&rank->arena, "%s %s", name, op);
+    return what ? what : name;
+}
+
 static const char *what_runs(exec_rank_t *rank, const exec_step_t *step) {
     switch (step->kind) {
         case PLAN_STEP_KERNEL:
-            return step->impl->op == IR_OP_FUSED ? fused_ops(rank, step) : step->impl->name;
+            return step->impl->op == IR_OP_FUSED ? fused_ops(rank, step) : kernel_of(rank, step);
         case PLAN_STEP_COPY:
             return "copy";
         case PLAN_STEP_START:

@@ -65,6 +65,9 @@ typedef struct kern_impl {
      * them and takes the fastest. After bind and before the first launch. Measuring writes outputs
      * and scratch, and calls `noise` first. NULL: there is one way. */
     st_status_t (*tune)(kern_call_t *call, const kern_noise_t *noise);
+    /* Whether the vendor's library has something for the problem on a device that is not here but
+     * described by the library's own text: tests. NULL: it needs the device to tell. */
+    st_status_t (*check)(const kern_problem_t *problem, const char *device);
     void (*release)(void *prepared);
     /* FAILs on bad data (index out of range) naming index and limit; never on anything else. */
     st_status_t (*launch)(const kern_call_t *call);

@@ -67,6 +67,7 @@ static void json_kernels(const stator_report_t *report) {
         json_number("flop", row.flop);
         json_number("bytes", row.bytes);
         json_number("memory_us", row.memory_us);
+        json_text("refusals", row.refusals, false);
         printf("}");
     }
     printf("]");
@@ -214,6 +215,7 @@ static void print_kernels(const stator_report_t *report, const stator_report_tot
         printf("%9.1f %6.1f %6llu %10.1f %10.1f  %s\n", row.us, 100 * row.us / t->step_us,
                (unsigned long long)row.n_calls, row.flop / row.us * 1e-3, row.bytes / row.us * 1e-3,
                row.name);
+        if (row.refusals[0]) printf("%45s  last resort: %s\n", "", row.refusals);
     }
     if (rest.n_calls)
         printf("%9.1f %6.1f %6llu %10.1f %10.1f  %s\n", rest.us, 100 * rest.us / t->step_us,

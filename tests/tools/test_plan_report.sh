@@ -58,3 +58,11 @@ awk '/^fused into one kernel/ { on = 1; next } /^not fused/ { on = 0 } on && $1 
     END { exit n == 0 || bad > 0 }' out || fail "what is fused saves no time: $(cat out)"
 answer 0 "$stator" plan g.stator --fusion on --explain --json
 says out '"fused":[{"name":' '"boundaries":[{"from":' '"why":'
+
+# kernels of last resort say why better ones do not run: attention in float32
+answer 0 "$stator" plan g.stator --target h200
+says out "last resort: cudnn.attention: not for f32"
+answer 0 "$stator" plan g.stator --target h200 --dtype bf16
+if grep "last resort" out > err; then fail "a kernel of last resort in bf16: $(cat err)"; fi
+answer 0 "$stator" plan g.stator
+if grep -q "last resort" out; then fail "a kernel of last resort on a CPU"; fi

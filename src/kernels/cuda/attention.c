@@ -187,6 +187,12 @@ static st_status_t forward_warm(const kern_problem_t *problem, dev_stream_t *str
     *out_prepared = NULL;
     return dnn_warm(problem, stream, gpu_attention_workspace(problem, 1), build_forward);
 }
+static st_status_t forward_check(const kern_problem_t *problem, const char *device) {
+    return dnn_check(problem, device, gpu_attention_workspace(problem, 1), build_forward);
+}
+static st_status_t backward_check(const kern_problem_t *problem, const char *device) {
+    return dnn_check(problem, device, gpu_attention_grad_workspace(problem, 1), build_backward);
+}
 static st_status_t backward_bind(kern_call_t *call) {
     return dnn_bind(call, build_backward);
 }
@@ -207,6 +213,7 @@ static const kern_impl_t attention = {.name = "cudnn.attention",
                                       .workspace = gpu_attention_workspace,
                                       .warm = forward_warm,
                                       .bind = forward_bind,
+                                      .check = forward_check,
                                       .release = dnn_release,
                                       .launch = launch};
 static const kern_impl_t attention_grad = {.name = "cudnn.attention",
@@ -215,6 +222,7 @@ static const kern_impl_t attention_grad = {.name = "cudnn.attention",
                                            .workspace = gpu_attention_grad_workspace,
                                            .warm = backward_warm,
                                            .bind = backward_bind,
+                                           .check = backward_check,
                                            .release = dnn_release,
                                            .launch = launch};
 kern_cuda_array_t kern_cuda_attention = {&attention, &attention_grad, NULL};

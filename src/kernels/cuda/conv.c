@@ -80,6 +80,9 @@ static st_status_t conv_warm(const kern_problem_t *problem, dev_stream_t *stream
     *out_prepared = NULL;
     return dnn_warm(problem, stream, gpu_conv_workspace(problem, 1), build);
 }
+static st_status_t conv_check(const kern_problem_t *problem, const char *device) {
+    return dnn_check(problem, device, gpu_conv_workspace(problem, 1), build);
+}
 static st_status_t conv_tune(kern_call_t *call, const kern_noise_t *noise) {
     return dnn_tune(call->prepared, noise);
 }
@@ -95,6 +98,7 @@ static st_status_t conv_launch(const kern_call_t *call) {
                                     .workspace = gpu_conv_workspace, \
                                     .warm = conv_warm,               \
                                     .bind = conv_bind,               \
+                                    .check = conv_check,             \
                                     .tune = conv_tune,               \
                                     .release = dnn_release,          \
                                     .launch = conv_launch};

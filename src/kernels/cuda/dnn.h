@@ -16,8 +16,6 @@ st_status_t dnn_create(dev_stream_t *stream, dnn_t **out_dnn) ST_WARN_UNUSED;
 /* One that is only planned, on any thread, for others with the same key: addresses of its tensors count
  * as there or not. */
 st_status_t dnn_create_unbound(dev_stream_t *stream, dnn_t **out_dnn) ST_WARN_UNUSED;
-/* The same for a device that is not here: `device` is cuDNN's own description of it. */
-st_status_t dnn_create_described(const char *device, dnn_t **out_dnn) ST_WARN_UNUSED;
 void dnn_destroy(dnn_t *dnn); /* NULL is fine */
 
 bool dnn_type(ir_dtype_t dtype, cudnnDataType_t *out_type);
@@ -68,12 +66,14 @@ st_status_t dnn_plan(dnn_t *dnn, const dnn_wish_t *wish, void *workspace) ST_WAR
 st_status_t dnn_tune(dnn_t *dnn, const kern_noise_t *noise) ST_WARN_UNUSED;
 st_status_t dnn_launch(const dnn_t *dnn) ST_WARN_UNUSED;
 
-/* kern_impl_t's bind, warm and release, from the function that adds a call's operations and plans them.
+/* kern_impl_t's bind, warm, check and release, from the function that adds a call's operations and plans them.
  */
 typedef st_status_t (*dnn_build_t)(const kern_call_t *call, dnn_t *dnn);
 st_status_t dnn_bind(kern_call_t *call, dnn_build_t build) ST_WARN_UNUSED;
 st_status_t dnn_warm(const kern_problem_t *problem, dev_stream_t *stream, size_t workspace_bytes,
                      dnn_build_t build) ST_WARN_UNUSED;
+st_status_t dnn_check(const kern_problem_t *problem, const char *device, size_t workspace_bytes,
+                      dnn_build_t build) ST_WARN_UNUSED;
 void dnn_release(void *prepared);
 
 #endif

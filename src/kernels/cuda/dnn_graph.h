@@ -25,6 +25,8 @@ struct dnn {
     cudnnBackendDescriptor_t pack;
 };
 
+/* One for a device that is not here: `device` is cuDNN's own description of it. */
+st_status_t dnn_create_described(const char *device, dnn_t **out_dnn) ST_WARN_UNUSED;
 st_status_t dnn_fail(const dnn_t *dnn, cudnnStatus_t error, const char *what);
 /* False, and the graph has failed, if `error` is one. */
 bool dnn_ok(dnn_t *dnn, cudnnStatus_t error, const char *what);

@@ -154,6 +154,13 @@ static record_choice_t choice_at(int mode, int64_t place) {
     return (record_choice_t){{MADE_BY_TUNING, (uint8_t)mode, (uint8_t)place}};
 }
 
+static st_status_t no_engine(const dnn_wish_t *wish) {
+    return FAIL(ST_UNSUPPORTED,
+                "cuDNN has no engine for this within %zu bytes of workspace that "
+                "gives the same bits every run%s",
+                wish->workspace_bytes, wish->exact ? " and keeps f32" : "");
+}
+
 /* Plans in the library's order, until there are `capacity`. `wanted`: only that one. From the second
  * on none whose code would be made at run time. */
 static st_status_t list_ways(dnn_t *dnn, const dnn_wish_t *wish, const record_choice_t *wanted,
@@ -180,10 +187,7 @@ static st_status_t list_ways(dnn_t *dnn, const dnn_wish_t *wish, const record_ch
         return FAIL(ST_UNSUPPORTED,
                     "the tuning record's engine is no more among cuDNN's: remove the .tuning file "
                     "from the folder of option cache, or use --tune off");
-    return FAIL(ST_UNSUPPORTED,
-                "cuDNN has no engine for this within %zu bytes of workspace that "
-                "gives the same bits every run%s",
-                wish->workspace_bytes, wish->exact ? " and keeps f32" : "");
+    return no_engine(wish);
 }
 
 /* ---- on disk ---- */
@@ -340,19 +344,31 @@ static st_status_t make_pack(dnn_t *dnn, void *workspace) {
     return dnn->failed;
 }
 
-/* For a device that is not here: that there is a plan is all. */
-static st_status_t plan_only(dnn_t *dnn, const dnn_wish_t *wish) {
-    way_t way;
-    uint32_t n;
-    TRY(list_ways(dnn, wish, NULL, 1, &way, &n));
-    dnn->f->cudnnBackendDestroyDescriptor(way.plan);
-    return ST_OK;
+/* For a device that is not here: an engine that supports the graph there within the workspace, whose
+ * code may be one that only a driver could load. */
+static st_status_t find_engine(dnn_t *dnn, const dnn_wish_t *wish) {
+    cudnnBackendDescriptor_t configs[MAX_CONFIGS], graph = make_graph(dnn);
+    if (dnn->failed != ST_OK) return dnn->failed;
+    for (int m = 0; m < N_MODES; m++) {
+        int64_t n, needed = 0, unused;
+        TRY(list_configs(dnn, graph, modes[m], configs, &n));
+        for (int64_t i = 0; i < n; i++) {
+            bool compiled;
+            if (notes_allow(dnn, configs[i], wish->exact, &compiled) &&
+                dnn->f->cudnnBackendGetAttribute(configs[i], CUDNN_ATTR_ENGINECFG_WORKSPACE_SIZE,
+                                                 CUDNN_TYPE_INT64, 1, &unused,
+                                                 &needed) == CUDNN_STATUS_SUCCESS &&
+                needed >= 0 && (size_t)needed <= wish->workspace_bytes)
+                return ST_OK;
+        }
+    }
+    return no_engine(wish);
 }
 
 st_status_t dnn_plan(dnn_t *dnn, const dnn_wish_t *wish, void *workspace) {
     bool mine;
     if (dnn->failed != ST_OK) return dnn->failed;
-    if (dnn->device) return plan_only(dnn, wish);
+    if (dnn->device) return find_engine(dnn, wish);
     TRY(claim(dnn, wish, &dnn->shared, &mine));
     if (dnn->handle ? !dnn->shared->ready : mine) TRY(make_ready(dnn, dnn->shared));
     return dnn->handle ? make_pack(dnn, workspace) : ST_OK;
@@ -431,28 +447,41 @@ st_status_t dnn_bind(kern_call_t *call, dnn_build_t build) {
 
 enum { MAX_OPERANDS = 8 };
 
-st_status_t dnn_warm(const kern_problem_t *problem, dev_stream_t *stream, size_t workspace_bytes,
-                     dnn_build_t build) {
+/* Adds the operations of a call of which only that its operands are there is known. */
+static st_status_t build_unbound(const kern_problem_t *problem, dev_stream_t *stream,
+                                 size_t workspace_bytes, dnn_build_t build, dnn_t *dnn) {
     static const char somewhere[1]; /* never read: an address stands for "in memory" */
     const void *in[MAX_OPERANDS];
     void *out[MAX_OPERANDS];
-    dnn_t *dnn;
     for (int i = 0; i < MAX_OPERANDS; i++) {
         in[i] = somewhere;
         out[i] = (void *)(uintptr_t)somewhere;
     }
-    if (problem->n_in > MAX_OPERANDS || problem->n_out > MAX_OPERANDS) return ST_OK;
+    ASSERT(problem->n_in <= MAX_OPERANDS && problem->n_out <= MAX_OPERANDS);
     const kern_call_t call = {.problem = problem,
                               .in = in,
                               .out = out,
                               .workspace = (void *)(uintptr_t)somewhere,
                               .workspace_bytes = workspace_bytes,
                               .stream = stream};
-    dev_cuda_dnn_ahead(stream);
-    TRY(dnn_create_unbound(stream, &dnn));
     st_status_t status = build(&call, dnn);
     dnn_destroy(dnn);
     return status;
+}
+
+st_status_t dnn_warm(const kern_problem_t *problem, dev_stream_t *stream, size_t workspace_bytes,
+                     dnn_build_t build) {
+    dnn_t *dnn;
+    dev_cuda_dnn_ahead(stream);
+    TRY(dnn_create_unbound(stream, &dnn));
+    return build_unbound(problem, stream, workspace_bytes, build, dnn);
+}
+
+st_status_t dnn_check(const kern_problem_t *problem, const char *device, size_t workspace_bytes,
+                      dnn_build_t build) {
+    dnn_t *dnn;
+    TRY(dnn_create_described(device, &dnn));
+    return build_unbound(problem, NULL, workspace_bytes, build, dnn);
 }
 
 void dnn_release(void *prepared) {
