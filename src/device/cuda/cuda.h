@@ -17,6 +17,8 @@ typedef struct dev_cuda_fault {
 _Static_assert(offsetof(dev_cuda_fault_t, fault) == 8 && sizeof(dev_cuda_fault_t) == 40,
                "dev_cuda_fault_t is laid out as device code writes it");
 
+enum { DEV_CUDA_SPARE_DNN = 16 };
+
 struct dev_stream {
     int index; /* the device's number */
     cudaStream_t stream;
@@ -27,6 +29,11 @@ struct dev_stream {
     void *blas, *dnn;   /* handles, made when first asked for (libraries.h) */
     void *plans; /* cuDNN plans that equal nodes share (kernels/cuda/dnn.c), released with `dnn` */
     void (*release_plans)(dev_stream_t *stream);
+    /* cuDNN handles besides `dnn` for threads that plan, one at a time each; released with it */
+    struct dev_cuda_spare {
+        void *handle;
+        bool taken;
+    } spare_dnn[DEV_CUDA_SPARE_DNN];
     pthread_mutex_t mutex; /* of what several threads prepare at once: handles, plans, startup */
     dev_startup_t startup;
 };

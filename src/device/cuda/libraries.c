@@ -134,14 +134,14 @@ st_status_t dev_cuda_blas_handle(dev_stream_t *stream, cublasLtHandle_t *out_han
     return status;
 }
 
-static st_status_t make_dnn(dev_stream_t *stream, cudnnHandle_t *out_handle) {
+static st_status_t create_dnn(const dev_stream_t *stream, cudnnHandle_t *out_handle) {
     const dev_cuda_dnn_t *dnn;
     TRY(dev_cuda_dnn(&dnn));
+    CUDA_TRY(cudaSetDevice(stream->index));
     cudnnStatus_t error = dnn->cudnnCreate(out_handle);
     if (error == CUDNN_STATUS_SUCCESS) error = dnn->cudnnSetStream(*out_handle, stream->stream);
     if (error != CUDNN_STATUS_SUCCESS)
         return FAIL(ST_DEVICE, "cudnnCreate: %s", dnn->cudnnGetErrorString(error));
-    stream->dnn = *out_handle;
     return ST_OK;
 }
 
@@ -149,9 +149,38 @@ st_status_t dev_cuda_dnn_handle(dev_stream_t *stream, cudnnHandle_t *out_handle)
     double begin = dev_cuda_seconds();
     *out_handle = stream->dnn;
     if (stream->dnn) return ST_OK;
-    st_status_t status = make_dnn(stream, out_handle);
+    st_status_t status = create_dnn(stream, out_handle);
+    if (status == ST_OK) stream->dnn = *out_handle;
     dev_cuda_spent(stream, &stream->startup.libraries_s, begin);
     return status;
+}
+
+st_status_t dev_cuda_dnn_take(dev_stream_t *stream, cudnnHandle_t *out_handle) {
+    struct dev_cuda_spare *spare = NULL;
+    double begin = dev_cuda_seconds();
+    *out_handle = NULL;
+    pthread_mutex_lock(&stream->mutex);
+    for (int i = 0; i < DEV_CUDA_SPARE_DNN && !spare; i++)
+        if (!stream->spare_dnn[i].taken) spare = &stream->spare_dnn[i];
+    if (spare) spare->taken = true;
+    pthread_mutex_unlock(&stream->mutex);
+    if (!spare) return ST_OK;
+    if (!spare->handle) {
+        cudnnHandle_t made;
+        st_status_t status = create_dnn(stream, &made);
+        if (status != ST_OK) return status; /* stays taken: nobody tries again */
+        spare->handle = made;
+        dev_cuda_spent(stream, &stream->startup.libraries_s, begin);
+    }
+    *out_handle = spare->handle;
+    return ST_OK;
+}
+
+void dev_cuda_dnn_give(dev_stream_t *stream, cudnnHandle_t handle) {
+    pthread_mutex_lock(&stream->mutex);
+    for (int i = 0; i < DEV_CUDA_SPARE_DNN; i++)
+        if (stream->spare_dnn[i].handle == handle) stream->spare_dnn[i].taken = false;
+    pthread_mutex_unlock(&stream->mutex);
 }
 
 static pthread_mutex_t blas_ahead = PTHREAD_MUTEX_INITIALIZER;
@@ -181,5 +210,8 @@ void dev_cuda_libraries_release(dev_stream_t *stream) {
     if (stream->plans) stream->release_plans(stream);
     if (stream->blas && dev_cuda_blas(&blas) == ST_OK) blas->cublasLtDestroy(stream->blas);
     if (stream->dnn && dev_cuda_dnn(&dnn) == ST_OK) dnn->cudnnDestroy(stream->dnn);
+    for (int i = 0; i < DEV_CUDA_SPARE_DNN; i++)
+        if (stream->spare_dnn[i].handle && dev_cuda_dnn(&dnn) == ST_OK)
+            dnn->cudnnDestroy(stream->spare_dnn[i].handle);
     stream->blas = stream->dnn = NULL;
 }

@@ -56,6 +56,10 @@ st_status_t dev_cuda_dnn_handle(dev_stream_t *stream, cudnnHandle_t *out_handle)
  * left to the call that needs the handle. */
 void dev_cuda_blas_ahead(dev_stream_t *stream);
 void dev_cuda_dnn_ahead(dev_stream_t *stream);
+/* A handle of cuDNN's for the calling thread alone, until it is given back; it keeps living as long as the
+ * stream, whose work its launches are. NULL in *out_handle: all are taken. */
+st_status_t dev_cuda_dnn_take(dev_stream_t *stream, cudnnHandle_t *out_handle) ST_WARN_UNUSED;
+void dev_cuda_dnn_give(dev_stream_t *stream, cudnnHandle_t handle);
 void dev_cuda_libraries_release(dev_stream_t *stream);
 
 #endif

@@ -87,15 +87,17 @@ st_status_t dnn_create(dev_stream_t *stream, dnn_t **out_dnn) {
     cudnnHandle_t handle;
     TRY(dev_cuda_dnn_handle(stream, &handle));
     TRY(create(out_dnn));
+    (*out_dnn)->bound = true;
     (*out_dnn)->handle = handle;
     (*out_dnn)->stream = stream;
     return ST_OK;
 }
 
-st_status_t dnn_create_unbound(dev_stream_t *stream, dnn_t **out_dnn) {
+st_status_t dnn_create_unbound(dev_stream_t *stream, cudnnHandle_t handle, dnn_t **out_dnn) {
     *out_dnn = NULL;
     CUDA_TRY(cudaSetDevice(stream->index));
     TRY(create(out_dnn));
+    (*out_dnn)->handle = handle;
     (*out_dnn)->stream = stream;
     return ST_OK;
 }

@@ -13,9 +13,10 @@ typedef struct dnn dnn_t;
 typedef int32_t dnn_tensor_t; /* -1: none */
 
 st_status_t dnn_create(dev_stream_t *stream, dnn_t **out_dnn) ST_WARN_UNUSED;
-/* One that is only planned, on any thread, for others with the same key: addresses of its tensors count
- * as there or not. */
-st_status_t dnn_create_unbound(dev_stream_t *stream, dnn_t **out_dnn) ST_WARN_UNUSED;
+/* One that is only planned, with a handle of the calling thread, for others with the same key: addresses
+ * of its tensors count as there or not. */
+st_status_t dnn_create_unbound(dev_stream_t *stream, cudnnHandle_t handle,
+                               dnn_t **out_dnn) ST_WARN_UNUSED;
 void dnn_destroy(dnn_t *dnn); /* NULL is fine */
 
 bool dnn_type(ir_dtype_t dtype, cudnnDataType_t *out_type);

@@ -15,8 +15,9 @@ typedef struct dnn_operand {
 struct dnn {
     const dev_cuda_dnn_t *f;
     dev_stream_t *stream;
-    cudnnHandle_t handle;            /* NULL: only planned, on any thread */
-    cudnnBackendDescriptor_t device; /* described by text; NULL: the thread's current device */
+    bool bound;                      /* else it is only planned, with a handle for this thread */
+    cudnnHandle_t handle;            /* NULL: for a device that is described */
+    cudnnBackendDescriptor_t device; /* described by text; NULL: the handle's */
     st_arena_t arena;
     st_status_t failed;
     ST_VEC(cudnnBackendDescriptor_t) all, operations;

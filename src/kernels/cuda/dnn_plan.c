@@ -2,8 +2,9 @@
  *
  * A plan knows tensors by number only, so that each node brings its own addresses. Building one takes
  * up to a second where the library makes code at run time: several threads build those of different
- * keys, and a plan that took long is written to the cache as the library's own text, which holds that
- * code and loads in milliseconds, but only with a handle, hence in turn. */
+ * keys, each with a handle of its own, with which the plan runs, too. A plan that took long is written to
+ * the cache as the library's own text, which holds that code and loads in milliseconds. Without a handle
+ * the library plans for no device in particular, and then finds no engine or none that runs. */
 #include <string.h>
 
 #include "base/hash.h"
@@ -23,6 +24,7 @@ typedef struct dnn_shared {
     dnn_wish_t wish;
     record_choice_t choice; /* zeros: the library's first */
     bool ready, tuned;      /* not ready: its thread is still building it */
+    cudnnHandle_t handle;   /* that it was made with */
     cudnnBackendDescriptor_t plan;
     ST_VEC(cudnnBackendDescriptor_t) all; /* what it was made of */
 } shared_t;
@@ -199,15 +201,6 @@ static uint64_t file_key(const dnn_t *dnn, const shared_t *shared) {
     return st_hash64(device->name, strlen(device->name), key);
 }
 
-static bool has_file(const dnn_t *dnn, const shared_t *shared) {
-    char path[CACHE_PATH_BYTES];
-    cache_data_t text;
-    const uint64_t key = file_key(dnn, shared);
-    if (cache_path(key, "cudnn", path) != ST_OK || !cache_read(path, key, &text)) return false;
-    st_free(text.data);
-    return true;
-}
-
 /* NULL: there is no file, or the library does not take it. */
 static cudnnBackendDescriptor_t load(const dnn_t *dnn, const shared_t *shared) {
     char path[CACHE_PATH_BYTES];
@@ -282,14 +275,14 @@ static st_status_t give_descriptors(dnn_t *dnn, shared_t *shared) {
 }
 
 /* The stream's entry of a key; *out_mine: it is new, and the caller builds it. */
-static st_status_t claim(dnn_t *dnn, const dnn_wish_t *wish, shared_t **out, bool *out_mine) {
-    dev_stream_t *stream = dnn->stream;
+static st_status_t claim(dev_stream_t *stream, const dev_cuda_dnn_t *f, const dnn_wish_t *wish,
+                         shared_t **out, bool *out_mine) {
     *out_mine = false;
     pthread_mutex_lock(&stream->mutex);
     shared_t *shared = stream->plans;
     while (shared && shared->wish.key != wish->key) shared = shared->next;
     if (!shared && (shared = st_calloc(1, sizeof *shared)) != NULL) {
-        *shared = (shared_t){.next = stream->plans, .f = dnn->f, .wish = *wish};
+        *shared = (shared_t){.next = stream->plans, .f = f, .wish = *wish};
         stream->plans = shared;
         stream->release_plans = release_plans;
         *out_mine = true;
@@ -303,19 +296,19 @@ static st_status_t build(dnn_t *dnn, shared_t *shared, bool recorded) {
     double begin = dev_cuda_seconds();
     way_t way;
     uint32_t n;
-    if (dnn->handle && (shared->plan = load(dnn, shared)) != NULL) return ST_OK;
+    shared->handle = dnn->handle;
+    if ((shared->plan = load(dnn, shared)) != NULL) return ST_OK;
     TRY(list_ways(dnn, &shared->wish, recorded ? &shared->choice : NULL, 1, &way, &n));
     shared->plan = way.plan;
     if (dev_cuda_seconds() - begin > SLOW_S) keep(dnn, shared);
     return give_descriptors(dnn, shared);
 }
 
-/* Builds what is not built. Without a handle a plan that lies on disk is left to who has one. */
+/* Loads or builds what is not there. */
 static st_status_t make_ready(dnn_t *dnn, shared_t *shared) {
     bool recorded;
     double begin = dev_cuda_seconds();
     TRY(tune_find(dnn->stream, shared->wish.key, &shared->choice, &recorded));
-    if (!dnn->handle && has_file(dnn, shared)) return ST_OK;
     st_status_t status = build(dnn, shared, recorded);
     shared->ready = status == ST_OK;
     dev_cuda_spent(dnn->stream, &dnn->stream->startup.plans_s, begin);
@@ -369,13 +362,14 @@ st_status_t dnn_plan(dnn_t *dnn, const dnn_wish_t *wish, void *workspace) {
     bool mine;
     if (dnn->failed != ST_OK) return dnn->failed;
     if (dnn->device) return find_engine(dnn, wish);
-    TRY(claim(dnn, wish, &dnn->shared, &mine));
-    if (dnn->handle ? !dnn->shared->ready : mine) TRY(make_ready(dnn, dnn->shared));
-    return dnn->handle ? make_pack(dnn, workspace) : ST_OK;
+    TRY(claim(dnn->stream, dnn->f, wish, &dnn->shared, &mine));
+    if (dnn->bound ? !dnn->shared->ready : mine) TRY(make_ready(dnn, dnn->shared));
+    return dnn->bound ? make_pack(dnn, workspace) : ST_OK;
 }
 
 st_status_t dnn_launch(const dnn_t *dnn) {
-    cudnnStatus_t error = dnn->f->cudnnBackendExecute(dnn->handle, dnn->shared->plan, dnn->pack);
+    const shared_t *shared = dnn->shared;
+    cudnnStatus_t error = dnn->f->cudnnBackendExecute(shared->handle, shared->plan, dnn->pack);
     return error == CUDNN_STATUS_SUCCESS ? ST_OK : dnn_fail(dnn, error, "a launch");
 }
 
@@ -399,6 +393,7 @@ static st_status_t take_way(dnn_t *dnn, tuning_t *t, uint32_t chosen) {
     shared_t *shared = dnn->shared;
     dnn->f->cudnnBackendDestroyDescriptor(shared->plan);
     shared->plan = t->ways[chosen].plan;
+    shared->handle = dnn->handle;
     shared->choice = t->ways[chosen].choice;
     for (uint32_t w = 0; w < t->n; w++)
         if (w != chosen) dnn->f->cudnnBackendDestroyDescriptor(t->ways[w].plan);
@@ -471,10 +466,23 @@ static st_status_t build_unbound(const kern_problem_t *problem, dev_stream_t *st
 
 st_status_t dnn_warm(const kern_problem_t *problem, dev_stream_t *stream, size_t workspace_bytes,
                      dnn_build_t build) {
+    const dev_cuda_dnn_t *f;
+    /* an entry without a plan: which thread sees to the problem */
+    const dnn_wish_t first = {.key = tune_key(problem, workspace_bytes, 0)};
+    cudnnHandle_t handle;
+    shared_t *unused;
     dnn_t *dnn;
+    bool mine;
+    TRY(dev_cuda_dnn(&f));
+    TRY(claim(stream, f, &first, &unused, &mine));
+    if (!mine) return ST_OK;
     dev_cuda_dnn_ahead(stream);
-    TRY(dnn_create_unbound(stream, &dnn));
-    return build_unbound(problem, stream, workspace_bytes, build, dnn);
+    TRY(dev_cuda_dnn_take(stream, &handle));
+    if (!handle) return ST_OK; /* bind builds it */
+    st_status_t status = dnn_create_unbound(stream, handle, &dnn);
+    if (status == ST_OK) status = build_unbound(problem, stream, workspace_bytes, build, dnn);
+    dev_cuda_dnn_give(stream, handle);
+    return status;
 }
 
 st_status_t dnn_check(const kern_problem_t *problem, const char *device, size_t workspace_bytes,
