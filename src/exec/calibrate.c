@@ -2,7 +2,8 @@
  *
  * Every point is one op on tensors of one size, run again and again on the same memory: what it takes
  * then is what it takes when its operands lie where so many bytes lie, in one of the caches or beyond
- * them. The least of the times counts: what disturbs only ever adds. A pass is measured at sizes an
+ * them. The median of the times counts: a step is a sum over many ops, in which the luck of single ones
+ * averages out, so that sums of least times fell short. A pass is measured at sizes an
  * octave pair apart, products at shapes over the whole range of training steps. Points are rows of
  * text: op, variant, attributes, shapes. */
 #include "exec/calibrate.h"
@@ -158,7 +159,7 @@ static st_status_t put_products(writer_t *w, ir_dtype_t dtype, double *out_best)
 
 /* ---- nests ---- */
 
-/* Least seconds of the point as a body; *out_units are the point's own, 0: it is no nest. */
+/* Median seconds of the point as a body; *out_units are the point's own, 0: it is no nest. */
 static st_status_t time_body(const calibrate_point_t *p, ir_dtype_t dtype, int64_t rows,
                              int repeats, bool behind, double *out_seconds, bool *out_legal) {
     bench_t b;

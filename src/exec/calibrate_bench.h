@@ -28,7 +28,7 @@ st_status_t bench_open_body(bench_t *bench, const calibrate_point_t *point, ir_d
 st_status_t bench_allocate(bench_t *bench) ST_WARN_UNUSED;
 void bench_close(bench_t *bench);
 double bench_bytes(const bench_t *bench); /* of all operands and results */
-/* Least seconds of a run: of one thread its processor time, else by the clock. */
+/* Median seconds of a run: of one thread its processor time, else by the clock. */
 st_status_t bench_measure(bench_t *bench, int threads, double *out_seconds) ST_WARN_UNUSED;
 
 #endif
