@@ -48,6 +48,9 @@ static st_status_t read_options(const stator_options_t *options, const stator_pl
         if (ranks > 1024)
             return FAIL(ST_INVALID, "mesh '%s' has %lld ranks; 1 to 1024 are possible", mesh_text,
                         (long long)ranks);
+    } else if (strcmp(st_options_string(table, "shard"), "tp") == 0) {
+        mesh = ir_mesh_of_ranks((uint32_t)ranks);
+        memcpy(mesh.axes[0].name, IR_AXIS_TENSOR, sizeof IR_AXIS_TENSOR);
     }
     if (threads == 0) {
         threads = st_processor_count() / ranks;

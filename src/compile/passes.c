@@ -191,7 +191,8 @@ static st_status_t settle_axis(void *context, const ir_graph_t *graph, uint32_t 
     sharding_t made;
     st_status_t status = sharding_choose(&request, &made);
     if (status == ST_UNSUPPORTED)
-        return data ? shard_form_data(graph, n_ranks, c->options.form, settled) : ST_OK;
+        return data ? shard_form_data(graph, n_ranks, c->options.form, settled)
+                    : shard_form_tensor(graph, settled);
     TRY(status);
     status = sharding_settle(&request, &made, made.chosen, settled);
     if (status == ST_OK) status = add_alternatives(c->plan, &made, mesh->axes[axis].name);

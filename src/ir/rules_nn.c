@@ -119,6 +119,30 @@ void ir_strategies_linear(ir_strategy_list_t *list, uint32_t j) {
     made->out[0] = IR_PLACE_PARTIAL;
 }
 
+void ir_strategies_heads(const ir_op_ctx_t *ctx, ir_strategy_list_t *list, uint32_t heads,
+                         uint32_t lse_in, uint32_t lse, uint32_t mask) {
+    const int32_t dim = ir_ctx_int(ctx, "rows_first") ? 2 : 1;
+    for (uint32_t j = 0; j < ctx->n_inputs; j++) {
+        const ir_placement_t have = list->have[j];
+        if (have.kind != IR_SPLIT ||
+            !(heads >> j & 1 ? have.dim == dim : j == lse_in && have.dim == 1))
+            continue;
+        bool divides = have.granules > 0;
+        for (uint32_t i = 0; i < ctx->n_inputs && divides; i++)
+            if (heads >> i & 1) divides = ctx->in[i].dims[dim] % have.granules == 0;
+        if (!divides) continue;
+        ir_strategy_t item = {0};
+        for (uint32_t i = 0; i < ctx->n_inputs; i++) {
+            bool own = i == mask && ctx->in[i].rank == 4 && ctx->in[i].dims[1] != 1;
+            if (heads >> i & 1) item.in[i] = IR_PLACE_SPLIT(dim, have.granules);
+            if (i == lse_in || own) item.in[i] = IR_PLACE_SPLIT(1, have.granules);
+        }
+        for (uint32_t k = 0; k < ctx->n_outputs; k++)
+            item.out[k] = IR_PLACE_SPLIT(k == lse ? 1 : dim, have.granules);
+        ir_strategy_add_new(ctx, list, &item);
+    }
+}
+
 void ir_strategies_collective(const ir_op_ctx_t *ctx, ir_strategy_list_t *list) {
     const ir_attr_spec_t *specs = ir_op_def(ctx->op)->attrs;
     uint32_t dims = UINT32_MAX;

@@ -45,6 +45,12 @@ void ir_strategies_linear(ir_strategy_list_t *list, uint32_t j);
 /* Collectives of one operand under the split over another mesh axis: any dim but the one along which
  * parts are put together or cut (attribute `axis`), and partial sums. */
 void ir_strategies_collective(const ir_op_ctx_t *ctx, ir_strategy_list_t *list);
+/* Attention over heads: where one of the inputs `heads` (q, k, v and what is like them) arrives split
+ * along its heads, all are, and so are the outputs but for output `lse` of rank 3 and input `lse_in`,
+ * whose heads are dim 1 (UINT32_MAX: there is none), and input `mask` if it has heads. Granules are
+ * groups of query heads with their key head: they divide the key heads. */
+void ir_strategies_heads(const ir_op_ctx_t *ctx, ir_strategy_list_t *list, uint32_t heads,
+                         uint32_t lse_in, uint32_t lse, uint32_t mask);
 /* Appends unless the list has an equal one. */
 void ir_strategy_add_new(const ir_op_ctx_t *ctx, ir_strategy_list_t *list,
                          const ir_strategy_t *item);

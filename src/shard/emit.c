@@ -224,7 +224,7 @@ static ir_value_t index_of(emitter_t *e, ir_build_t *b) {
 /* Positions of a part: it begins at granule floor(index · granules / n). */
 static st_status_t positions_of(emitter_t *e, ir_build_t *b, int64_t size, ir_placement_t wanted,
                                 ir_value_t *out) {
-    for (size_t i = 0; i < e->cuts.n; i++)
+    for (size_t i = 0; i < e->cuts.n && !e->lowering->axis.has_others; i++)
         if (e->cuts.data[i].size == size && e->cuts.data[i].granules == wanted.granules) {
             *out = e->cuts.data[i].positions;
             return ST_OK;
@@ -232,8 +232,8 @@ static st_status_t positions_of(emitter_t *e, ir_build_t *b, int64_t size, ir_pl
     int64_t begin, extent;
     range_of(e, size, wanted.granules, &begin, &extent);
     ir_value_t first = index_of(e, b);
-    const int64_t n = e->lowering->n_ranks, each = size / wanted.granules;
-    if (wanted.granules % n) {
+    const int64_t n = e->lowering->n_ranks, each = wanted.granules ? size / wanted.granules : 0;
+    if (wanted.granules % n || e->lowering->axis.has_others) {
         first = ir_b_binary(b, IR_OP_MUL, first, ir_b_scalar(b, IR_I64, (double)wanted.granules));
         first = ir_b_binary(b, IR_OP_DIV, first, ir_b_scalar(b, IR_I64, (double)n));
         first = ir_b_binary(b, IR_OP_MUL, first, ir_b_scalar(b, IR_I64, (double)each));

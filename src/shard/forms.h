@@ -24,6 +24,12 @@ typedef enum shard_form {
 /* Whole states, and their parts of ranks along the data axis. `settled` is open. */
 st_status_t shard_form_data(const ir_graph_t *graph, uint32_t n_ranks, shard_form_t form,
                             shard_settled_t *settled) ST_WARN_UNUSED;
+/* Tensor parallel: a product whose operand is made, by elementwise nodes and attention, of products
+ * with weights is split along its inner dim, those along their outer one (columns, then rows). What
+ * it gives, a sum over the ranks, is scattered along dim 1 of a [batch, rows, width]: the nodes
+ * between, norms and residual sums, run on parts of the rows. Weights, their moments and averages
+ * live where they are used. What has no such pair runs whole on every rank. */
+st_status_t shard_form_tensor(const ir_graph_t *graph, shard_settled_t *settled) ST_WARN_UNUSED;
 /* Split states are gathered where nodes other than the optimizer's read them. */
 st_status_t shard_gather_states(const ir_graph_t *graph, shard_settled_t *settled) ST_WARN_UNUSED;
 

@@ -36,6 +36,7 @@ typedef struct shard_axis {
     /* The decisions for a graph of the same nodes, whose sizes alone differ: the same are made. NULL:
      * they are free. */
     const shard_lowering_t *like;
+    bool has_others; /* there are such: nothing may be shared because sizes are equal by chance */
     const shard_forced_t *forced; /* [nodes]: settled ways of nodes; NULL: all are free */
     const ir_placement_t *homes;  /* [nodes]: of states; NULL: all are whole */
     bool places_inputs;           /* `homes` says it of inputs, too */

@@ -137,6 +137,7 @@ static st_status_t settle(const lowering_t *l, uint32_t axis, const ir_graph_t *
     if (o->settle && !o->home_of) return o->settle(o->settle_context, graph, axis, settled);
     if (data && !o->home_of)
         return shard_form_data(graph, o->mesh->axes[axis].size, o->form, settled);
+    if (!data) TRY(shard_form_tensor(graph, settled));
     for (ir_node_t n = 0; n < graph->nodes.n && o->home_of; n++) {
         const ir_node_info_t *node = ir_node(graph, n);
         if (!(ir_op_def(node->op)->flags & IR_STATE)) continue;
@@ -173,6 +174,7 @@ static st_status_t decide(lowering_t *l, uint32_t axis, const shard_prepared_t *
                                    .n_ranks = mesh->axes[axis].size,
                                    .splits_batch = strcmp(mesh->axes[axis].name, IR_AXIS_DATA) == 0,
                                    .like = like,
+                                   .has_others = l->level.n_graphs > 1,
                                    .forced = prepared[g].forced,
                                    .homes = prepared[g].homes,
                                    .places_inputs = prepared[g].places_inputs};

@@ -39,10 +39,11 @@ typedef struct row {
 static const row_t rows[] = {
     {"ranks", "2", DECIDES, ""},
     {"mesh", "tensor=2", DECIDES, ""},
-    {"shard", "dp", NEUTRAL, ""}, /* what "auto" is */
+    {"shard", "dp", NEUTRAL, ""}, /* the default */
     {"shard", "zero1", DECIDES, ""},
     {"shard", "zero2", DECIDES, ""},
     {"shard", "zero3", DECIDES, ""},
+    {"shard", "tp", DECIDES, "ranks=2"},
     {"threads", "3", DECIDES, ""},
     {"dtype", "f64", DECIDES, ""},
     {"dtype", "bf16", DECIDES, ""},

@@ -29,11 +29,28 @@ static void resnet_trains_alike_under_data_forms(void **state) {
     for (int f = 1; f < 4; f++) shard_check(&shard_resnet, "data=3", data_forms[f]);
 }
 
+static void llama_trains_alike_under_tensor_parallel(void **state) {
+    (void)state;
+    double whole = (double)shard_check(&shard_llama, "data=1", "dp");
+    double half = (double)shard_check(&shard_llama, "tensor=2", "dp");
+    assert_true(half < 0.65 * whole); /* embedding, head and norms are whole */
+    shard_check(&shard_llama, "data=2,tensor=2", "zero3");
+}
+
+static void uneven_and_empty_heads_train_alike(void **state) {
+    (void)state;
+    shard_check(&shard_llama_uneven, "tensor=2", "dp");
+    shard_check(&shard_llama_uneven, "tensor=3,data=2", "zero2");
+    shard_check(&shard_llama_uneven, "tensor=8", "tp"); /* 5 groups of heads */
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(llama_trains_alike_under_data_forms_with_less_state),
         cmocka_unit_test(uneven_and_empty_parts_train_alike),
         cmocka_unit_test(resnet_trains_alike_under_data_forms),
+        cmocka_unit_test(llama_trains_alike_under_tensor_parallel),
+        cmocka_unit_test(uneven_and_empty_heads_train_alike),
     };
     return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
 }

@@ -38,7 +38,8 @@ static st_status_t shape(const ir_op_ctx_t *ctx, ir_type_t *out) {
                     tv);
     bool fits = k->dims[0] == q->dims[0] && v->dims[0] == q->dims[0] && k->dims[1] == v->dims[1] &&
                 k->dims[2] == v->dims[2] && k->dims[3] == q->dims[3];
-    if (!fits || k->dims[1] < 1 || q->dims[1] % k->dims[1])
+    const bool no_heads = !q->dims[1] && !k->dims[1]; /* of a rank whose part is empty */
+    if (!fits || (!no_heads && (k->dims[1] < 1 || q->dims[1] % k->dims[1])))
         return FAIL(
             ST_INVALID,
             "q %s, k %s, v %s%s: q[B,H,M,D], k[B,G,S,D], v[B,G,S,E] with H a multiple of G are "
@@ -87,12 +88,14 @@ static st_status_t gradient(ir_graph_t *graph, ir_node_t node, const ir_value_t 
     return b.status;
 }
 
-/* Batch items are independent. The mask follows where it has the batch dim in full. */
+/* Batch items are independent, and groups of heads with one key head. The mask follows where it has
+ * the dim in full. */
 static void strategies(const ir_op_ctx_t *ctx, ir_strategy_list_t *list) {
     uint32_t inputs = ir_first_bits(3);
     if (ctx->n_inputs > 3 && ctx->in[3].rank == 4 && ctx->in[3].dims[0] == ctx->in[0].dims[0])
         inputs |= 1u << 3;
     ir_strategies_dims(ctx, list, 1u << 0, inputs, ir_first_bits(2), 0);
+    ir_strategies_heads(ctx, list, ir_first_bits(3), UINT32_MAX, 1, 3);
 }
 
 const ir_op_def_t ir_op_attention = {

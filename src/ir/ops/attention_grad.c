@@ -28,6 +28,7 @@ static void strategies(const ir_op_ctx_t *ctx, ir_strategy_list_t *list) {
     if (ctx->n_inputs > 6 && ctx->in[6].rank == 4 && ctx->in[6].dims[0] == ctx->in[1].dims[0])
         inputs |= 1u << 6;
     ir_strategies_dims(ctx, list, 1u << 0, inputs, ir_first_bits(3), 0);
+    ir_strategies_heads(ctx, list, ir_first_bits(5), 5, UINT32_MAX, 6);
 }
 
 const ir_op_def_t ir_op_attention_grad = {
