@@ -42,6 +42,11 @@ done
 says err "[0] resumed at step 6"
 cmp on.threads/model.safetensors on.processes/model.safetensors
 
+# Slower links change when, not what.
+# shellcheck disable=SC2086
+launch 2 train g.stator $llama --save slow --comm-latency 1ms --comm-bandwidth 20MB/s > /dev/null
+diff -r -x .lock threads.2 slow
+
 # A ResNet, batch norm over the whole batch.
 head_of() { # sizes...
     for size in "$@"; do printf '\000\000\000%b' "\\0$(printf %o "$size")"; done

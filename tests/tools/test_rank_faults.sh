@@ -68,3 +68,9 @@ says err "RANK is '2': a number from 0 to 1"
 # One rank of one is no communicator, and neither is a process that does not want to be.
 answer 0 env RANK=0 WORLD_SIZE=1 "$stator" train g.stator --tokens-file text.tokens --steps 2
 answer 0 env RANK=0 WORLD_SIZE=2 "$stator" train g.stator --tokens-file text.tokens --steps 2 --comm none
+
+# Links that cannot be.
+answer 2 "$stator" train g.stator --tokens-file text.tokens --steps 2 --ranks 2 --comm-latency soon
+says err "option 'comm-latency' is 'soon'"
+answer 2 "$stator" train g.stator --tokens-file text.tokens --steps 2 --ranks 2 --comm-bandwidth 0MB/s
+says err "option 'comm-bandwidth' is '0MB/s'"

@@ -15,14 +15,7 @@
 #include "base/vec.h"
 #include "comm/mpi/module.h"
 
-enum {
-    TAG_NOTE = 1,
-    TAG_FIRST = 2,
-    PART_BYTES = 1 << 30,
-    MIN_NAP_US = 20,
-    MAX_NAP_US = 1000,
-    YIELDS = 50
-};
+enum { TAG_NOTE = 1, TAG_FIRST = 2, PART_BYTES = 1 << 30, MIN_NAP_US = 20, MAX_NAP_US = 1000 };
 
 typedef enum item_kind { ITEM_NOTE_IN, ITEM_NOTE_OUT, ITEM_RECEIVE, ITEM_SEND } item_kind_t;
 
