@@ -34,9 +34,10 @@ STATOR_API int stator_comm_size(const stator_comm_t *comm);
  * so it is a barrier too. */
 STATOR_API stator_status_t stator_comm_any(stator_comm_t *comm, int flag,
                                            int *out_any) STATOR_WARN_UNUSED;
-/* This rank cannot go on: every call of the others fails with PEER_LOST, this rank's number and the
- * reason. NULL is fine. */
-STATOR_API void stator_comm_abort(stator_comm_t *comm, const char *reason);
+/* This rank cannot go on: every call of the others fails with this rank's number and the reason.
+ * `status` is why; the others get PEER_LOST, or RANKS_DISAGREE where it is that. NULL is fine. Does
+ * not block. (Nearest: MPI_Abort, ncclCommAbort; the other processes go on.) */
+STATOR_API void stator_comm_abort(stator_comm_t *comm, stator_status_t status, const char *reason);
 
 #ifdef __cplusplus
 }

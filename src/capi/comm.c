@@ -54,7 +54,7 @@ stator_status_t stator_comm_join(stator_options_t *options, stator_comm_t **out_
     stator_comm_t *comm = status == ST_OK && world ? st_calloc(1, sizeof *comm) : NULL;
     if (status == ST_OK && world && !comm) status = st_no_memory(sizeof *comm, "a communicator");
     if (status != ST_OK) {
-        if (world) comm_abort(world, st_last_error());
+        if (world) comm_abort(world, status, st_last_error());
         comm_destroy(world);
         return capi_status(status);
     }
@@ -89,6 +89,6 @@ stator_status_t stator_comm_any(stator_comm_t *comm, int flag, int *out_any) {
     return capi_status(status);
 }
 
-void stator_comm_abort(stator_comm_t *comm, const char *reason) {
-    if (comm) comm_abort(comm->world, reason ? reason : "");
+void stator_comm_abort(stator_comm_t *comm, stator_status_t status, const char *reason) {
+    if (comm) comm_abort(comm->world, (st_status_t)status, reason ? reason : "");
 }

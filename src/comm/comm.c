@@ -24,8 +24,8 @@ st_status_t comm_wait_for(comm_t *comm, uint32_t ticket, int64_t limit_ms) {
 void comm_mark(comm_t *comm, uint64_t step, const char *op) {
     if (comm->backend->mark) comm->backend->mark(comm, step, op);
 }
-void comm_abort(comm_t *comm, const char *reason) {
-    (comm->backend->abort)(comm, reason);
+void comm_abort(comm_t *comm, st_status_t status, const char *reason) {
+    (comm->backend->abort)(comm, status == ST_RANKS_DISAGREE ? status : ST_PEER_LOST, reason);
 }
 
 void comm_release(comm_t *comm) {

@@ -115,7 +115,9 @@ st_status_t comm_agree(comm_t *comm, size_t n, const comm_fact_t *facts) ST_WARN
 
 /* Says where the rank stands, for the others' message if it is lost: costs no system call. */
 void comm_mark(comm_t *comm, uint64_t step, const char *op);
-/* Wakes every waiting rank with ST_PEER_LOST and the reason: a rank that fails calls it. */
-void comm_abort(comm_t *comm, const char *reason);
+/* A rank that fails calls it: every call of the others fails with the reason, from now on; what they
+ * wait for meanwhile may still be complete or not. Their status is ST_PEER_LOST, or
+ * ST_RANKS_DISAGREE where that is `status`. */
+void comm_abort(comm_t *comm, st_status_t status, const char *reason);
 
 #endif

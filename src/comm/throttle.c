@@ -153,8 +153,8 @@ static void throttle_mark(comm_t *comm, uint64_t step, const char *op) {
     comm_mark(((throttle_t *)comm)->inner, step, op);
 }
 
-static void throttle_abort(comm_t *comm, const char *reason) {
-    comm_abort(((throttle_t *)comm)->inner, reason);
+static void throttle_abort(comm_t *comm, st_status_t status, const char *reason) {
+    comm_abort(((throttle_t *)comm)->inner, status, reason);
 }
 
 static void throttle_destroy(comm_t *comm) {

@@ -61,14 +61,14 @@ static void *rank_main(void *argument) {
     st_status_t status = exec_rank_prepare(rank);
     if (status != ST_OK) {
         report(session, rank->index, status);
-        if (session->beside) comm_abort(rank->comm, st_last_error());
+        if (session->beside) comm_abort(rank->comm, status, st_last_error());
     }
     done(session);
     while (next_generation(session, &generation)) {
         status = exec_rank_step(rank);
         if (status != ST_OK) {
             report(session, rank->index, status);
-            comm_abort(rank->comm, st_last_error()); /* and with it all axes */
+            comm_abort(rank->comm, status, st_last_error()); /* and with it all axes */
         }
         done(session);
     }

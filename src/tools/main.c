@@ -199,7 +199,8 @@ int main(int argc, char **argv) {
     if (printed) { /* before the others hear of it */
         const char *message = tool_failure()[0] ? tool_failure() : stator_last_error();
         print_failure(message);
-        stator_comm_abort(tool.comm, message);
+        /* an interrupt is agreed on: all ranks end by themselves */
+        if (status != STATOR_INTERRUPTED) stator_comm_abort(tool.comm, status, message);
     }
     stator_comm_destroy(tool.comm);
     stator_options_destroy(tool.options);

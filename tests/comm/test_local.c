@@ -253,7 +253,7 @@ static void *abort_body(void *argument) {
     rank_arg_t *arg = argument;
     if (arg->rank == 2) {
         usleep(20000);
-        comm_abort(arg->comm, "its kernel failed");
+        comm_abort(arg->comm, ST_IO, "its kernel failed");
         return NULL;
     }
     double x = 1.0;
@@ -342,7 +342,7 @@ static void *group_abort_body(void *argument) {
     comm_t *group = NULL;
     if (arg->rank == 0) {
         usleep(20000);
-        comm_abort(arg->comm, "its kernel failed");
+        comm_abort(arg->comm, ST_IO, "its kernel failed");
         return NULL;
     }
     double x = 1.0;

@@ -351,7 +351,7 @@ static st_status_t give_up(outcome_t *out) {
     TRY(comm_tcp_create(&out->config, &comm));
     st_status_t status = ST_OK;
     if (out->which == 1) {
-        comm_abort(comm, "its kernel failed");
+        comm_abort(comm, ST_IO, "its kernel failed");
     } else {
         status = comm_receive_start(comm, 0, 1, IR_F64, &x, 1);
         if (status == ST_OK) status = comm_wait(comm, 0);

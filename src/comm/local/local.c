@@ -356,12 +356,12 @@ done:
     return status;
 }
 
-static void local_abort(comm_t *comm, const char *reason) {
+static void local_abort(comm_t *comm, st_status_t status, const char *reason) {
     local_t *local = (local_t *)comm;
     char text[LOCAL_REASON_BYTES];
     snprintf(text, sizeof text, "rank %d gave up: %s", world_rank(local), reason);
     pthread_mutex_lock(&local->group->world->mutex);
-    local_latch(local->group->world, ST_PEER_LOST, text);
+    local_latch(local->group->world, status, text);
     pthread_mutex_unlock(&local->group->world->mutex);
 }
 
@@ -497,7 +497,7 @@ static st_status_t local_group_create(comm_t *parent, int n, const int *ranks, c
     pthread_mutex_lock(&world->mutex);
     st_status_t status = world->failed != ST_OK ? latched(world) : ST_OK;
     local_group_t *group = world->groups->next; /* the first is the whole world */
-    while (group && (group->joined[own] || !same_ranks(group, n, list))) group = group->next;
+    while (group && (!same_ranks(group, n, list) || group->joined[own])) group = group->next;
     bool made = !group;
     if (status == ST_OK && made) status = group_create(world, n, &group);
     if (status == ST_OK && made) memcpy(group->ranks, list, (size_t)n * sizeof *list);

@@ -171,7 +171,8 @@ static st_status_t process_wait(comm_t *base, uint32_t ticket, int64_t limit_ms)
         op->late_ms = limit_ms;
         deadline = after_ms(LAST_WORD_MS);
     }
-    if (op && op->done) { /* also where another collective has failed meanwhile */
+    bool complete = op && op->done; /* also where something else has failed since */
+    if (complete) {
         comm->ops[ticket] = NULL;
         comm->n_active--;
         if (ST_VEC_PUSH(&process->idle, op) != ST_OK) free_op(op);
@@ -180,7 +181,7 @@ static st_status_t process_wait(comm_t *base, uint32_t ticket, int64_t limit_ms)
         process_fail(process, ST_PEER_LOST, "a collective does not end, and nobody says why");
         pthread_mutex_lock(&process->mutex);
     }
-    if (process->failed != ST_OK) {
+    if (!complete) {
         wait_until_quiet(process);
         status = latched(process);
     }
@@ -192,11 +193,11 @@ static void on_fail(void *context, st_status_t status, const char *text) {
     process_fail(context, status, text);
 }
 
-static void process_abort(comm_t *base, const char *reason) {
+static void process_abort(comm_t *base, st_status_t status, const char *reason) {
     process_t *process = ((process_comm_t *)base)->process;
     char text[PROCESS_REASON_BYTES];
     snprintf(text, sizeof text, "rank %d gave up: %s", process->rank, reason);
-    control_report(process->control, ST_PEER_LOST, -1, text);
+    control_report(process->control, status, -1, text);
 }
 
 static void process_mark(comm_t *base, uint64_t step, const char *op) {
@@ -235,7 +236,7 @@ static void process_destroy(comm_t *base) {
     process_comm_t *comm = (process_comm_t *)base;
     process_t *process = comm->process;
     if (comm->n_active) {
-        process_abort(base, "it left with collectives in flight");
+        process_abort(base, ST_PEER_LOST, "it left with collectives in flight");
         process_fail(process, ST_PEER_LOST, "the rank left with collectives in flight");
         pthread_mutex_lock(&process->mutex);
         wait_until_quiet(process);
