@@ -168,12 +168,8 @@ static st_status_t other_entry(sweep_t *s, const entry_t *e, ir_value_t v, bool 
                                ir_value_t *out) {
     ir_build_t b = {.graph = s->to};
     ir_type_t type = *ir_value_type(s->from, v);
-    char name[24];
-    uint32_t number = ir_body_n_inputs(s->to);
     type.dtype = low ? s->compute : IR_F32;
-    do snprintf(name, sizeof name, "%u", number++);
-    while (ir_graph_find(s->from, name) != IR_NONE || ir_graph_find(s->to, name) != IR_NONE);
-    *out = ir_b_input(&b, name, type, -1);
+    *out = ir_b_body_input_beside(&b, s->from, &type);
     s->extra[s->n_extra++] = e->operand;
     return b.status;
 }
@@ -424,24 +420,13 @@ static st_status_t rewrite(void *context, ir_graph_t *to, const ir_graph_t *from
     return status;
 }
 
-/* A body's inputs first: those that are added to them come after. */
-static ir_node_t *inputs_first(const ir_graph_t *body) {
-    ir_node_t *order = st_calloc(body->nodes.n + 1, sizeof *order);
-    size_t at = 0;
-    if (!order) return NULL;
-    for (int others = 0; others < 2; others++)
-        for (ir_node_t i = 0; i < body->nodes.n; i++)
-            if ((ir_node(body, i)->op != IR_OP_INPUT) == others) order[at++] = i;
-    return order;
-}
-
 static st_status_t sweep_graph(sweep_t *s, const bool *wide, ir_graph_t **out_graph) {
     const ir_graph_t *graph = s->from;
     ir_node_t *order = NULL;
     st_status_t status = ST_OK;
     s->values = st_calloc(graph->values.n + 1, sizeof *s->values);
     s->home = st_calloc(graph->values.n + 1, sizeof *s->home);
-    if (s->entries) order = inputs_first(graph);
+    if (s->entries) order = ir_body_inputs_first(graph);
     if (!s->values || !s->home || (s->entries && !order))
         TRY_GOTO(st_no_memory(graph->values.n * sizeof *s->values, "mixed precision"), done);
     for (size_t i = 0; i < graph->outputs.n; i++)

@@ -427,7 +427,7 @@ static st_status_t build(const ir_graph_t *forward, const ad_train_options_t *o,
     TRY_GOTO(apply_groups(forward, o, settings, frozen), done);
     if (o->accumulate > 1)
         TRY_GOTO(ad_backward_micro(forward, loss.value, loss.name, frozen, &o->scaling,
-                                   o->accumulate, o->micro_batch_norm, o->accumulate_loop, &back),
+                                   o->accumulate, o->micro_batch_norm, &back),
                  done);
     else
         TRY_GOTO(ad_backward_whole(forward, loss.value, frozen, &o->scaling, &back), done);

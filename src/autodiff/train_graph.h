@@ -46,13 +46,9 @@ typedef struct ad_train_options {
     double min_lr;
     double ema_decay;     /* 0: off */
     ad_scaling_t scaling; /* of the loss, and skipping: loss_scale.h */
-    /* Micro-batches a step, unrolled; 1: off. Inputs that carry the batch get a leading dim of this
+    /* Micro-batches a step, in a loop; 1: off. Inputs that carry the batch get a leading dim of this
      * size, and only the loss remains of the forward graph's outputs. */
     int64_t accumulate;
-    /* As a loop: the plan has the steps of one micro-batch, run so often. Not with state that changes
-     * from one to the next (running statistics). The pass for recomputation does not go into loops:
-     * its options have no effect on it. */
-    bool accumulate_loop;
     bool micro_batch_norm; /* accumulate with batch norm: statistics of each micro-batch */
     size_t n_groups;
     const ad_group_t *groups;

@@ -192,7 +192,6 @@ static st_status_t read_train_options(const st_options_t *table, const ir_graph_
     out->min_lr = st_options_float(table, "min-lr");
     out->ema_decay = st_options_float(table, "ema");
     out->accumulate = st_options_int(table, "accumulate");
-    out->accumulate_loop = st_options_bool(table, "accumulate-loop");
     out->micro_batch_norm = strcmp(st_options_string(table, "batch-norm"), "micro") == 0;
     TRY(read_scaling(table, &out->scaling));
     out->n_groups = groups->n;

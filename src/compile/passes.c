@@ -15,6 +15,7 @@
 #include "fusion/recognize.h"
 #include "fusion/simplify.h"
 #include "ir/expand.h"
+#include "ir/unroll.h"
 #include "schedule/order.h"
 #include "shard/mesh.h"
 
@@ -31,6 +32,65 @@ st_status_t compile_pass_precision(compile_context_t *c) {
     ir_graph_t *made;
     TRY(ad_precision(c->graph, c->options.dtype, &made));
     compile_replace(&c->graph, made);
+    return ST_OK;
+}
+
+/* ---- loops ---- */
+
+typedef struct unrolling {
+    const ir_graph_t *graph;
+    const shard_lowering_t *lowering; /* only what ranks run whole in it; NULL: every loop */
+    double left;                      /* nodes that it may still become */
+    bool any;
+} unrolling_t;
+
+static bool is_unrolled(void *context, ir_node_t node) {
+    unrolling_t *u = context;
+    double n = ir_unrolled_nodes(u->graph, node);
+    if (n > u->left || (u->lowering && !shard_runs_whole(u->lowering, node))) return false;
+    u->left -= n;
+    u->any = true;
+    return true;
+}
+
+/* Loops in loops come to the top one level after the other. */
+st_status_t compile_pass_unroll(compile_context_t *c) {
+    unrolling_t u = {NULL, NULL, IR_UNROLL_NODES, true};
+    if (strcmp(c->target.machine->device, "cpu") == 0) return ST_OK;
+    while (u.any) {
+        ir_graph_t *made;
+        u.any = false;
+        u.graph = c->graph;
+        TRY(ir_unroll(c->graph, is_unrolled, &u, &made));
+        compile_replace(&c->graph, made);
+    }
+    return ST_OK;
+}
+
+static bool has_loops(const ir_graph_t *graph) {
+    for (ir_node_t n = 0; n < graph->nodes.n; n++)
+        if (ir_node(graph, n)->op == IR_OP_REPEAT) return true;
+    return false;
+}
+
+/* Loops that ranks which share the batch could not run in parts, because they would meet in them, are
+ * written out: then they meet between the turns. */
+static st_status_t unroll_meetings(compile_context_t *c, uint32_t n_ranks) {
+    const shard_axis_t axis = {.name = IR_AXIS_DATA, .n_ranks = n_ranks, .splits_batch = true};
+    unrolling_t u = {NULL, NULL, IR_UNROLL_NODES, true};
+    while (u.any && n_ranks > 1 && has_loops(c->graph)) {
+        shard_lowering_t *lowering;
+        ir_graph_t *made;
+        TRY(shard_decide(c->graph, &axis, &lowering));
+        u = (unrolling_t){c->graph, lowering, u.left, false};
+        st_status_t status = ir_unroll(c->graph, is_unrolled, &u, &made);
+        shard_lowering_destroy(lowering);
+        TRY(status);
+        compile_replace(&c->graph, made);
+        if (!u.any) break;
+        TRY(fuse_simplify(c->graph, &c->target, &made));
+        compile_replace(&c->graph, made);
+    }
     return ST_OK;
 }
 
@@ -128,6 +188,7 @@ static st_status_t lower_part(compile_context_t *c) {
     const shard_axis_t axis = {.name = IR_AXIS_DATA,
                                .n_ranks = (uint32_t)compile_batch_items(c->graph),
                                .splits_batch = true};
+    TRY(unroll_meetings(c, axis.n_ranks));
     TRY(add_programs(c->plan, 1, 1));
     TRY(shard_decide(c->graph, &axis, &lowering));
     st_status_t status =
@@ -211,6 +272,8 @@ static st_status_t lower_ranks(compile_context_t *c, shard_programs_t *made) {
                     ir_mesh_text(&plan->mesh, own, sizeof own),
                     ir_mesh_text(&model->mesh, other, sizeof other));
     }
+    const uint32_t data = ir_mesh_find(&plan->mesh, IR_AXIS_DATA);
+    if (data != IR_NONE) TRY(unroll_meetings(c, plan->mesh.axes[data].size));
     const shard_mesh_options_t options = {.mesh = &plan->mesh,
                                           .form = c->options.form,
                                           .settle = c->options.auto_sharding ? settle_axis : NULL,

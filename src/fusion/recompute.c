@@ -7,6 +7,8 @@
 
 #include "base/flow.h"
 #include "fusion/recompute_model.h"
+#include "fusion/unread.h"
+#include "ir/body.h"
 
 /* Points of a hull: more than the kinds of values that layers keep. */
 enum { MAX_CORNERS = 48 };
@@ -26,7 +28,9 @@ typedef struct stretch {
 } stretch_t;
 
 struct recompute {
-    ir_graph_t *graph; /* the model's */
+    ir_graph_t *graph; /* the model's: a program, or the body of a loop in it */
+    ir_node_t loop;    /* the loop; IR_NONE: there is none */
+    double trip;       /* how often the body runs */
     remat_model_t model;
     uint32_t n_corners, n_stretches;
     uint32_t n_fused; /* stretches at whose end no product runs again; first of all */
@@ -254,7 +258,7 @@ static st_status_t stretch_points(const recompute_t *r, stretch_t *s) {
     for (uint32_t i = 0; i < s->n_parts; i++) {
         time_ps += changes[i].time_ps;
         bytes += changes[i].bytes;
-        s->points[i] = (recompute_point_t){(uint64_t)bytes, (double)time_ps * 1e-6};
+        s->points[i] = (recompute_point_t){(uint64_t)bytes, (double)time_ps * 1e-6 * r->trip};
     }
     ASSERT(bytes == (int64_t)s->to->bytes &&
            time_ps == (int64_t)s->to->time_ps - (int64_t)r->corners[0].time_ps);
@@ -354,6 +358,24 @@ void recompute_destroy(recompute_t *r) {
     st_free(r);
 }
 
+/* The loop whose body has the forward pass and the backward pass; IR_NONE: the graph itself has. */
+static ir_node_t find_loop(const ir_graph_t *graph) {
+    for (ir_node_t n = 0; n < graph->nodes.n; n++) {
+        if (ir_node(graph, n)->op != IR_OP_REPEAT) continue;
+        const ir_graph_t *body = ir_region_info(ir_node(graph, n)).bodies[0];
+        bool has[IR_PHASE_END] = {false};
+        for (ir_node_t i = 0; i < body->nodes.n; i++)
+            has[ir_node(body, i)->phase] |= ir_node(body, i)->op != IR_OP_INPUT;
+        if (has[IR_PHASE_FORWARD] && has[IR_PHASE_BACKWARD]) return n;
+    }
+    return IR_NONE;
+}
+
+/* The part of a rank's graph that the path is about. */
+static const ir_graph_t *part_of(const recompute_t *r, const ir_graph_t *graph) {
+    return r->loop == IR_NONE ? graph : ir_region_info(ir_node(graph, r->loop)).bodies[0];
+}
+
 st_status_t recompute_open(const ir_graph_t *graph, const ir_target_t *target, bool fuses,
                            recompute_t **out_recompute) {
     *out_recompute = NULL;
@@ -362,8 +384,10 @@ st_status_t recompute_open(const ir_graph_t *graph, const ir_target_t *target, b
     st_status_t status = ST_OK;
     corner_t *everything = NULL;
     const corner_t *end;
-    TRY_GOTO(ir_graph_copy(graph, &r->graph), fail);
-    TRY_GOTO(remat_model_open(r->graph, target, fuses, &r->model), fail);
+    r->loop = find_loop(graph);
+    r->trip = r->loop == IR_NONE ? 1 : (double)ir_region_info(ir_node(graph, r->loop)).trip;
+    TRY_GOTO(ir_graph_copy(part_of(r, graph), &r->graph), fail);
+    TRY_GOTO(remat_model_open(r->graph, target, fuses, r->loop != IR_NONE, &r->model), fail);
     TRY_GOTO(corner_add(r, &everything), fail);
     TRY_GOTO(add_up(&r->model, everything), fail);
     TRY_GOTO(walk_level(r, REMAT_FUSED, everything, &end), fail);
@@ -418,7 +442,7 @@ uint32_t recompute_next_corner(const recompute_t *r, uint32_t place) {
 }
 
 uint32_t recompute_within(const recompute_t *r, double slack) {
-    const double most_us = slack * (double)r->model.step_ps * 1e-6;
+    const double most_us = slack * (double)r->model.step_ps * 1e-6 * r->trip;
     uint32_t best = 0, n = recompute_last_fused(r);
     for (uint32_t place = 1; place <= n; place++)
         if (recompute_point(r, place).extra_us <= most_us) best = place;
@@ -439,102 +463,53 @@ static void fill_again(const recompute_t *r, uint32_t place, bool *out_again) {
     }
 }
 
-typedef struct copying {
-    const remat_model_t *model;
-    const ir_graph_t *from;
-    ir_graph_t *to;
-    const bool *again;
-    ir_value_t *map;  /* [values]: of the forward pass, and of what is not copied */
-    ir_value_t *late; /* [values]: what backward nodes read; IR_NONE: not known yet */
-    ST_VEC(ir_node_t) stack;
-} copying_t;
-
-/* Whether backward nodes read a copy of the node, given that what it reads has been settled. */
-static bool runs_again(const copying_t *c, ir_node_t n) {
-    if (!c->model->nodes[n].view) return c->again[n];
-    ir_value_t input = ir_node(c->from, n)->inputs[0];
-    return c->model->nodes[n].used && c->late[input] != c->map[input];
+static st_status_t apply_part(const recompute_t *r, uint32_t place, const ir_graph_t *graph,
+                              ir_graph_t **out_graph) {
+    *out_graph = NULL;
+    if (graph->nodes.n != r->graph->nodes.n || graph->values.n != r->graph->values.n)
+        return FAIL(ST_INTERNAL, "the ranks' programs differ in more than sizes");
+    bool *again = st_calloc(graph->nodes.n, sizeof *again);
+    if (!again) return st_no_memory(graph->nodes.n, "a graph copy");
+    fill_again(r, place, again);
+    st_status_t status = remat_copy(&r->model, again, graph, out_graph);
+    st_free(again);
+    return status;
 }
 
-static bool is_settled(const copying_t *c, ir_node_t n) {
-    return c->late[ir_node(c->from, n)->first_output] != IR_NONE;
+typedef struct placing {
+    const recompute_t *recompute;
+    uint32_t place;
+} placing_t;
+
+/* Later passes drop what is left unread of programs, not of bodies. */
+static st_status_t apply_body(void *context, const ir_graph_t *body, ir_graph_t **out_body) {
+    const placing_t *placing = context;
+    ir_graph_t *made;
+    *out_body = NULL;
+    TRY(apply_part(placing->recompute, placing->place, body, &made));
+    st_status_t status = fuse_drop_unread(made, out_body);
+    ir_graph_destroy(made);
+    return status;
 }
 
-/* Settles what a node reads, then the node: without recursion, chains may be long. */
-static st_status_t settle(copying_t *c, ir_node_t wanted) {
-    TRY(ST_VEC_PUSH(&c->stack, wanted));
-    while (c->stack.n) {
-        const ir_node_t n = c->stack.data[c->stack.n - 1];
-        const ir_node_info_t *node = ir_node(c->from, n);
-        const size_t before = c->stack.n;
-        const bool may = c->again[n] || (c->model->nodes[n].view && c->model->nodes[n].used);
-        for (uint32_t j = 0; may && j < node->n_inputs && !is_settled(c, n); j++) {
-            ir_node_t producer = c->from->values.data[node->inputs[j]].producer;
-            if (!is_settled(c, producer)) TRY(ST_VEC_PUSH(&c->stack, producer));
-        }
-        if (c->stack.n > before) continue;
-        c->stack.n--;
-        if (is_settled(c, n)) continue;
-        if (may && runs_again(c, n)) {
-            TRY(ir_graph_clone_node(c->to, c->from, n, NULL, c->late));
-            c->to->nodes.data[c->to->nodes.n - 1].phase = IR_PHASE_BACKWARD;
-        }
-        for (uint32_t k = 0; k < node->n_outputs; k++) {
-            ir_value_t v = node->first_output + k;
-            const remat_value_t *value = &c->model->values[v];
-            if (c->late[v] == IR_NONE || (value->small && value->needed)) c->late[v] = c->map[v];
-        }
-    }
-    return ST_OK;
-}
-
-/* A backward node reads copies where there are any. */
-static st_status_t copy_backward(copying_t *c, ir_node_t n) {
-    const ir_node_info_t *node = ir_node(c->from, n);
-    for (uint32_t j = 0; j < node->n_inputs; j++)
-        TRY(settle(c, c->from->values.data[node->inputs[j]].producer));
-    TRY(ir_graph_clone_node(c->to, c->from, n, NULL, c->late));
-    for (uint32_t k = 0; k < node->n_outputs; k++)
-        c->map[node->first_output + k] = c->late[node->first_output + k];
-    return ST_OK;
+static st_status_t apply_node(void *context, ir_graph_t *to, const ir_graph_t *from, ir_node_t n,
+                              ir_value_t *map) {
+    const placing_t *placing = context;
+    if (n != placing->recompute->loop) return ir_graph_clone_node(to, from, n, NULL, map);
+    return ir_graph_clone_node_bodies(to, from, n, NULL, apply_body, context, map);
 }
 
 st_status_t recompute_apply(const recompute_t *r, uint32_t place, const ir_graph_t *graph,
                             ir_graph_t **out_graph) {
-    *out_graph = NULL;
-    st_status_t status = ST_OK;
-    const size_t n_values = graph->values.n;
-    if (graph->nodes.n != r->graph->nodes.n || n_values != r->graph->values.n)
-        return FAIL(ST_INTERNAL, "the ranks' programs differ in more than sizes");
-    bool *again = st_calloc(graph->nodes.n, sizeof *again);
-    copying_t c = {.model = &r->model, .from = graph, .again = again};
-    c.map = st_calloc(2 * n_values, sizeof *c.map);
-    if (!again || !c.map) TRY_GOTO(st_no_memory(n_values * sizeof *c.map, "a graph copy"), done);
-    c.late = c.map + n_values;
-    for (size_t v = 0; v < 2 * n_values; v++) c.map[v] = IR_NONE;
-    fill_again(r, place, again);
-    TRY_GOTO(ir_graph_create_like(graph, &c.to), done);
-    for (ir_node_t n = 0; n < graph->nodes.n; n++)
-        TRY_GOTO(r->model.nodes[n].backward ? copy_backward(&c, n)
-                                            : ir_graph_clone_node(c.to, graph, n, NULL, c.map),
-                 done);
-    for (size_t o = 0; o < graph->outputs.n; o++)
-        TRY_GOTO(ir_graph_append_output(c.to, graph->outputs.data[o].name,
-                                        c.map[graph->outputs.data[o].value]),
-                 done);
-    *out_graph = c.to;
-    c.to = NULL;
-done:
-    ir_graph_destroy(c.to);
-    ST_VEC_FREE(&c.stack);
-    st_free(again);
-    st_free(c.map);
-    return status;
+    placing_t placing = {r, place};
+    if (r->loop == IR_NONE) return apply_part(r, place, graph, out_graph);
+    return ir_graph_rewrite(graph, NULL, apply_node, &placing, out_graph);
 }
 
 st_status_t recompute_summarize(const recompute_t *r, uint32_t place, const ir_graph_t *graph,
                                 const ir_target_t *target, recompute_summary_t *out_summary) {
     recompute_summary_t *s = out_summary;
+    graph = part_of(r, graph);
     recompute_point_t point = recompute_point(r, place);
     *s = (recompute_summary_t){.extra_us = point.extra_us};
     if (point.kept_bytes < r->corners[0].bytes)
@@ -549,8 +524,8 @@ st_status_t recompute_summarize(const recompute_t *r, uint32_t place, const ir_g
         TRY_GOTO(ir_target_cost(target, graph, n, &cost), done);
         s->n_nodes++;
         s->n_products += !r->model.nodes[n].soft;
-        s->flop += cost.flop;
-        s->bytes_moved += cost.bytes_read + cost.bytes_written;
+        s->flop += cost.flop * r->trip;
+        s->bytes_moved += (cost.bytes_read + cost.bytes_written) * r->trip;
     }
 done:
     st_free(again);

@@ -10,7 +10,8 @@
  *   backward   x ─► norm ─► y';  dy, y' ─► dw;  dy, x ─► dx
  *
  * In: a rank's graph whose nodes have phases. Out: the same with copies of forward nodes, of the
- * phase backward, each before its first reader. The copies compute the same bits: random ops are
+ * phase backward, each before its first reader. Where the backward pass stands in a loop, as that over
+ * micro-batches does, all this is about the loop's body, in which both passes are. The copies compute the same bits: random ops are
  * functions of their place, updates, collectives and side effects are never copied.
  *
  * Algorithm: a minimum cut (flow.h). A node costs the time that running it again takes, a value that

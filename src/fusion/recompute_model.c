@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/heap.h"
+#include "ir/nest.h"
 
 enum {
     /* A search for the first node that no nest takes in looks at so many at most: enough to come
@@ -21,44 +22,6 @@ enum {
 static const double HIDDEN = 0.02;
 
 /* ---- kinds of ops ---- */
-
-/* Ops beside the elementwise ones, the views and those with definitions in primitives. */
-static bool nest_takes(ir_op_t op) {
-    static const ir_op_t others[] = {
-        IR_OP_BROADCAST,
-        IR_OP_TRANSPOSE,
-        IR_OP_SLICE,
-        IR_OP_FLIP,
-        IR_OP_REDUCE_SUM,
-        IR_OP_REDUCE_MEAN,
-        IR_OP_REDUCE_MAX,
-        IR_OP_REDUCE_MIN,
-        IR_OP_IOTA,
-        IR_OP_DROPOUT,
-        IR_OP_RANDOM_UNIFORM,
-        IR_OP_SOFTMAX,
-        IR_OP_LOG_SOFTMAX,
-        IR_OP_RMS_NORM,
-        IR_OP_LAYER_NORM,
-        IR_OP_BATCH_NORM_APPLY,
-        IR_OP_ROPE,
-        IR_OP_CHANNEL_SUM,
-        IR_OP_CHANNEL_CENTERED_SQUARES,
-        IR_OP_CROSS_ENTROPY_GRAD,
-        IR_OP_SOFTMAX_GRAD,
-        IR_OP_LOG_SOFTMAX_GRAD,
-        IR_OP_RMS_NORM_GRAD,
-        IR_OP_LAYER_NORM_GRAD,
-        IR_OP_BATCH_NORM_GRAD_SUMS,
-        IR_OP_BATCH_NORM_GRAD_APPLY,
-    };
-    const ir_op_def_t *def = ir_op_def(op);
-    if (def->flags & IR_CONTRACTION) return false; /* whatever its definition */
-    if ((def->flags & (IR_ELEMENTWISE | IR_VIEW)) || def->define || def->expand) return true;
-    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
-        if (others[i] == op) return true;
-    return false;
-}
 
 static bool is_generator(ir_op_t op) {
     return op == IR_OP_IOTA || op == IR_OP_RANDOM_UNIFORM;
@@ -307,7 +270,7 @@ static double nest_us(const remat_model_t *m, const ir_target_t *target, const r
     return us;
 }
 
-static st_status_t find_times(remat_model_t *m, const ir_target_t *target, bool fuses) {
+static st_status_t find_times(remat_model_t *m, const ir_target_t *target, bool fuses, bool body) {
     readers_t *readers = st_calloc(m->graph->values.n, sizeof *readers);
     st_status_t status = ST_OK;
     if (!readers) return st_no_memory(m->graph->values.n * sizeof *readers, "the recompute pass");
@@ -329,7 +292,8 @@ static st_status_t find_times(remat_model_t *m, const ir_target_t *target, bool 
             ir_value_t v = node->first_output + k;
             remat_value_t *value = &m->values[v];
             const readers_t *r = &readers[v];
-            if ((flags & IR_STATE) || ir_op_is_lasting(node->op) || r->output || mine->view)
+            if ((flags & IR_STATE) || ir_op_is_lasting(node->op) || r->output || mine->view ||
+                (body && node->op == IR_OP_INPUT))
                 continue; /* there anyway */
             value->bytes = value_bytes(m, v);
             if (!fuses) continue;
@@ -351,7 +315,7 @@ void remat_model_close(remat_model_t *model) {
 }
 
 st_status_t remat_model_open(const ir_graph_t *graph, const ir_target_t *target, bool fuses,
-                             remat_model_t *out_model) {
+                             bool body, remat_model_t *out_model) {
     remat_model_t *m = out_model;
     *m = (remat_model_t){.graph = graph};
     st_status_t status = ST_OK;
@@ -368,7 +332,7 @@ st_status_t remat_model_open(const ir_graph_t *graph, const ir_target_t *target,
     find_levels(m);
     ban_far_readers(m, frontier);
     TRY_GOTO(ban_long_chains(m, frontier), done);
-    TRY_GOTO(find_times(m, target, fuses), done);
+    TRY_GOTO(find_times(m, target, fuses, body), done);
 done:
     st_free(backward);
     st_free(frontier);

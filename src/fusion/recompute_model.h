@@ -39,9 +39,15 @@ typedef struct remat_model {
                        * nests read from them and write for them */
 } remat_model_t;
 
+/* `body`: the graph is one, its inputs are there whatever is kept. */
 st_status_t remat_model_open(const ir_graph_t *graph, const ir_target_t *target, bool fuses,
-                             remat_model_t *out_model) ST_WARN_UNUSED;
+                             bool body, remat_model_t *out_model) ST_WARN_UNUSED;
 void remat_model_close(remat_model_t *model); /* zeroed is fine */
+
+/* Appends copies of the nodes that run again, each before the first backward node that reads it. `graph`
+ * differs from the model's in sizes only. */
+st_status_t remat_copy(const remat_model_t *model, const bool *again, const ir_graph_t *graph,
+                       ir_graph_t **out_graph) ST_WARN_UNUSED;
 
 /* Marks the nodes that run in or after the backward pass: those of later phases, and what reads
  * them. */

@@ -85,6 +85,25 @@ ir_value_t ir_b_body_input(ir_build_t *b, const ir_type_t *type) {
     return ir_b_input(b, name, *type, -1);
 }
 
+ir_value_t ir_b_body_input_beside(ir_build_t *b, const ir_graph_t *from, const ir_type_t *type) {
+    char name[24];
+    if (b->status != ST_OK) return IR_NONE;
+    uint32_t number = ir_body_n_inputs(b->graph);
+    do snprintf(name, sizeof name, "%u", number++);
+    while (ir_graph_find(from, name) != IR_NONE || ir_graph_find(b->graph, name) != IR_NONE);
+    return ir_b_input(b, name, *type, -1);
+}
+
+ir_node_t *ir_body_inputs_first(const ir_graph_t *body) {
+    ir_node_t *order = st_calloc(body->nodes.n + 1, sizeof *order);
+    size_t at = 0;
+    if (!order) return NULL;
+    for (int others = 0; others < 2; others++)
+        for (ir_node_t i = 0; i < body->nodes.n; i++)
+            if ((ir_node(body, i)->op != IR_OP_INPUT) == others) order[at++] = i;
+    return order;
+}
+
 void ir_b_body_output(ir_build_t *b, ir_value_t value) {
     char name[24];
     if (b->status != ST_OK) return;

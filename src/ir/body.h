@@ -53,6 +53,11 @@ static inline const ir_type_t *ir_body_output_type(const ir_graph_t *body, size_
 
 /* Next input of a body that is being built, named by its number. */
 ir_value_t ir_b_body_input(ir_build_t *b, const ir_type_t *type);
+/* The same in a copy of `from`, under a name that none of its inputs has. */
+ir_value_t ir_b_body_input_beside(ir_build_t *b, const ir_graph_t *from, const ir_type_t *type);
+/* An order for ir_graph_rewrite, the caller's to free; NULL: no memory. A body's inputs come first, so
+ * that those which are added to them can come after. */
+ir_node_t *ir_body_inputs_first(const ir_graph_t *body);
 /* Next output, named by its number. */
 void ir_b_body_output(ir_build_t *b, ir_value_t value);
 

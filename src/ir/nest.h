@@ -147,4 +147,8 @@ static inline int64_t nest_points(const nest_domain_t *domain, uint32_t mask) {
     return n;
 }
 
+/* Whether nests take in nodes of this op, as they are or by the op's definition. No contraction: its
+ * definition is worth no product. A particular node may still have no form. */
+bool nest_takes(ir_op_t op);
+
 #endif

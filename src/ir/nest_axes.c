@@ -9,6 +9,7 @@
 
 #include <string.h>
 
+#include "ir/nest.h"
 #include "ir/op.h"
 
 static const char *const too_many_axes = "a value has more axes than a nest keeps apart";
@@ -215,48 +216,35 @@ static void gather_along(const step_t *s) {
     }
 }
 
+static void as_operand(const step_t *s) {
+    for (int32_t d = 0; d < s->out->rank; d++) s->to[d] = in_groups(s, 0)[d];
+}
+
+/* Ops with a form in nests beside the elementwise ones. */
+static void (*const steps[IR_OP_END])(const step_t *s) = {
+    [IR_OP_INPUT] = all_fresh,    [IR_OP_CONSTANT] = all_fresh,
+    [IR_OP_IOTA] = all_fresh,     [IR_OP_RANDOM_UNIFORM] = all_fresh,
+    [IR_OP_DROPOUT] = as_operand, [IR_OP_BROADCAST] = broadcasting,
+    [IR_OP_RESHAPE] = reshape,    [IR_OP_TRANSPOSE] = transpose,
+    [IR_OP_REDUCE_SUM] = reduce,  [IR_OP_REDUCE_MAX] = reduce,
+    [IR_OP_REDUCE_MIN] = reduce,  [IR_OP_REDUCE_PROD] = reduce,
+    [IR_OP_SLICE] = sliced,       [IR_OP_FLIP] = sliced,
+    [IR_OP_GATHER] = gather,      [IR_OP_GATHER_ALONG] = gather_along,
+};
+
 static void take_step(const step_t *s) {
-    switch (s->node->op) {
-        case IR_OP_INPUT:
-        case IR_OP_CONSTANT:
-        case IR_OP_IOTA:
-        case IR_OP_RANDOM_UNIFORM:
-            all_fresh(s);
-            return;
-        case IR_OP_DROPOUT:
-            for (int32_t d = 0; d < s->out->rank; d++) s->to[d] = in_groups(s, 0)[d];
-            return;
-        case IR_OP_BROADCAST:
-            broadcasting(s);
-            return;
-        case IR_OP_RESHAPE:
-            reshape(s);
-            return;
-        case IR_OP_TRANSPOSE:
-            transpose(s);
-            return;
-        case IR_OP_REDUCE_SUM:
-        case IR_OP_REDUCE_MAX:
-        case IR_OP_REDUCE_MIN:
-        case IR_OP_REDUCE_PROD:
-            reduce(s);
-            return;
-        case IR_OP_SLICE:
-        case IR_OP_FLIP:
-            sliced(s);
-            return;
-        case IR_OP_GATHER:
-            gather(s);
-            return;
-        case IR_OP_GATHER_ALONG:
-            gather_along(s);
-            return;
-        default:
-            if (ir_op_def(s->node->op)->flags & IR_ELEMENTWISE)
-                broadcasting(s);
-            else
-                s->axes->reason = "an op has no form as a loop nest";
-    }
+    if (steps[s->node->op])
+        steps[s->node->op](s);
+    else if (ir_op_def(s->node->op)->flags & IR_ELEMENTWISE)
+        broadcasting(s);
+    else
+        s->axes->reason = "an op has no form as a loop nest";
+}
+
+bool nest_takes(ir_op_t op) {
+    const ir_op_def_t *def = ir_op_def(op);
+    if (def->flags & IR_CONTRACTION) return false;
+    return steps[op] || (def->flags & (IR_ELEMENTWISE | IR_VIEW)) || def->define || def->expand;
 }
 
 /* ---- domains ---- */

@@ -16,10 +16,20 @@ static const double COST_FORK =
 static const double COST_AGAIN =
     0.25; /* every rank makes all of an output that could be made in parts */
 
+/* Zeros are their own part of a sum. */
+static bool is_zero(const ir_node_info_t *node) {
+    const ir_attr_t *attr = ir_node_attr(node, "data");
+    const unsigned char *data = attr->data.p;
+    for (size_t i = 0; i < attr->data.bytes; i++)
+        if (data[i]) return false;
+    return true;
+}
+
 bool shard_can_localize(const ir_graph_t *graph, ir_value_t value, ir_placement_t wanted,
                         ir_placement_t *out_input) {
     const ir_node_info_t *node = ir_value_producer(graph, value);
     *out_input = IR_PLACE_REPLICATE;
+    if (wanted.kind == IR_PARTIAL) return node->op == IR_OP_CONSTANT && is_zero(node);
     if (wanted.kind != IR_SPLIT) return false;
     if (node->op == IR_OP_CONSTANT || node->op == IR_OP_IOTA) return true;
     if (node->op != IR_OP_BROADCAST) return false;
@@ -166,6 +176,7 @@ static st_status_t decide_region(shard_lowering_t *lowering, ir_node_t n) {
     for (uint32_t j = 0; j < node->n_inputs; j++) have[j] = lowering->values[node->inputs[j]].have;
     st_status_t status = shard_decide_region(lowering, n, have, in, out);
     if (status != ST_OK && (status != ST_UNSUPPORTED || lowering->local)) return status;
+    lowering->nodes[n].whole = status != ST_OK;
     if (!is_reachable(lowering, node, in))
         return FAIL(ST_UNSUPPORTED, "%s needs a collective", ir_node_label(lowering->graph, n));
     for (uint32_t j = 0; j < node->n_inputs; j++) TRY(pay(lowering, node->inputs[j], in[j]));
@@ -354,6 +365,10 @@ ir_placement_t shard_output_placement(const shard_lowering_t *lowering, size_t o
     if (lowering->deliver) return lowering->deliver[output];
     ir_placement_t home = lowering->values[lowering->graph->outputs.data[output].value].home;
     return home.kind == IR_PARTIAL ? IR_PLACE_REPLICATE : home;
+}
+
+bool shard_runs_whole(const shard_lowering_t *lowering, ir_node_t node) {
+    return lowering->nodes[node].whole;
 }
 
 void shard_lowering_destroy(shard_lowering_t *lowering) {

@@ -70,6 +70,9 @@ static ir_part_t part_of(const emitter_t *e, ir_value_t v, ir_placement_t placem
 
 /* ---- nodes ---- */
 
+static st_status_t emit_parts(const shard_lowering_t *lowering, uint32_t rank, uint32_t n_parts,
+                              ir_graph_t **out_graph);
+
 /* The bodies of control flow as the rank runs them; they are the caller's to free. */
 static st_status_t local_bodies(const emitter_t *e, ir_node_t n, ir_attr_t *attrs,
                                 ir_graph_t *bodies[2]) {
@@ -78,7 +81,7 @@ static st_status_t local_bodies(const emitter_t *e, ir_node_t n, ir_attr_t *attr
     uint32_t b = 0;
     for (uint32_t a = 0; decision->bodies[0] && def->attrs[a].key; a++) {
         if (def->attrs[a].kind != IR_ATTR_GRAPH) continue;
-        TRY(shard_emit(decision->bodies[b], e->rank, &bodies[b]));
+        TRY(emit_parts(decision->bodies[b], e->rank, e->n_parts, &bodies[b]));
         attrs[a].graph = bodies[b++];
     }
     return ST_OK;

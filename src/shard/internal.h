@@ -23,6 +23,7 @@ typedef struct shard_value {
 
 typedef struct shard_node {
     bool needed;
+    bool whole; /* control flow that every rank runs whole, for lack of a way in parts */
     const ir_placement_t *in;    /* [n_inputs] */
     shard_lowering_t *bodies[2]; /* of control flow that runs in parts; NULL: its bodies stay */
 } shard_node_t;
@@ -43,7 +44,7 @@ struct shard_lowering {
 };
 
 /* Whether a node can make its output split without having all of it: constants, iota, broadcast
- * along a new dim. *out_input is what the only input has to be (set for nodes with one). */
+ * along a new dim; or as a part of a sum: constants that are zero. *out_input is what the only input has to be (set for nodes with one). */
 bool shard_can_localize(const ir_graph_t *graph, ir_value_t value, ir_placement_t wanted,
                         ir_placement_t *out_input);
 /* Whether getting from `home` to `wanted` takes a collective. */

@@ -52,6 +52,9 @@ ir_placement_t shard_value_placement(const shard_lowering_t *lowering, ir_value_
 ir_placement_t shard_output_placement(const shard_lowering_t *lowering, size_t output);
 /* Whether two ranks have the same graph, as far as that is known without making it. */
 bool shard_same_graph(const shard_lowering_t *lowering, uint32_t a, uint32_t b);
+/* Whether a node is control flow over parts of the batch that every rank runs whole, because ranks would
+ * have to meet in its bodies. */
+bool shard_runs_whole(const shard_lowering_t *lowering, ir_node_t node);
 /* The graph of one rank. */
 st_status_t shard_emit(const shard_lowering_t *lowering, uint32_t rank,
                        ir_graph_t **out_graph) ST_WARN_UNUSED;

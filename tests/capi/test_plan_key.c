@@ -80,7 +80,6 @@ static const row_t rows[] = {
     {"min-lr", "1e-4", DECIDES, "schedule=cosine;steps=10"},
     {"steps", "20", DECIDES, "schedule=cosine;steps=10"},
     {"accumulate", "2", DECIDES, ""},
-    {"accumulate-loop", "true", DECIDES, "accumulate=2"},
     {"loss-scale", "8", DECIDES, ""},
     {"skip-nonfinite", "true", DECIDES, ""},
     {"ema", "0.9", DECIDES, ""},

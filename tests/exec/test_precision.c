@@ -298,7 +298,6 @@ static void accumulating_loops_compute_in_16_bits(void **state) {
     ad_train_options_t o;
     ok(ad_train_defaults("sgd", &o));
     o.accumulate = 3;
-    o.accumulate_loop = true;
     o.gradient_outputs = true;
     ok(ad_train_graph(forward, &o, &graph));
     size_t n = gradients(graph, IR_F64, 1, wanted);

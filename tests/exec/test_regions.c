@@ -189,48 +189,149 @@ static void loops_run_in_parts(void **state) {
     }
 }
 
-/* Gradients of three micro-batches summed in a loop: the numbers of the unrolled step, on ranks that
- * each run the loop on their part of every micro-batch. */
-static void micro_batches_run_in_a_loop(void **state) {
-    (void)state;
-    ir_graph_t *forward = model_mlp(8), *steps[2];
-    for (int loop = 0; loop < 2; loop++) {
-        ad_train_options_t o;
-        assert_int_equal(ad_train_defaults("adamw", &o), ST_OK);
-        o.lr = 0.05, o.clip_norm = 1, o.accumulate = 3, o.accumulate_loop = loop == 1;
-        assert_int_equal(ad_train_graph(forward, &o, &steps[loop]), ST_OK);
-    }
-    plan_t *plan = compile_ok(steps[0], &(compile_options_t){.dtype = IR_F64});
-    double *expected, *got;
-    size_t n = run_plan(plan, 2, &expected), n_unrolled = plan->programs[0].graph->nodes.n;
-    plan_destroy(plan);
-    for (uint32_t ranks = 1; ranks <= 3; ranks++) {
-        plan = compile_ok(steps[1], &(compile_options_t){.dtype = IR_F64, .n_ranks = ranks});
-        const ir_graph_t *graph = plan->programs[0].graph;
-        assert_int_equal(count_regions(&plan->programs[0]), 1);
-        assert_true(graph->nodes.n < n_unrolled || ranks > 1);
-        for (size_t i = 0; i < graph->nodes.n; i++)
-            assert_int_not_equal(graph->nodes.data[i].op, IR_OP_ALL_GATHER_START);
-        assert_int_equal(run_plan(plan, 2, &got), n);
-        assert_close(n, expected, got, 1e-10, "micro-batches");
-        st_free(got);
-        plan_destroy(plan);
-    }
-    st_free(expected);
-    ir_graph_destroy(steps[0]);
-    ir_graph_destroy(steps[1]);
+/* ---- micro-batches ---- */
+
+/* The step over `k` micro-batches of a forward graph. */
+static ir_graph_t *accumulated(ir_graph_t *forward, const char *optimizer, int64_t k) {
+    ad_train_options_t o;
+    ir_graph_t *step = NULL;
+    assert_int_equal(ad_train_defaults(optimizer, &o), ST_OK);
+    o.lr = 0.05, o.clip_norm = 1, o.accumulate = k, o.micro_batch_norm = true;
+    /* the last output, which is all that micro-batches leave */
+    forward->outputs.data[0] = forward->outputs.data[forward->outputs.n - 1];
+    forward->outputs.n = 1;
+    if (ad_train_graph(forward, &o, &step) != ST_OK) fail_msg("%s", st_last_error());
     ir_graph_destroy(forward);
+    return step;
 }
 
-static void a_loop_over_changing_state_is_refused(void **state) {
+/* Two plans' states and outputs after two steps. */
+static void assert_same_steps(const ir_graph_t *a, const ir_graph_t *b, compile_options_t options,
+                              double tolerance, const char *what) {
+    double *expected, *got;
+    plan_t *plan = compile_ok(a, &(compile_options_t){.dtype = IR_F64});
+    size_t n = run_plan(plan, 2, &expected);
+    plan_destroy(plan);
+    plan = compile_ok(b, &options);
+    assert_int_equal(run_plan(plan, 2, &got), n);
+    assert_close(n, expected, got, tolerance, what);
+    plan_destroy(plan);
+    st_free(expected);
+    st_free(got);
+}
+
+/* Three micro-batches in a loop: the numbers of the whole batch, on ranks that each run the loop on their
+ * part of every micro-batch; fused and not. */
+static void micro_batches_run_in_a_loop(void **state) {
     (void)state;
-    ir_graph_t *forward = model_conv(4), *step;
-    ad_train_options_t o;
-    assert_int_equal(ad_train_defaults("sgd", &o), ST_OK);
-    o.accumulate = 2, o.accumulate_loop = true, o.micro_batch_norm = true;
-    assert_int_equal(ad_train_graph(forward, &o, &step), ST_UNSUPPORTED);
-    assert_non_null(strstr(st_last_error(), "changes from one micro-batch to the next"));
-    ir_graph_destroy(forward);
+    ir_graph_t *whole = accumulated(model_mlp(24), "adamw", 1);
+    ir_graph_t *parts = accumulated(model_mlp(8), "adamw", 3);
+    for (uint32_t ranks = 1; ranks <= 8; ranks += ranks < 3 ? 1 : 5) {
+        for (int fused = 0; fused < 2; fused++)
+            assert_same_steps(
+                whole, parts,
+                (compile_options_t){.dtype = IR_F64, .n_ranks = ranks, .no_fusion = !fused}, 1e-10,
+                "micro-batches");
+        plan_t *plan = compile_ok(parts, &(compile_options_t){.n_ranks = ranks});
+        const ir_graph_t *graph = plan->programs[0].graph;
+        assert_int_equal(count_regions(&plan->programs[0]), 1);
+        for (size_t i = 0; i < graph->nodes.n; i++)
+            assert_int_not_equal(graph->nodes.data[i].op, IR_OP_ALL_GATHER_START);
+        plan_destroy(plan);
+    }
+    ir_graph_destroy(whole);
+    ir_graph_destroy(parts);
+}
+
+/* Dropout inside a recurrent layer's loop: a mask for each item and turn, however the batch is cut. */
+static const char dropped[] =
+    "graph {\n"
+    "  %%x x = input {dtype=f32, shape=[%d,5,3], batch_axis=0}\n"
+    "  %%w w = parameter {dtype=f32, shape=[3,4]}\n"
+    "  %%u u = parameter {dtype=f32, shape=[4,4]}\n"
+    "  %%h0 = constant {dtype=f32, shape=[%d,4], data=0}\n"
+    "  %%i = iota {dtype=i64, shape=[5], axis=0}\n"
+    "  %%seed = constant {dtype=i64, shape=[], data=7}\n"
+    "  %%t = transpose(%%x) {perm=[1,0,2]}\n"
+    "  %%h, %%all = repeat(%%h0, %%t, %%i, %%w, %%u, %%seed) {trip=5, carried=1, scanned=2, "
+    "body=graph {\n"
+    "    %%h \"0\" = input {dtype=f32, shape=[%d,4], batch_axis=-1}\n"
+    "    %%x \"6\" = input {dtype=f32, shape=[%d,3], batch_axis=-1}\n"
+    "    %%i i = input {dtype=i64, shape=[], batch_axis=-1}\n"
+    "    %%w w = input {dtype=f32, shape=[3,4], batch_axis=-1}\n"
+    "    %%xw = matmul(%%x, %%w)\n"
+    "    %%u u = input {dtype=f32, shape=[4,4], batch_axis=-1}\n"
+    "    %%s s = input {dtype=i64, shape=[], batch_axis=-1}\n"
+    "    %%hu = matmul(%%h, %%u)\n    %%p = add(%%xw, %%hu)\n    %%q = tanh(%%p)\n"
+    "    %%d = dropout(%%q, %%s, %%s, %%i) {p=0.25, id=3}\n"
+    "    output h = %%d\n    output all = %%d\n  }}\n"
+    "  %%y = dropout(%%all, %%seed, %%seed) {p=0.5, id=4}\n"
+    "  %%z = transpose(%%y) {perm=[1,0,2]}\n  %%sq = square(%%z)\n"
+    "  %%l = reduce_mean(%%sq) {axes=[0,1,2]}\n"
+    "  output \"loss\" = %%l\n}\n";
+
+static ir_graph_t *dropped_of(int batch, bool outer) {
+    char text[4096], drop[64] = "";
+    ir_graph_t *graph;
+    snprintf(text, sizeof text, dropped, batch, batch, batch, batch);
+    char *at = strstr(text, "%y = dropout(%all, %seed, %seed) {p=0.5, id=4}");
+    snprintf(drop, sizeof drop, "%%y = abs(%%all)");
+    if (!outer) {
+        memset(at, ' ', strlen("%y = dropout(%all, %seed, %seed) {p=0.5, id=4}"));
+        memcpy(at, drop, strlen(drop));
+    }
+    if (ir_graph_parse(text, strlen(text), &graph) != ST_OK) fail_msg("%s", st_last_error());
+    return graph;
+}
+
+static void masks_of_inner_loops_are_those_of_the_whole_batch(void **state) {
+    (void)state;
+    ir_graph_t *whole = accumulated(dropped_of(6, false), "sgd", 1);
+    for (int64_t k = 2; k <= 3; k++) {
+        ir_graph_t *parts = accumulated(dropped_of((int)(6 / k), false), "sgd", k);
+        for (uint32_t ranks = 1; ranks <= 2; ranks++)
+            assert_same_steps(whole, parts, (compile_options_t){.dtype = IR_F64, .n_ranks = ranks},
+                              1e-12, "masks");
+        ir_graph_destroy(parts);
+    }
+    ir_graph_destroy(whole);
+}
+
+/* Batch norm of each micro-batch: statistics go from one to the next. What the loop is written out as is
+ * the oracle; ranks meet for the statistics, so that they write it out, too. */
+static void statistics_of_micro_batches_go_round(void **state) {
+    (void)state;
+    ir_graph_t *step = accumulated(model_conv(4), "sgd", 3), *flat = written_out(step);
+    for (uint32_t ranks = 1; ranks <= 4; ranks++) {
+        plan_t *plan = compile_ok(step, &(compile_options_t){.n_ranks = ranks});
+        const ir_graph_t *graph = plan->programs[0].graph;
+        size_t n_reduces = 0;
+        for (size_t i = 0; i < graph->nodes.n; i++) {
+            n_reduces += graph->nodes.data[i].op == IR_OP_ALL_REDUCE_START;
+            assert_int_not_equal(graph->nodes.data[i].op, IR_OP_ALL_GATHER_START);
+        }
+        assert_int_equal(count_regions(&plan->programs[0]), ranks == 1);
+        assert_int_equal(n_reduces > 0, ranks > 1);
+        plan_destroy(plan);
+        assert_same_steps(flat, step, (compile_options_t){.dtype = IR_F64, .n_ranks = ranks}, 1e-10,
+                          "running statistics");
+    }
+    ir_graph_destroy(step);
+    ir_graph_destroy(flat);
+}
+
+/* Devices that run no loops get them written out: nested ones, forward and backward. */
+static void loops_are_written_out_for_gpus(void **state) {
+    (void)state;
+    for (size_t t = 0; t < 2; t++) {
+        ir_graph_t *forward = parse(texts[t], true), *step = model_train(forward, "sgd", 0);
+        plan_t *plan = compile_ok(
+            step, &(compile_options_t){.target = "h200", .device = "null", .no_fusion = true});
+        assert_int_equal(count_regions(&plan->programs[0]), 0);
+        plan_destroy(plan);
+        ir_graph_destroy(step);
+        ir_graph_destroy(forward);
+    }
 }
 
 /* Under bf16 what is around a loop is rounded, and the loop goes on in f32. */
@@ -318,7 +419,9 @@ int main(void) {
         cmocka_unit_test(training_equals_the_written_out_graph),
         cmocka_unit_test(loops_run_in_parts),
         cmocka_unit_test(micro_batches_run_in_a_loop),
-        cmocka_unit_test(a_loop_over_changing_state_is_refused),
+        cmocka_unit_test(masks_of_inner_loops_are_those_of_the_whole_batch),
+        cmocka_unit_test(statistics_of_micro_batches_go_round),
+        cmocka_unit_test(loops_are_written_out_for_gpus),
         cmocka_unit_test(small_floats_stop_at_loops),
         cmocka_unit_test(broken_bodies_are_refused),
         cmocka_unit_test(text_shows_bodies),

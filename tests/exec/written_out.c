@@ -14,7 +14,8 @@ static void write_repeat(ir_build_t *b, const ir_node_info_t *node, ir_value_t *
     uint32_t carried = (uint32_t)ir_attr_int(node, "carried");
     uint32_t scanned = (uint32_t)ir_attr_int(node, "scanned");
     int64_t trip = ir_attr_int(node, "trip");
-    ir_value_t carry[8], in[16], out[16], pieces[16][8];
+    ir_value_t carry[32], in[32], out[32], pieces[32][8];
+    assert_true(node->n_inputs <= 32 && node->n_outputs <= 32 && trip <= 8);
     for (uint32_t j = 0; j < carried; j++) carry[j] = map[node->inputs[j]];
     for (int64_t n = 0; n < trip; n++) {
         int64_t i = ir_attr_int(node, "reverse") ? trip - 1 - n : n;
@@ -28,6 +29,7 @@ static void write_repeat(ir_build_t *b, const ir_node_info_t *node, ir_value_t *
         assert_int_equal(ir_body_inline(b->graph, body, in, out), ST_OK);
         for (uint32_t k = 0; k < node->n_outputs; k++) {
             if (k < carried) carry[k] = out[k];
+            if (k < carried) continue;
             ir_type_t type = *ir_b_type(b, out[k]);
             type = ir_type_add_first(&type, 1);
             pieces[k][i] = ir_b_reshape(b, out[k], type.rank, type.dims);
