@@ -20,12 +20,20 @@
 
 /* ---- names ---- */
 
-onnx_value_t *onnx_lookup(const onnx_t *o, const char *name) {
+onnx_value_t *onnx_lookup(onnx_t *o, const char *name) {
     uint32_t index;
-    return st_map_get_string(&o->names, name, &index) ? &o->values.data[index] : NULL;
+    if (st_map_get_string(&o->names, name, &index)) return &o->values.data[index];
+    const onnx_value_t *around = o->outer && onnx_ok(o) ? onnx_lookup(o->outer, name) : NULL;
+    if (!around) return NULL;
+    onnx_value_t value = {.name = around->name,
+                          .value = IR_NONE,
+                          .initializer = around->initializer,
+                          .outside = true};
+    o->b.status = onnx_add_name(o, value, "a value");
+    return onnx_ok(o) ? &o->values.data[o->values.n - 1] : NULL;
 }
 
-static st_status_t add_name(onnx_t *o, onnx_value_t value, const char *what) {
+st_status_t onnx_add_name(onnx_t *o, onnx_value_t value, const char *what) {
     bool added;
     if (!value.name || !value.name[0]) return FAIL(ST_PARSE, "%s has no name", what);
     TRY(st_map_add_string(&o->names, value.name, (uint32_t)o->values.n, &added));
@@ -80,6 +88,19 @@ static void add_tensor(onnx_t *o, const char *name, const ir_type_t *type, const
     if (onnx_ok(o)) o->b.status = ST_VEC_PUSH(&o->result->tensors, tensor);
 }
 
+/* The whole model's parameters are in its own graph. */
+static ir_value_t enter_outside(onnx_t *o, onnx_value_t *value) {
+    onnx_t *model = o;
+    const char *name = value->name;
+    while (model->outer) model = model->outer;
+    o->b.status = onnx_add_name(
+        model, (onnx_value_t){.name = name, .value = IR_NONE, .initializer = value->initializer},
+        "an initializer of a graph in a node");
+    ir_value_t made = onnx_outside(o, name);
+    if (onnx_ok(o)) onnx_lookup(o, name)->value = made;
+    return made;
+}
+
 /* What an initializer becomes when it is first read. ONNX does not tell parameters from constants:
  * floating ones are parameters unless the weights' names or a pattern say otherwise. */
 static ir_value_t enter(onnx_t *o, onnx_value_t *value) {
@@ -90,21 +111,23 @@ static ir_value_t enter(onnx_t *o, onnx_value_t *value) {
     if (!onnx_ok(o)) return IR_NONE;
     bool weights_known = o->options->weight_names != NULL;
     bool is_parameter = ir_dtype_is_float(type.dtype) && !matches_pattern(o, name);
+    bool trains = is_parameter && (!weights_known || is_named(o, name));
     ir_build_t *b = &o->b;
+    if (o->outer && (trains || value->is_buffer)) return enter_outside(o, value);
     if (value->is_buffer && ir_dtype_is_float(type.dtype)) {
         value->value = ir_b_buffer(b, name, type);
         add_tensor(o, name, &type, data, IMPORT_BUFFER);
-    } else if (is_parameter && (!weights_known || is_named(o, name))) {
+    } else if (trains) {
         ir_arg_t args[] = {IR_ARG_DTYPE("dtype", type.dtype),
                            IR_ARG_INTS("shape", type.dims, type.rank),
                            IR_ARG_BOOL("assumed", !weights_known)};
         b->status = ir_graph_add(b->graph, IR_OP_PARAMETER, name, 0, NULL, 3, args, &value->value);
         add_tensor(o, name, &type, data, IMPORT_PARAMETER);
         if (!weights_known && type.rank == 0 && onnx_ok(o))
-            b->status = ST_VEC_PUSH(&o->scalars, name);
+            b->status = ST_VEC_PUSH(&o->all->scalars, name);
     } else {
         value->value = ir_b_constant(b, type, data, ir_type_bytes(&type));
-        if (is_parameter && onnx_ok(o)) b->status = ST_VEC_PUSH(&o->frozen, name);
+        if (is_parameter && onnx_ok(o)) b->status = ST_VEC_PUSH(&o->all->frozen, name);
     }
     return value->value;
 }
@@ -112,23 +135,28 @@ static ir_value_t enter(onnx_t *o, onnx_value_t *value) {
 ir_value_t onnx_named(onnx_t *o, const char *name) {
     if (!onnx_ok(o)) return IR_NONE;
     onnx_value_t *value = onnx_lookup(o, name);
-    if (!value) {
+    if (!value) { /* does nothing after a failure */
         onnx_fail(o, ST_PARSE,
                   "nothing before it makes the value '%.128s': the nodes are out of order, form a "
                   "cycle, or the file is incomplete",
                   name);
         return IR_NONE;
     }
+    if (value->value == IR_NONE && value->outside) {
+        ir_value_t made = onnx_outside(o, name);
+        if (onnx_ok(o)) onnx_lookup(o, name)->value = made;
+        return made;
+    }
     return value->value != IR_NONE ? value->value : enter(o, value);
 }
 
-static st_status_t add_initializers(onnx_t *o) {
+st_status_t onnx_add_initializers(onnx_t *o) {
     const Onnx__GraphProto *graph = o->graph;
     for (size_t i = 0; i < graph->n_initializer; i++) {
         const Onnx__TensorProto *tensor = graph->initializer[i];
-        TRY(add_name(o,
-                     (onnx_value_t){.name = tensor->name, .value = IR_NONE, .initializer = tensor},
-                     "an initializer"));
+        TRY(onnx_add_name(
+            o, (onnx_value_t){.name = tensor->name, .value = IR_NONE, .initializer = tensor},
+            "an initializer"));
     }
     if (graph->n_sparse_initializer)
         return FAIL(ST_UNSUPPORTED, "the graph has %zu sparse initializers",
@@ -231,7 +259,7 @@ static st_status_t add_inputs(onnx_t *o) {
                 "input '%.128s' has %lld items and not the batch's %lld: all ranks read "
                 "all of it",
                 input->name, (long long)type.dims[0], (long long)batch));
-        TRY(add_name(o, (onnx_value_t){.name = input->name, .value = IR_NONE}, "an input"));
+        TRY(onnx_add_name(o, (onnx_value_t){.name = input->name, .value = IR_NONE}, "an input"));
         ir_value_t value = ir_b_input(&o->b, input->name, type, has_batch ? 0 : -1);
         o->values.data[o->values.n - 1].value = value;
         TRY(o->b.status);
@@ -249,7 +277,7 @@ static void check_attributes(onnx_t *o) {
                       o->node->attribute[i]->name ? o->node->attribute[i]->name : "?");
 }
 
-static st_status_t run_node(onnx_t *o, size_t index) {
+st_status_t onnx_run_node(onnx_t *o, size_t index) {
     const Onnx__NodeProto *node = o->graph->node[index];
     bool known;
     o->node = node;
@@ -303,9 +331,9 @@ static st_status_t add_random_update(onnx_t *o) {
     static const int64_t zero = 0;
     ir_build_t *b = &o->b;
     ir_type_t type = ir_type_scalar(IR_I64);
-    if (o->random_step == IR_NONE) return ST_OK;
-    ir_b_update(b, o->random_step,
-                ir_b_binary(b, IR_OP_ADD, o->random_step, ir_b_scalar(b, IR_I64, 1)));
+    if (o->all->random_step == IR_NONE) return ST_OK;
+    ir_b_update(b, o->all->random_step,
+                ir_b_binary(b, IR_OP_ADD, o->all->random_step, ir_b_scalar(b, IR_I64, 1)));
     add_tensor(o, "random.seed", &type, &zero, IMPORT_BUFFER);
     add_tensor(o, "random.step", &type, &zero, IMPORT_BUFFER);
     return b->status;
@@ -395,42 +423,45 @@ static st_status_t read_model(onnx_t *o, const char *what) {
     TRY(check_opset(o));
     TRY(onnx_check_supported(o));
     TRY(make_graph(o, what));
-    TRY(add_initializers(o));
+    TRY(onnx_add_initializers(o));
     TRY(check_patterns(o));
     TRY(mark_buffers(o));
     TRY(add_inputs(o));
-    for (size_t i = 0; i < o->graph->n_node; i++) TRY(run_node(o, i));
+    for (size_t i = 0; i < o->graph->n_node; i++) TRY(onnx_run_node(o, i));
     o->b.name = NULL;
     TRY(add_outputs(o));
     TRY(add_random_update(o));
     TRY(prune(o));
     if (o->model->n_training_info)
         TRY(import_note(o->result, "the model's own training_info is not used"));
-    TRY(note_names(o, "constants, as the weights do not name them: ", o->frozen.n, o->frozen.data));
+    TRY(note_names(o, "constants, as the weights do not name them: ", o->all->frozen.n,
+                   o->all->frozen.data));
     return note_names(
         o, "scalars taken as parameters (option 'constant' takes patterns of constants): ",
-        o->scalars.n, o->scalars.data);
+        o->all->scalars.n, o->all->scalars.data);
 }
 
 st_status_t onnx_read(const char *path, const void *data, size_t bytes, const char *what,
                       const import_options_t *options, import_result_t *result) {
     st_arena_t arena = {0};
+    onnx_knowns_t known = {0};
+    onnx_shared_t all = {
+        .known_left = ONNX_KNOWN_TOTAL, .random_seed = IR_NONE, .random_step = IR_NONE};
     onnx_t o = {.result = result,
                 .options = options,
                 .path = path,
                 .arena = &arena,
-                .known_left = ONNX_KNOWN_TOTAL,
-                .random_seed = IR_NONE,
-                .random_step = IR_NONE};
+                .known = &known,
+                .all = &all};
     st_status_t status = onnx_unpack(data, bytes, &result->arena, &o.model);
     if (status == ST_OK) status = read_model(&o, what);
     if (status != ST_OK) status = st_error_context(status, "%s", what);
     st_map_free(&o.names);
     ST_VEC_FREE(&o.values);
-    ST_VEC_FREE(&o.known);
-    ST_VEC_FREE(&o.files);
-    ST_VEC_FREE(&o.frozen);
-    ST_VEC_FREE(&o.scalars);
+    ST_VEC_FREE(&known);
+    ST_VEC_FREE(&all.files);
+    ST_VEC_FREE(&all.frozen);
+    ST_VEC_FREE(&all.scalars);
     st_arena_clear(&arena);
     return status;
 }

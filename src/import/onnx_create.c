@@ -102,9 +102,16 @@ void onnx_dropout_inference(onnx_t *o) {
 
 /* The state that random ops share: seed and step, as buffers. */
 static void need_random_state(onnx_t *o) {
-    if (o->random_seed != IR_NONE) return;
-    o->random_seed = ir_b_buffer(&o->b, "random.seed", ir_type_scalar(IR_I64));
-    o->random_step = ir_b_buffer(&o->b, "random.step", ir_type_scalar(IR_I64));
+    const onnx_t *around = o;
+    while (around->open) around = around->outer;
+    if (around->outer)
+        onnx_fail(o, ST_UNSUPPORTED,
+                  "it draws random numbers in the graph of a node: move it out, or export for "
+                  "evaluation");
+    if (!onnx_ok(o)) return;
+    if (o->all->random_seed != IR_NONE) return;
+    o->all->random_seed = ir_b_buffer(&o->b, "random.seed", ir_type_scalar(IR_I64));
+    o->all->random_step = ir_b_buffer(&o->b, "random.step", ir_type_scalar(IR_I64));
 }
 
 /* From opset 12 on: ratio and training_mode are inputs. Masks come from Stator's own generator, so
@@ -119,7 +126,8 @@ void onnx_dropout(onnx_t *o) {
         return;
     }
     need_random_state(o);
-    ir_value_t inputs[] = {x, o->random_seed, o->random_step};
-    ir_arg_t args[] = {IR_ARG_FLOAT("p", ratio), IR_ARG_INT("id", o->n_random++)};
+    if (!onnx_ok(o)) return;
+    ir_value_t inputs[] = {x, o->all->random_seed, o->all->random_step};
+    ir_arg_t args[] = {IR_ARG_FLOAT("p", ratio), IR_ARG_INT("id", o->all->n_random++)};
     onnx_return(o, ir_b_node(&o->b, IR_OP_DROPOUT, 3, inputs, 2, args));
 }

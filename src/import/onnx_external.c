@@ -112,12 +112,12 @@ static st_status_t open_file(onnx_t *o, const char *location, onnx_file_t *out) 
         return status;
     }
     *out = (onnx_file_t){location, map.data, map.bytes};
-    return ST_VEC_PUSH(&o->files, *out);
+    return ST_VEC_PUSH(&o->all->files, *out);
 }
 
 static st_status_t find_file(onnx_t *o, const char *location, onnx_file_t *out) {
-    for (size_t i = 0; i < o->files.n; i++) {
-        *out = o->files.data[i];
+    for (size_t i = 0; i < o->all->files.n; i++) {
+        *out = o->all->files.data[i];
         if (strcmp(out->location, location) == 0) return ST_OK;
     }
     return open_file(o, location, out);

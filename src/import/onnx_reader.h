@@ -5,6 +5,7 @@
  *   onnx_table.c  rows {op, first opset, handler}; the list of what has no row
  *   onnx_tensor.c, onnx_external.c   tensor data, in the model and in files beside it
  *   onnx_static.c values known while importing: shapes, axes, bounds
+ *   onnx_scope.c  graphs that nodes own
  *   onnx_<group>.c  handlers
  *
  * A handler reads inputs and attributes, appends nodes with ir/build.h and returns outputs in
@@ -29,6 +30,7 @@ typedef struct onnx_value {
     ir_value_t setting; /* an initializer's constant where it configures an op; IR_NONE before */
     bool is_buffer;     /* an initializer that holds running statistics */
     bool updated;       /* a buffer that has its update */
+    bool outside;       /* of the graph around this one */
 } onnx_value_t;
 
 /* Elements known while importing, row-major. */
@@ -44,6 +46,24 @@ typedef struct onnx_file {
     const void *data;
     size_t bytes;
 } onnx_file_t;
+
+/* What the graphs of a model share, those that nodes own included. */
+typedef struct onnx_shared {
+    ST_VEC(onnx_file_t) files;
+    int64_t known_left;                  /* elements that may still be computed while importing */
+    ir_value_t random_seed, random_step; /* IR_NONE until a random op needs them */
+    int64_t n_random;
+    /* floating initializers that became constants; scalars that became parameters */
+    ST_VEC(const char *) frozen;
+    ST_VEC(const char *) scalars;
+} onnx_shared_t;
+
+/* What an outer value is in a body. */
+typedef struct onnx_capture {
+    ir_value_t outside, inside;
+} onnx_capture_t;
+
+typedef ST_VEC(onnx_known_t) onnx_knowns_t; /* by IR value */
 
 typedef struct onnx onnx_t;
 typedef struct onnx_op {
@@ -64,14 +84,11 @@ struct onnx {
     int64_t opset;
     st_map_t names; /* → index into values */
     ST_VEC(onnx_value_t) values;
-    ST_VEC(onnx_known_t) known; /* by IR value */
-    ST_VEC(onnx_file_t) files;
-    int64_t known_left;                  /* elements that may still be computed while importing */
-    ir_value_t random_seed, random_step; /* IR_NONE until a random op needs them */
-    int64_t n_random;
-    /* floating initializers that became constants; scalars that became parameters */
-    ST_VEC(const char *) frozen;
-    ST_VEC(const char *) scalars;
+    onnx_knowns_t *known;
+    onnx_shared_t *all;
+    onnx_t *outer; /* of the graph around the node that owns this one; NULL: the model's */
+    bool open;     /* puts its nodes into the outer graph */
+    ST_VEC(onnx_capture_t) captures;
     /* the node at hand */
     const Onnx__NodeProto *node;
     const onnx_op_t *op;
@@ -85,10 +102,27 @@ const onnx_op_t *onnx_find_op(const char *name, int64_t opset, bool *out_known);
 /* Fails with one message that lists all nodes without a row. */
 st_status_t onnx_check_supported(const onnx_t *o) ST_WARN_UNUSED;
 
-/* ---- names (onnx.c) ---- */
+/* ---- graphs in nodes (onnx_scope.c) ---- */
+/* A reader of `graph`, which a node of `o` owns, into a body; `open`: into the graph of `o`. To be closed
+ * in any case; hands its status on. */
+void onnx_scope_open(onnx_t *o, const Onnx__GraphProto *graph, bool open, onnx_t *out_inner);
+void onnx_scope_close(onnx_t *o, onnx_t *inner);
+/* The value here of a name of the graph around. */
+ir_value_t onnx_outside(onnx_t *o, const char *name);
+/* Names input i of the graph. */
+void onnx_bind(onnx_t *o, size_t i, ir_value_t value);
+/* Its initializers and nodes. */
+st_status_t onnx_run_graph(onnx_t *o) ST_WARN_UNUSED;
+ir_value_t onnx_graph_output(onnx_t *o, size_t k);
+
+/* ---- names and nodes (onnx.c) ---- */
+st_status_t onnx_add_name(onnx_t *o, onnx_value_t value, const char *what) ST_WARN_UNUSED;
+st_status_t onnx_add_initializers(onnx_t *o) ST_WARN_UNUSED;
+st_status_t onnx_run_node(onnx_t *o, size_t index) ST_WARN_UNUSED;
 /* Value of a name; IR_NONE after a failure. Initializers enter the graph here, when first read. */
 ir_value_t onnx_named(onnx_t *o, const char *name);
-onnx_value_t *onnx_lookup(const onnx_t *o, const char *name);
+/* Also names of the graphs around, as this one sees them; NULL: there is none, or no memory for it. */
+onnx_value_t *onnx_lookup(onnx_t *o, const char *name);
 
 /* ---- tensors (onnx_tensor.c, onnx_external.c) ---- */
 /* Element type of a TensorProto.DataType; IR_DTYPE_NONE if it does not exist here. */
@@ -247,6 +281,10 @@ ONNX_HANDLER(layer_normalization);
 ONNX_HANDLER(instance_normalization);
 /* onnx_recurrent.c */
 ONNX_HANDLER(lstm);
+/* onnx_control.c */
+ONNX_HANDLER(if);
+ONNX_HANDLER(loop);
+ONNX_HANDLER(scan);
 /* onnx_loss.c */
 ONNX_HANDLER(cross_entropy);
 ONNX_HANDLER(nll);

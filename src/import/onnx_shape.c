@@ -261,13 +261,13 @@ static int64_t mirrored(pad_mode_t mode, int64_t at, int64_t dim) {
 static ir_value_t pad_axis(onnx_t *o, ir_value_t x, int32_t axis, int64_t low, int64_t high,
                            pad_mode_t mode) {
     int64_t dim = onnx_type(o, x).dims[axis], n = 0;
-    if (!st_add_i64(dim, low, &n) || !st_add_i64(n, high, &n) || n > o->known_left ||
+    if (!st_add_i64(dim, low, &n) || !st_add_i64(n, high, &n) || n > o->all->known_left ||
         (dim < 1 && n > 0)) {
         onnx_fail(o, ST_UNSUPPORTED, "axis %d of %lld elements padded by %lld and %lld", axis,
                   (long long)dim, (long long)low, (long long)high);
         return IR_NONE;
     }
-    o->known_left -= n;
+    o->all->known_left -= n;
     int64_t *index = st_arena_array(o->arena, (size_t)n + 1, sizeof *index);
     if (!index) {
         o->b.status = st_no_memory((size_t)n * sizeof *index, "an index");

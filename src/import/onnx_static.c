@@ -385,7 +385,7 @@ static const void *compute(onnx_t *o, const ir_node_info_t *node, const ir_type_
                            int depth) {
     eval_rule_t rule = rule_of(node->op);
     int64_t n = ir_type_elements(type);
-    if (!rule || n > KNOWN_ELEMENTS || n > o->known_left) return NULL;
+    if (!rule || n > KNOWN_ELEMENTS || n > o->all->known_left) return NULL;
     onnx_known_t *in = st_arena_array(o->arena, node->n_inputs + 1, sizeof *in);
     if (!in) {
         o->b.status = st_no_memory(node->n_inputs * sizeof *in, "a constant");
@@ -396,7 +396,7 @@ static const void *compute(onnx_t *o, const ir_node_info_t *node, const ir_type_
         if (!in[j].data) return NULL;
         in[j].type = *ir_value_type(o->b.graph, node->inputs[j]);
     }
-    o->known_left -= n + 1;
+    o->all->known_left -= n + 1;
     void *out = st_arena_alloc(o->arena, ir_type_bytes(type) + 1);
     if (!out) {
         o->b.status = st_no_memory(ir_type_bytes(type), "a constant");
@@ -409,18 +409,18 @@ static const void *compute(onnx_t *o, const ir_node_info_t *node, const ir_type_
 static const void *find(onnx_t *o, ir_value_t value, int depth) {
     if (!onnx_ok(o) || value == IR_NONE || depth > KNOWN_DEPTH) return NULL;
     size_t n = o->b.graph->values.n;
-    if (o->known.n < n) {
-        o->b.status = ST_VEC_RESERVE(&o->known, n);
+    if (o->known->n < n) {
+        o->b.status = ST_VEC_RESERVE(o->known, n);
         if (!onnx_ok(o)) return NULL;
-        memset(o->known.data + o->known.n, 0, (n - o->known.n) * sizeof *o->known.data);
-        o->known.n = n;
+        memset(o->known->data + o->known->n, 0, (n - o->known->n) * sizeof *o->known->data);
+        o->known->n = n;
     }
-    if (!o->known.data[value].asked) {
+    if (!o->known->data[value].asked) {
         const ir_type_t *type = ir_value_type(o->b.graph, value);
         const void *data = compute(o, ir_value_producer(o->b.graph, value), type, depth);
-        o->known.data[value] = (onnx_known_t){data, *type, true};
+        o->known->data[value] = (onnx_known_t){data, *type, true};
     }
-    return o->known.data[value].data;
+    return o->known->data[value].data;
 }
 
 const void *onnx_known(onnx_t *o, ir_value_t value) {

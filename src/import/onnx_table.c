@@ -122,6 +122,10 @@ static const onnx_op_t rows[] = {
     {"MatMul", 1, onnx_matmul, 0},
     {"Gemm", 7, onnx_gemm, 0},
     {"LSTM", 7, onnx_lstm, 0},
+    /* control flow */
+    {"If", 1, onnx_if, 0},
+    {"Loop", 1, onnx_loop, 0},
+    {"Scan", 9, onnx_scan, 0},
     {"Einsum", 12, onnx_einsum, 0},
     {"Conv", 1, onnx_conv, 0},
     {"ConvTranspose", 1, onnx_conv_transpose, 0},
@@ -144,50 +148,44 @@ const onnx_op_t *onnx_find_op(const char *name, int64_t opset, bool *out_known) 
     return NULL;
 }
 
-/* "Loop 'name'", with the domain if it is not ONNX's own, and the reason where the op is known. */
-/* What is missing for ops that own graphs, and the way around. */
-static const char *missing(const char *op) {
-    static const struct {
-        const char *op, *text;
-    } rows[] = {
-        {"If",
-         " (graphs inside nodes are not read: export with the condition as a constant, or both "
-         "sides and Where)"},
-        {"Loop", " (graphs inside nodes are not read: export with a fixed trip count, unrolled)"},
-        {"Scan", " (graphs inside nodes are not read: export with a fixed length, unrolled)"},
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        if (strcmp(rows[i].op, op) == 0) return rows[i].text;
-    return "";
-}
-
+/* "Foo 'name'", with the domain if it is not ONNX's own, and the reason where the op is known. */
 static void describe(const Onnx__NodeProto *node, bool known, char *out, size_t capacity) {
     const char *domain = node->domain ? node->domain : "";
     const char *op = node->op_type ? node->op_type : "?";
     snprintf(out, capacity, "%.64s%s%.64s '%.128s'%s", domain, domain[0] ? "." : "", op,
-             node->name ? node->name : "",
-             known       ? " (not in this opset)"
-             : domain[0] ? ""
-                         : missing(op));
+             node->name ? node->name : "", known ? " (not in this opset)" : "");
+}
+
+enum { LISTED = 20 };
+typedef struct unsupported {
+    size_t n, used;
+    char list[2048];
+} unsupported_t;
+
+/* Graphs that nodes own included; the guard has bounded how deep they are. */
+static void find_unsupported(const onnx_t *o, const Onnx__GraphProto *graph, unsupported_t *u) {
+    char item[384];
+    for (size_t i = 0; i < graph->n_node; i++) {
+        const Onnx__NodeProto *node = graph->node[i];
+        bool known = false,
+             own = !node->domain || !node->domain[0] || strcmp(node->domain, "ai.onnx") == 0;
+        for (size_t a = 0; a < node->n_attribute; a++)
+            if (node->attribute[a]->g) find_unsupported(o, node->attribute[a]->g, u);
+        if (own && node->op_type && onnx_find_op(node->op_type, o->opset, &known)) continue;
+        if (++u->n > LISTED) continue;
+        describe(node, known, item, sizeof item);
+        int wrote = snprintf(u->list + u->used, sizeof u->list - u->used, "%s%s",
+                             u->n > 1 ? ", " : "", item);
+        u->used = wrote < 0 || u->used + (size_t)wrote >= sizeof u->list ? sizeof u->list - 1
+                                                                         : u->used + (size_t)wrote;
+    }
 }
 
 st_status_t onnx_check_supported(const onnx_t *o) {
-    enum { LISTED = 20 };
-    char list[2048] = "", item[384];
-    size_t n = 0, used = 0;
-    for (size_t i = 0; i < o->graph->n_node; i++) {
-        const Onnx__NodeProto *node = o->graph->node[i];
-        bool known = false,
-             own = !node->domain || !node->domain[0] || strcmp(node->domain, "ai.onnx") == 0;
-        if (own && node->op_type && onnx_find_op(node->op_type, o->opset, &known)) continue;
-        if (++n > LISTED) continue;
-        describe(node, known, item, sizeof item);
-        int wrote = snprintf(list + used, sizeof list - used, "%s%s", n > 1 ? ", " : "", item);
-        used = wrote < 0 || used + (size_t)wrote >= sizeof list ? sizeof list - 1
-                                                                : used + (size_t)wrote;
-    }
-    if (n == 0) return ST_OK;
-    return FAIL(ST_UNSUPPORTED, "%zu node%s not supported at opset %lld: %s%s", n,
-                n == 1 ? " has an op that is" : "s have ops that are", (long long)o->opset, list,
-                n > LISTED ? ", …" : "");
+    unsupported_t u = {0};
+    find_unsupported(o, o->graph, &u);
+    if (u.n == 0) return ST_OK;
+    return FAIL(ST_UNSUPPORTED, "%zu node%s not supported at opset %lld: %s%s", u.n,
+                u.n == 1 ? " has an op that is" : "s have ops that are", (long long)o->opset,
+                u.list, u.n > LISTED ? ", …" : "");
 }
