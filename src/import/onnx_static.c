@@ -65,6 +65,9 @@ static double inverse(double x) {
 static double is_zero(double x) {
     return x == 0;
 }
+static double positive(double x) {
+    return x > 0 ? x : 0;
+}
 static double same(double x) {
     return x;
 }
@@ -74,6 +77,7 @@ static double (*const unary_rules[IR_OP_END])(double) = {
     [IR_OP_FLOOR] = floor,        [IR_OP_CEIL] = ceil, [IR_OP_ROUND] = nearbyint,
     [IR_OP_SQRT] = sqrt,          [IR_OP_EXP] = exp,   [IR_OP_LOG] = log,
     [IR_OP_RECIPROCAL] = inverse, [IR_OP_CAST] = same, [IR_OP_LOGICAL_NOT] = is_zero,
+    [IR_OP_RELU] = positive,
 };
 
 /* Casts between integers keep all 64 bits; other unary rules of integers are exact in double up to

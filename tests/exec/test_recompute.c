@@ -342,8 +342,8 @@ static void limits_are_kept_in_loops_over_micro_batches(void **state) {
 
 static void limits_are_kept_over_recurrent_layers(void **state) {
     (void)state;
-    keep_limits(model_recurrent(64, 4), 1, 0.03);
-    keep_limits(model_recurrent(64, 4), 2, 0.03);
+    keep_limits(model_recurrent(24, 3), 1, 0.03);
+    keep_limits(model_recurrent(24, 3), 2, 0.03);
 }
 
 static int64_t accumulate_within = 1;
