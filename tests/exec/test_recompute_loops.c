@@ -1,0 +1,102 @@
+/* Recomputation in loops over micro-batches and turns, and what fits where nothing does. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "autodiff/train_graph.h"
+#include "compile/recompute.h"
+#include "exec/recompute_checks.h"
+
+static void recurrent_layers_train_to_the_same_bits(void **state) {
+    (void)state;
+    same_bits_on_ranks(model_recurrent(6, 3), "adamw", 1, 1);
+    same_bits_on_ranks(model_recurrent(6, 3), "adamw", 2, 1);
+}
+
+/* What is kept stands in the loop's body, and is made again there. */
+static void limits_are_kept_in_loops_over_micro_batches(void **state) {
+    (void)state;
+    keep_limits(model_deep(256, 5), 4, 0.25);
+}
+
+static void limits_are_kept_over_recurrent_layers(void **state) {
+    (void)state;
+    keep_limits(model_recurrent(24, 3), 1, 0.03);
+    keep_limits(model_recurrent(24, 3), 2, 0.03);
+}
+
+static int64_t accumulate_within = 1;
+
+static st_status_t compile_within(int64_t batch, uint32_t n_ranks, uint64_t limit, bool advice,
+                                  uint64_t *out_bytes) {
+    ir_graph_t *forward = model_deep(batch, 2);
+    ir_graph_t *graph = model_train_with(forward, "sgd", 0, accumulate_within, 0);
+    compile_options_t options = {.n_ranks = n_ranks,
+                                 .n_threads = 1,
+                                 .no_fusion = true,
+                                 .memory_limit = limit,
+                                 .no_advice = !advice};
+    plan_t *plan;
+    st_status_t status = compile_plan(graph, &options, &plan);
+    if (status == ST_OK) *out_bytes = compile_rank_bytes(plan);
+    plan_destroy(plan);
+    ir_graph_destroy(graph);
+    ir_graph_destroy(forward);
+    return status;
+}
+
+/* What the error says would fit does, and one item more or one rank less does not. */
+static void check_advice(int64_t accumulate) {
+    accumulate_within = accumulate;
+    uint64_t all, bytes;
+    assert_int_equal(compile_within(200, 1, 0, true, &all), ST_OK);
+    const uint64_t limit = all / 3;
+    long long items = 0, now = 0;
+    unsigned ranks = 0, ranks_now = 0;
+    assert_int_equal(compile_within(200, 1, limit, true, &bytes), ST_DOES_NOT_FIT);
+    assert_non_null(strstr(st_last_error(), "; the largest tensor at its peak is '"));
+    assert_non_null(strstr(st_last_error(), "KiB; a batch of"));
+    const char *batch = strstr(st_last_error(), "; a batch of");
+    const char *more = strstr(st_last_error(), "each") ? strstr(batch + 1, "; ") : NULL;
+    assert_non_null(batch);
+    assert_non_null(more);
+    assert_int_equal(sscanf(batch, "; a batch of %lld (now %lld) needs", &items, &now), 2);
+    assert_int_equal(sscanf(more, "; %u ranks (now %u) need", &ranks, &ranks_now), 2);
+    assert_true(now == 200 && ranks_now == 1 && items < 200 && ranks > 1);
+    assert_int_equal(compile_within(items, 1, limit, false, &bytes), ST_OK);
+    assert_true(bytes <= limit);
+    assert_int_equal(compile_within(items + 1, 1, limit, false, &bytes), ST_DOES_NOT_FIT);
+    assert_int_equal(compile_within(200, ranks, limit, false, &bytes), ST_OK);
+    assert_true(bytes <= limit);
+    if (ranks > 2)
+        assert_int_equal(compile_within(200, ranks - 1, limit, false, &bytes), ST_DOES_NOT_FIT);
+}
+
+static void advice_is_true_and_tight(void **state) {
+    (void)state;
+    check_advice(1);
+}
+
+/* The batch is that of one of the micro-batches. */
+static void advice_for_micro_batches_is_true_and_tight(void **state) {
+    (void)state;
+    check_advice(3);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(recurrent_layers_train_to_the_same_bits),
+        cmocka_unit_test(limits_are_kept_in_loops_over_micro_batches),
+        cmocka_unit_test(limits_are_kept_over_recurrent_layers),
+        cmocka_unit_test(advice_is_true_and_tight),
+        cmocka_unit_test(advice_for_micro_batches_is_true_and_tight),
+    };
+    setenv("STATOR_POISON", "1", 1);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
