@@ -23,4 +23,15 @@ const target_builtin_t target_builtins[] = {
 };
 " @ONLY)
 target_sources(stator_compile PRIVATE ${CMAKE_BINARY_DIR}/generated/target_builtins.c)
-target_compile_definitions(stator_compile PUBLIC STATOR_BUILD="${STATOR_BUILD}")
+
+# What a kept plan has to be of: the sources of all that makes plans, as a hash in one object.
+include(plan_sources)
+plan_sources(${CMAKE_SOURCE_DIR}/src pass_sources)
+list(TRANSFORM pass_sources PREPEND ${CMAKE_SOURCE_DIR}/src/)
+add_custom_command(OUTPUT ${CMAKE_BINARY_DIR}/generated/plan_build.c
+  COMMAND ${CMAKE_COMMAND} -DROOT=${CMAKE_SOURCE_DIR}/src -DVERSION=${PROJECT_VERSION}
+          -DOUT=${CMAKE_BINARY_DIR}/generated/plan_build.c -P ${CMAKE_SOURCE_DIR}/cmake/plan_build.cmake
+  DEPENDS ${pass_sources} ${CMAKE_SOURCE_DIR}/cmake/plan_build.cmake
+          ${CMAKE_SOURCE_DIR}/cmake/plan_sources.cmake
+  COMMENT "Hashing what makes plans" VERBATIM)
+target_sources(stator_compile PRIVATE ${CMAKE_BINARY_DIR}/generated/plan_build.c)

@@ -33,9 +33,9 @@ uint64_t plan_key_for(const plan_t *plan, const char *build, const void *target_
 /* A description that is not built in is among the options. */
 uint64_t plan_key(const plan_t *plan) {
     const target_builtin_t *b = target_builtins;
-    if (plan_option(plan, "target-description")) return plan_key_for(plan, STATOR_BUILD, "", 0);
+    if (plan_option(plan, "target-description")) return plan_key_for(plan, plan_build, "", 0);
     while (b->name && strcmp(b->name, plan_target(plan)) != 0) b++;
-    return plan_key_for(plan, STATOR_BUILD, b->name ? (const char *)b->text : "", b->bytes);
+    return plan_key_for(plan, plan_build, b->name ? (const char *)b->text : "", b->bytes);
 }
 
 static st_status_t path_of(const char *folder, uint64_t key, char path[MAX_PATH]) {

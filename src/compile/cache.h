@@ -10,6 +10,10 @@
 
 #include "compile/plan.h"
 
+/* Version, and a hash of the sources of everything that makes plans (cmake/plan_build.cmake): a plan of
+ * before a pass changed is not taken. */
+extern const char plan_build[];
+
 /* *out_plan is NULL where the folder has no such plan. */
 st_status_t plan_cache_read(const char *folder, uint64_t key, plan_t **out_plan) ST_WARN_UNUSED;
 /* Makes the folder if it is missing. */

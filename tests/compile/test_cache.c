@@ -82,7 +82,7 @@ static void keys_tell_target_and_build(void **state) {
     assert_true(plan_key(plan) != plan_key_for(plan, "build", "", 0));
     text[b->bytes / 2] ^= 1;
     assert_true(plan_key_for(plan, "build", text, b->bytes) != key);
-    assert_true(plan_key(plan) == plan_key_for(plan, STATOR_BUILD, b->text, b->bytes));
+    assert_true(plan_key(plan) == plan_key_for(plan, plan_build, b->text, b->bytes));
     st_free(text);
     plan_destroy(plan);
     ir_graph_destroy(graph);

@@ -1,0 +1,12 @@
+# plan_sources(<src> <variable>): the sources that decide what plans look like, relative to <src>.
+function(plan_sources root variable)
+  set(found "")
+  foreach(folder base ir autodiff shard fusion schedule kernels compile)
+    foreach(ending c h def cu cuh)
+      file(GLOB_RECURSE some RELATIVE ${root} ${root}/${folder}/*.${ending})
+      list(APPEND found ${some})
+    endforeach()
+  endforeach()
+  list(SORT found)
+  set(${variable} ${found} PARENT_SCOPE)
+endfunction()
