@@ -24,11 +24,12 @@ typedef struct map {
 struct plan_reuse {
     ir_graph_t *graph; /* composites expanded */
     st_arena_t arena;
-    bool *live;       /* [nodes] an output needs it */
-    bool *uniform;    /* [values] all elements are the same number */
-    ir_value_t *same; /* [values] the first value with these elements: of equal nodes, and the
+    bool *live;        /* [nodes] an output needs it */
+    bool *uniform;     /* [values] all elements are the same number */
+    ir_value_t *same;  /* [values] the first value with these elements: of equal nodes, and the
                           value that a view or a cast between floats shows */
-    ir_node_t *taken; /* [nodes] the last node that it may be computed with */
+    ir_value_t *canon; /* [values] the value whose elements these are in another order */
+    ir_node_t *taken;  /* [nodes] the last node that it may be computed with */
     uint32_t need_words;
     uint64_t *needs;  /* [values][need_words] reductions that must be complete */
     ir_value_t *part; /* [values] union-find: values that share points of one iteration */
@@ -162,6 +163,21 @@ static bool computes(const plan_reuse_t *r, ir_node_t i) {
     return r->live[i] &&
            (node->n_outputs != 1 || r->same[node->first_output] == node->first_output);
 }
+/* The value that is computed for `v`: an equal, one in another order, or what is broadcast. */
+static ir_value_t computed(const plan_reuse_t *r, ir_value_t v) {
+    for (;;) {
+        v = r->canon[r->same[v]];
+        const ir_node_info_t *node = ir_value_producer(r->graph, v);
+        if (node->op != IR_OP_BROADCAST) return v;
+        v = node->inputs[0];
+    }
+}
+/* The same of those in another order: only that one reads its operands. */
+static bool is_canon(const plan_reuse_t *r, ir_node_t i) {
+    const ir_node_info_t *node = ir_node(r->graph, i);
+    return computes(r, i) &&
+           (node->n_outputs != 1 || computed(r, node->first_output) == node->first_output);
+}
 
 /* ---- the body ---- */
 
@@ -248,23 +264,28 @@ static bool part_is_plain(const plan_reuse_t *r, ir_value_t operand) {
     return true;
 }
 
-/* A product or difference that one node reads may be taken together with that one. */
+/* Ops that kernels may take together with the one node that reads them, in one instruction. */
+static bool goes_with_reader(ir_op_t op) {
+    return op == IR_OP_MUL || op == IR_OP_SUB || op == IR_OP_DIV || op == IR_OP_SQRT ||
+           op == IR_OP_EXP || op == IR_OP_SILU;
+}
+
 static st_status_t find_taken(plan_reuse_t *r) {
     const ir_graph_t *g = r->graph;
     uint32_t *uses = st_calloc(g->values.n + 1, sizeof *uses);
     ir_node_t *user = st_calloc(g->values.n + 1, sizeof *user);
     if (uses && user) {
-        for (size_t k = 0; k < g->outputs.n; k++) uses[r->same[g->outputs.data[k].value]]++;
+        for (size_t k = 0; k < g->outputs.n; k++) uses[computed(r, g->outputs.data[k].value)]++;
         for (ir_node_t i = (ir_node_t)g->nodes.n; i-- > 0;) {
             const ir_node_info_t *node = ir_node(g, i);
-            bool moves = node->op == IR_OP_MUL || node->op == IR_OP_SUB;
             r->taken[i] = i;
-            if (moves && uses[node->first_output] == 1 && user[node->first_output])
+            if (goes_with_reader(node->op) && uses[node->first_output] == 1 &&
+                user[node->first_output])
                 r->taken[i] = r->taken[user[node->first_output]];
-            if (!computes(r, i)) continue;
+            if (!is_canon(r, i)) continue;
             for (uint32_t j = 0; j < node->n_inputs; j++) {
-                uses[r->same[node->inputs[j]]]++;
-                user[r->same[node->inputs[j]]] = i;
+                uses[computed(r, node->inputs[j])]++;
+                user[computed(r, node->inputs[j])] = i;
             }
         }
     }
@@ -289,9 +310,11 @@ static st_status_t look_at(plan_reuse_t *r) {
     r->inputs = zeros(&r->arena, g->nodes.n, sizeof *r->inputs);
     r->uniform = zeros(&r->arena, g->values.n, sizeof *r->uniform);
     r->same = zeros(&r->arena, g->values.n, sizeof *r->same);
+    r->canon = zeros(&r->arena, g->values.n, sizeof *r->canon);
     r->maps = zeros(&r->arena, g->values.n, sizeof *r->maps);
     r->part = zeros(&r->arena, g->values.n, sizeof *r->part);
-    if (!r->part || !r->live || !r->taken || !r->inputs || !r->uniform || !r->same || !r->maps)
+    if (!r->part || !r->canon || !r->live || !r->taken || !r->inputs || !r->uniform || !r->same ||
+        !r->maps)
         return st_no_memory(g->values.n * sizeof *r->maps, "the proof of a fused node");
     for (ir_node_t i = 0; i < g->nodes.n; i++) {
         n_reductions += is_reduction(ir_node(g, i)->op);
@@ -302,6 +325,7 @@ static st_status_t look_at(plan_reuse_t *r) {
     if (!r->needs) return st_no_memory(g->values.n * 8, "the proof of a fused node");
     find_live(r);
     TRY(find_same(r));
+    TRY(plan_find_turned(g, r->live, r->same, r->canon));
     find_uniform(r);
     find_parts(r);
     find_needs(r);
@@ -438,7 +462,7 @@ static bool step(walk_t *w, ir_node_t i, uint32_t j) {
     const bool random = node->op == IR_OP_RANDOM_UNIFORM && one;
     if (!is_elementwise(node) && !index && !random && !(node->op == IR_OP_DROPOUT && j == 0))
         return false;
-    if (map.raw && computes(r, i) && r->taken[i] > w->made_by) return false;
+    if (map.raw && is_canon(r, i) && r->taken[i] > w->made_by) return false;
     if (one) { /* computed once: from here on nothing reads the operand */
         w->reached |= r->same[out] == r->same[w->result];
         return r->uniform[out] && needs_agree(w, out, false);
@@ -483,7 +507,7 @@ st_status_t plan_reuse_allows(plan_reuse_t *r, uint32_t k, uint32_t j, bool *out
     const int64_t n = elements(r, w.operand);
     const map_t start = {.raw = true, .n = n > 1, .factors = {{n, 1}}};
     *out_allows = false;
-    w.made_by = producer(r, r->same[w.result]);
+    w.made_by = producer(r, computed(r, w.result));
     if (elements(r, w.result) != n ||
         ir_dtype_bytes(type_of(r, w.result)->dtype) != ir_dtype_bytes(type_of(r, w.operand)->dtype))
         return ST_OK;

@@ -28,4 +28,10 @@ void plan_reuse_close(plan_reuse_t *reuse); /* NULL is fine */
 st_status_t plan_reuse_allows(plan_reuse_t *reuse, uint32_t k, uint32_t j,
                               bool *out_allows) ST_WARN_UNUSED;
 
+/* The part of it that sees through orders of dims (plan_turned.c): out_canon[v] is the value whose elements
+ * `v` has in another order, `v` itself for most. `same[v]`: the value with the same elements in the same
+ * order. */
+st_status_t plan_find_turned(const ir_graph_t *graph, const bool *live, const ir_value_t *same,
+                             ir_value_t *out_canon) ST_WARN_UNUSED;
+
 #endif

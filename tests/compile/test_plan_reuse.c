@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -99,6 +100,39 @@ static void test_order_of_nodes(void **state) {
            false, "a has nothing to do with x");
 }
 
+/* What a kernel takes together with its one reader reads the operand as late as that one. */
+static void test_taken_with_readers(void **state) {
+    (void)state;
+    static const char *const ops[] = {"exp", "sqrt", "silu"};
+    for (int i = 0; i < 3; i++) {
+        char text[256];
+        snprintf(text, sizeof text,
+                 "%s%%1 = %s(%%0)\n%%2 = relu(%%0)\n%%3 = neg(%%1)\n"
+                 "output \"a\" = %%2\noutput \"b\" = %%3\n",
+                 X, ops[i]);
+        expect(text, false, ops[i]);
+    }
+    expect(X
+           "%1 = tanh(%0)\n%2 = relu(%0)\n%3 = neg(%1)\n"
+           "output \"a\" = %2\noutput \"b\" = %3\n",
+           true, "tanh is computed where it stands");
+}
+
+/* One computation in two orders of the dims reads the operand once, where it stands first. */
+static void test_orders_of_dims(void **state) {
+    (void)state;
+#define TURNED(op)                                                                       \
+    X "%1 = tanh(%0)\n%2 = square(%1)\n%3 = transpose(%0) {perm=[1,0]}\n%4 = " op        \
+      "(%3)\n%5 = transpose(%4) {perm=[1,0]}\n%6 = relu(%5)\noutput \"a\" = %2\noutput " \
+      "\"b\" = %6\n"
+    expect(TURNED("tanh"), true, "one tanh");
+    expect(TURNED("sigmoid"), false, "the sigmoid reads x behind the square");
+    expect(X
+           "%1 = tanh(%0)\n%2 = transpose(%0) {perm=[1,0]}\n%3 = tanh(%2)\n"
+           "%4 = reshape(%3) {shape=[6,10]}\n%5 = mul(%1, %4)\noutput \"a\" = %5\n",
+           false, "an element waits for another's place");
+}
+
 static void test_one_element(void **state) {
     (void)state;
     static const char counted[] =
@@ -123,10 +157,9 @@ static void test_one_element(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_order_of_reductions),
-        cmocka_unit_test(test_elements),
-        cmocka_unit_test(test_order_of_nodes),
-        cmocka_unit_test(test_one_element),
+        cmocka_unit_test(test_order_of_reductions), cmocka_unit_test(test_elements),
+        cmocka_unit_test(test_order_of_nodes),      cmocka_unit_test(test_taken_with_readers),
+        cmocka_unit_test(test_orders_of_dims),      cmocka_unit_test(test_one_element),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -280,6 +280,37 @@ static void check_kernels(const nest_t *nest, uint32_t result, uint32_t operand,
     emit_schedule_destroy(s);
 }
 
+size_t body_check_proof(const ir_graph_t *graph) {
+    nest_t *nest = NULL;
+    plan_reuse_t *proof = NULL;
+    const char *reason;
+    size_t n_planned = 0;
+    const uint32_t n_in = ir_body_n_inputs(graph);
+    ir_value_t *in = malloc((n_in + 1) * sizeof *in);
+    ir_body_inputs(graph, in);
+    assert_int_equal(nest_build(graph, &nest, &reason), ST_OK);
+    if (nest) assert_int_equal(plan_reuse_open(graph, &proof), ST_OK);
+    for (uint32_t k = 0; nest && k < graph->outputs.n; k++)
+        for (uint32_t j = 0; j < n_in; j++) {
+            const ir_type_t *x = ir_value_type(graph, in[j]), *y = ir_body_output_type(graph, k);
+            bool proved;
+            if (ir_type_elements(x) != ir_type_elements(y) ||
+                ir_type_bytes(x) != ir_type_bytes(y) || !ir_type_bytes(x) ||
+                !nest_may_reuse(nest, k, j))
+                continue;
+            n_planned++;
+            assert_int_equal(plan_reuse_allows(proof, k, j, &proved), ST_OK);
+            if (proved) continue;
+            char *text;
+            assert_int_equal(ir_graph_print(graph, &text), ST_OK);
+            fail_msg("result %u over operand %u is not proved:\n%s", k, j, text);
+        }
+    plan_reuse_close(proof);
+    nest_destroy(nest);
+    free(in);
+    return n_planned;
+}
+
 uint32_t body_check_in_place(const body_t *body, const char *label) {
     static const char *const impls[] = {"cpu.fused.nest", "cpu.fused.reference"};
     nest_t *nest = NULL;

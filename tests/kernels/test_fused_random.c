@@ -340,11 +340,33 @@ static void test_several_domains(void **state) {
     assert_true(n > 500);
 }
 
+/* The proof, which knows nothing of nests, lets all through that the planner takes: else a plan that is
+ * sound would be refused. */
+static void test_proofs(void **state) {
+    (void)state;
+    enum { N_BODIES = 2500 };
+    size_t n_planned = 0, n_bodies = 0;
+    for (int set = 0; set < 4; set++)
+        for (int i = 0; i < N_BODIES; i++) {
+            draw_t d = {.state = 900 + (uint64_t)set + (uint64_t)i * 1000003,
+                        .real = set % 2 ? IR_F32 : IR_F64,
+                        .smooth = set % 2 != 0,
+                        .apart = set / 2 != 0};
+            ir_graph_t *graph = draw_graph(&d);
+            n_planned += body_check_proof(graph);
+            n_bodies++;
+            ir_graph_destroy(graph);
+        }
+    print_message("%zu results over operands in %zu bodies\n", n_planned, n_bodies);
+    assert_true(n_planned > 5000);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_f64),
         cmocka_unit_test(test_f32),
         cmocka_unit_test(test_several_domains),
+        cmocka_unit_test(test_proofs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
