@@ -24,6 +24,7 @@
 typedef struct writer {
     ST_VEC(char) text;
     double launch_us;
+    double edge_ns; /* of the element type at hand */
 } writer_t;
 
 static st_status_t put(writer_t *w, const char *format, ...) ST_PRINTF(2, 3);
@@ -159,7 +160,7 @@ static st_status_t put_products(writer_t *w, ir_dtype_t dtype, double *out_best)
 
 /* ---- nests ---- */
 
-/* Median seconds of the point as a body; *out_units are the point's own, 0: it is no nest. */
+/* Least seconds of the point as a body, for these are subtracted from each other; *out_units are the point's own, 0: it is no nest. */
 static st_status_t time_body(const calibrate_point_t *p, ir_dtype_t dtype, int64_t rows,
                              int repeats, bool behind, double *out_seconds, bool *out_legal) {
     bench_t b;
@@ -172,6 +173,7 @@ static st_status_t time_body(const calibrate_point_t *p, ir_dtype_t dtype, int64
         *out_legal = true;
         status = bench_allocate(&b);
         if (status == ST_OK) status = bench_measure(&b, 1, out_seconds);
+        if (status == ST_OK) *out_seconds = b.least_seconds;
     }
     nest_destroy(nest);
     bench_close(&b);
@@ -204,9 +206,14 @@ static st_status_t put_tile(writer_t *w, const calibrate_point_t *p, ir_dtype_t 
                  ir_type_equal(&b.types[0], &b.types[b.problem.n_in]);
     double units = b.work.units;
     bool moves = b.work.flop == 0;
+    /* alone the relu stores its result, which a reduction behind it takes from the tile */
+    double stores = (double)ir_type_elements(&b.types[0]);
+    for (uint32_t k = 0; k < b.problem.n_out; k++)
+        stores -= (double)ir_type_elements(&b.types[b.problem.n_in + k]);
     bench_close(&b);
     if (moves || !starts) return ST_OK; /* in a nest it is only strides */
     TRY(tile_ns(p, dtype, units, 0, 1, true, &single));
+    if (stores > 0) single += stores * w->edge_ns / units;
     if (chain) TRY(tile_ns(p, dtype, units, 1, 8, false, &chained));
     if (chained < single || !isfinite(single)) single = chained;
     if (!isfinite(single)) return ST_OK;
@@ -224,9 +231,9 @@ static st_status_t put_edges(writer_t *w, ir_dtype_t dtype) {
     TRY(time_body(&wide, dtype, ROWS, 1, false, &once, &legal));
     TRY(time_body(&wide, dtype, ROWS, 9, false, &often, &legal));
     double edges = once - begin - (often - once) / 8;
+    w->edge_ns = fmax(edges * 1e9 / (2.0 * ROWS * 256), 1e-3);
     if (dtype == IR_F32) TRY(put(w, "nest_us %s\n", number(begin * 1e6, text)));
-    return put(w, "edge %s %s\n", ir_dtype_text(dtype),
-               number(fmax(edges * 1e9 / (2.0 * ROWS * 256), 1e-3), text));
+    return put(w, "edge %s %s\n", ir_dtype_text(dtype), number(w->edge_ns, text));
 }
 
 static st_status_t put_nests(writer_t *w, ir_dtype_t dtype) {

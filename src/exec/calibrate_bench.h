@@ -15,6 +15,7 @@ typedef struct bench {
     ir_type_t types[2 * CALIBRATE_OPERANDS];
     void *memory[2 * CALIBRATE_OPERANDS];
     work_t work;
+    double least_seconds; /* of the runs of bench_measure */
 } bench_t;
 
 /* Makes the node alone; its memory comes with bench_allocate. Closing a zeroed bench is fine, and what
