@@ -74,7 +74,6 @@ static st_status_t read_options(const stator_options_t *options, const stator_pl
         .dtype = ir_dtype_parse(dtype), /* "auto" names none */
         .reference_kernels = st_options_bool(table, "reference-kernels"),
         .evaluation = strcmp(st_options_string(table, "mode"), "eval") == 0,
-        .auto_fusion = strcmp(st_options_string(table, "fusion"), "auto") == 0,
         .no_fusion = strcmp(st_options_string(table, "fusion"), "off") == 0,
         .primitives = strcmp(st_options_string(table, "fusion"), "primitives") == 0,
         .explain = st_options_bool(table, "explain"),

@@ -37,13 +37,12 @@ typedef struct compile_options {
                              * 0: the memory of the target's machine, where it is known */
     uint32_t only_items; /* plan for the first items of the batch alone, on one rank: says how much
                              * memory they would take, and cannot be run; 0: all */
-    bool no_advice; /* a plan that does not fit says no more than that: no search for what would */
-    bool no_fusion; /* each node by itself */
-    bool auto_fusion;       /* the same on a CPU, where nests seldom pay */
-    bool explain;           /* the plan tells what was fused, and why not more */
-    bool primitives;        /* composites as their definitions, each node by itself: what fusion is
+    bool no_advice;  /* a plan that does not fit says no more than that: no search for what would */
+    bool no_fusion;  /* each node by itself */
+    bool explain;    /* the plan tells what was fused, and why not more */
+    bool primitives; /* composites as their definitions, each node by itself: what fusion is
                              * measured against */
-    bool no_layout;         /* transposes stay where they are */
+    bool no_layout;  /* transposes stay where they are */
     const plan_t *state_of; /* lay the state out as in this plan: sessions then share it */
     uint64_t timeout_ms;    /* bound of every wait for peers; 0: 60 s */
     const char *plan_cache; /* folder of plans to look in first (cache.h); NULL: none. Plans with

@@ -113,7 +113,6 @@ static st_status_t take_target(compile_context_t *c, target_t **out_target) {
     target_bind(target, &o->mesh, o->n_threads);
     target->reference_kernels = o->reference_kernels;
     if (!o->device) o->device = target->machine.device;
-    o->no_fusion |= o->auto_fusion && strcmp(target->machine.device, "cpu") == 0;
     if (strcmp(o->device, target->machine.device) != 0 && strcmp(o->device, "null") != 0)
         return FAIL(
             ST_UNSUPPORTED,

@@ -51,8 +51,8 @@ static const row_t rows[] = {
     {"device", "null", DECIDES, ""},
     {"target", "h200", DECIDES, "device=null"},
     {"reference-kernels", "true", DECIDES, ""},
-    {"fusion", "on", DECIDES, ""},
-    {"fusion", "off", NEUTRAL, ""}, /* what "auto" is on a CPU */
+    {"fusion", "on", NEUTRAL, ""}, /* what "auto" is */
+    {"fusion", "off", DECIDES, ""},
     {"fusion", "primitives", DECIDES, ""},
     {"layout", "off", DECIDES, ""},
     {"bucket-size", "1MiB", DECIDES, ""},

@@ -74,6 +74,12 @@ static void random_graphs_compute_the_same(void **state) {
     assert_true(counts.copies_fused * 10 <= counts.copies_apart * 11);
 }
 
+/* A processor whose launches take long, so that all that can be fused is. */
+static const char slow_launches[] =
+    "target slow\ndevice cpu\ncores 2\nclock_ghz 2\nmemory 0\ncaches 32KiB 1MiB 0\n"
+    "memory_gbps 20\nlaunch_us 50\nlink_us 5\nlink_gbps 10\nbandwidth 1MiB 50\n"
+    "passes f32 10\nproducts f32 50\n";
+
 /* n is stored in a first phase, a after the sum, for which relu(x) is computed again: n must not have
  * taken the memory of x. */
 static void phases_keep_their_operands(void **state) {
@@ -94,10 +100,17 @@ static void phases_keep_their_operands(void **state) {
     ir_graph_t *graph = NULL;
     counts_t counts = {0};
     if (ir_graph_parse(text, strlen(text), &graph) != ST_OK) fail_msg("%s", st_last_error());
+    static const char target[] = "./slow_launches.target";
+    FILE *file = fopen(target, "w");
+    assert_non_null(file);
+    assert_true(fputs(slow_launches, file) >= 0);
+    assert_int_equal(fclose(file), 0);
     for (int f64 = 0; f64 < 2; f64++) {
-        compile_options_t options = {.n_ranks = 1, .dtype = f64 ? IR_F64 : IR_DTYPE_NONE};
+        compile_options_t options = {
+            .target = target, .n_ranks = 1, .dtype = f64 ? IR_F64 : IR_DTYPE_NONE};
         compare(graph, options, 1, f64 ? 1e-12 : 1e-5, "phases", &counts);
     }
+    assert_int_equal(remove(target), 0);
     assert_int_equal(counts.fused, 2 * 2); /* the product, and all else */
     ir_graph_destroy(graph);
 }
