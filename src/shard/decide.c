@@ -218,7 +218,7 @@ static st_status_t take_forced(shard_lowering_t *lowering, ir_node_t n, ir_op_ct
     const ir_node_info_t *node = ir_node(lowering->graph, n);
     const shard_forced_t *forced = &lowering->axis.forced[n];
     ir_strategy_list_t list = {.have = forced->in};
-    bool found = forced->turns || node->n_inputs > IR_MAX_OPERANDS, even = true;
+    bool found = forced->turns || forced->trusted || node->n_inputs > IR_MAX_OPERANDS, even = true;
     bool whole = true;
     for (uint32_t j = 0; j < node->n_inputs; j++) {
         even &= splits_evenly(&ctx->in[j], forced->in[j]);

@@ -134,6 +134,8 @@ static st_status_t settle(const lowering_t *l, uint32_t axis, const ir_graph_t *
     const bool data = strcmp(o->mesh->axes[axis].name, IR_AXIS_DATA) == 0;
     bool given = false;
     TRY(shard_settled_open(graph, settled));
+    settled->axis = o->mesh->axes[axis].name;
+    settled->n_ranks = o->mesh->axes[axis].size;
     if (o->settle && !o->home_of) return o->settle(o->settle_context, graph, axis, settled);
     if (data && !o->home_of)
         return shard_form_data(graph, o->mesh->axes[axis].size, o->form, settled);

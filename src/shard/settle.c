@@ -5,6 +5,7 @@
 
 #include "base/memory.h"
 #include "ir/build.h"
+#include "shard/vocabulary.h"
 
 /* ---- saying it ---- */
 
@@ -39,7 +40,11 @@ st_status_t shard_settle_choice(shard_settled_t *settled, const ir_graph_t *grap
     *out_out = st_arena_array(&settled->arena, info->n_outputs, sizeof **out_out);
     if (!*out_in || !*out_out)
         return st_no_memory(info->n_inputs * sizeof **out_in, "the lowering");
-    return ST_VEC_PUSH(&settled->choices, ((shard_choice_t){node, *out_in, *out_out}));
+    return ST_VEC_PUSH(&settled->choices, ((shard_choice_t){node, *out_in, *out_out, false}));
+}
+
+st_status_t shard_settle_parts(shard_settled_t *settled, ir_node_t node) {
+    return ST_VEC_PUSH(&settled->choices, ((shard_choice_t){node, NULL, NULL, true}));
 }
 
 /* ---- working it in ---- */
@@ -49,6 +54,7 @@ typedef struct preparing {
     const shard_settled_t *settled;
     shard_prepared_t *out;
     ir_build_t b;
+    shard_parts_t parts;
     ir_value_t *map;     /* [values] */
     uint32_t *first_pin; /* [values]: index + 1 of its first pin; 0: none */
     uint32_t *next_pin;  /* [pins]: the value's next, + 1 */
@@ -132,7 +138,7 @@ static st_status_t sum_group(preparing_t *p, const ir_node_info_t *node, const i
     if (split) *sum = IR_PLACE_PARTIAL;
     *out = ir_b_node(&p->b, IR_OP_SUM_SQUARES, n, group, 0, NULL);
     TRY(p->b.status);
-    return note_nodes(p, split ? (shard_forced_t){in, sum, false} : (shard_forced_t){0},
+    return note_nodes(p, split ? (shard_forced_t){.in = in, .out = sum} : (shard_forced_t){0},
                       IR_PLACE_REPLICATE);
 }
 
@@ -154,6 +160,30 @@ static st_status_t sum_squares(preparing_t *p, const ir_node_info_t *node,
     return note_nodes(p, (shard_forced_t){0}, IR_PLACE_REPLICATE);
 }
 
+/* How the newest node of a replaced one runs; what it has beside it are constants. */
+static st_status_t settle_part(void *context, const ir_placement_t *in, ir_placement_t out) {
+    preparing_t *p = context;
+    const ir_graph_t *to = p->out->graph;
+    const ir_node_info_t *node = ir_node(to, (ir_node_t)to->nodes.n - 1);
+    shard_forced_t forced = {.trusted = true};
+    ir_placement_t *own = st_arena_array(&p->out->arena, 1, sizeof *own);
+    if (p->forced.n == to->nodes.n) return ST_OK; /* nothing was added */
+    forced.in = st_arena_copy(&p->out->arena, in, node->n_inputs * sizeof *in);
+    forced.out = own;
+    if (!own || !forced.in) return st_no_memory(sizeof *own, "the lowering");
+    *own = out;
+    return note_nodes(p, forced, IR_PLACE_REPLICATE);
+}
+
+static st_status_t replace_node(preparing_t *p, ir_node_t n, const ir_value_t *inputs) {
+    const ir_node_info_t *node = ir_node(p->from, n);
+    ir_value_t out[4];
+    p->out->graph->phase = node->phase;
+    TRY(shard_add_parts(&p->parts, p->from, n, inputs, out));
+    for (uint32_t k = 0; k < node->n_outputs; k++) p->map[node->first_output + k] = out[k];
+    return ST_OK;
+}
+
 static st_status_t copy_node(preparing_t *p, ir_node_t n) {
     const ir_node_info_t *node = ir_node(p->from, n);
     ir_value_t *inputs = st_arena_array(&p->out->arena, node->n_inputs, sizeof *inputs);
@@ -165,6 +195,8 @@ static st_status_t copy_node(preparing_t *p, ir_node_t n) {
         if (node->op != IR_OP_UPDATE || j) TRY(turn(p, node->inputs[j], node->phase, &inputs[j]));
     }
     if (node->op == IR_OP_SUM_SQUARES) return sum_squares(p, node, inputs);
+    if (p->choice_of[n] && p->settled->choices.data[p->choice_of[n] - 1].parts)
+        return replace_node(p, n, inputs);
     if (p->choice_of[n]) {
         const shard_choice_t *choice = &p->settled->choices.data[p->choice_of[n] - 1];
         TRY(placements_of(p, choice->in, node->n_inputs, node->inputs, 0, &forced.in));
@@ -215,6 +247,12 @@ st_status_t shard_prepare(const ir_graph_t *graph, const shard_settled_t *settle
     *out = (shard_prepared_t){0};
     TRY_GOTO(ir_graph_create_like(graph, &out->graph), done);
     p.b.graph = out->graph;
+    p.parts = (shard_parts_t){.b = {.graph = out->graph},
+                              .axis = settled->axis,
+                              .n_ranks = settled->n_ranks,
+                              .index = IR_NONE,
+                              .context = &p,
+                              .settle = settle_part};
     TRY_GOTO(open_tables(&p), done);
     for (ir_node_t n = 0; n < graph->nodes.n; n++) TRY_GOTO(copy_node(&p, n), done);
     for (size_t o = 0; o < graph->outputs.n; o++) {

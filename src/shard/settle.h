@@ -22,9 +22,12 @@ typedef struct shard_pin {
 typedef struct shard_choice {
     ir_node_t node;
     const ir_placement_t *in, *out;
+    bool parts; /* it is replaced by what ranks do with parts of the vocabulary (vocabulary.h) */
 } shard_choice_t;
 
 typedef struct shard_settled {
+    const char *axis; /* and its size: of nodes that are replaced */
+    uint32_t n_ranks;
     st_arena_t arena;      /* of choices' placements and of homes */
     ir_placement_t *homes; /* [nodes]: of states; NULL: all are whole */
     bool places_inputs;    /* homes are those of inputs, too; else their batch is split */
@@ -42,10 +45,14 @@ st_status_t shard_settle_pin(shard_settled_t *settled, ir_value_t value, ir_plac
 st_status_t shard_settle_choice(shard_settled_t *settled, const ir_graph_t *graph, ir_node_t node,
                                 ir_placement_t **out_in, ir_placement_t **out_out) ST_WARN_UNUSED;
 
+/* The node is replaced (shard_has_parts). */
+st_status_t shard_settle_parts(shard_settled_t *settled, ir_node_t node) ST_WARN_UNUSED;
+
 /* A choice for a node of the graph that is decided. NULL: free. */
 typedef struct shard_forced {
     const ir_placement_t *in, *out;
-    bool turns; /* the node only turns its operand into another placement, and is left out */
+    bool turns;   /* the node only turns its operand into another placement, and is left out */
+    bool trusted; /* it stands for what ranks do with parts, which no rule of its op knows */
 } shard_forced_t;
 
 typedef struct shard_prepared {

@@ -15,6 +15,7 @@
 #include "base/memory.h"
 #include "ir/rules_nn.h"
 #include "shard/forms.h"
+#include "shard/vocabulary.h"
 
 /* A value and the dim that is to be split. */
 typedef struct carried {
@@ -205,6 +206,80 @@ static st_status_t settle_backward(const ir_graph_t *graph, ir_node_t n, shard_s
     return ST_OK;
 }
 
+/* ---- the vocabulary ---- */
+
+/* The product with weights that logits are, through reshapes and casts; IR_NONE: none. */
+static ir_node_t head_of(const ir_graph_t *graph, ir_value_t logits) {
+    ir_node_t n = graph->values.data[logits].producer;
+    while (ir_node(graph, n)->op == IR_OP_RESHAPE || ir_node(graph, n)->op == IR_OP_CAST)
+        n = graph->values.data[ir_node(graph, n)->inputs[0]].producer;
+    return is_linear(graph, n) ? n : IR_NONE;
+}
+
+/* A weight that is not split already may be, along `dim`. */
+static bool may_split(const ir_graph_t *graph, const shard_settled_t *settled, ir_node_t p,
+                      int32_t dim) {
+    if (p == IR_NONE || ir_value_type(graph, ir_node(graph, p)->first_output)->rank != 2)
+        return false;
+    return settled->homes[p].kind != IR_SPLIT || settled->homes[p].dim == dim;
+}
+
+/* Losses over logits of a product with weights: it gives columns. */
+static st_status_t settle_losses(const ir_graph_t *graph, shard_settled_t *settled) {
+    ir_placement_t *in, *out;
+    for (ir_node_t n = 0; n < graph->nodes.n; n++) {
+        const ir_node_info_t *node = ir_node(graph, n);
+        const bool rows = node->op == IR_OP_CROSS_ENTROPY_ROWS;
+        if (!rows && node->op != IR_OP_CROSS_ENTROPY_GRAD) continue;
+        const ir_node_t head = head_of(graph, node->inputs[rows ? 0 : 1]);
+        if (head == IR_NONE || !shard_has_parts(graph, n, settled->n_ranks)) continue;
+        const ir_node_info_t *product = ir_node(graph, head);
+        const int32_t dim = outer_dim(product);
+        const ir_type_t *y = ir_value_type(graph, product->first_output);
+        const ir_node_t p = parameter_of(graph, product->inputs[1]);
+        if (!may_split(graph, settled, p, dim)) continue;
+        if (y->dims[y->rank - 1] != ir_value_type(graph, node->inputs[rows ? 0 : 1])->dims[1])
+            continue;
+        if (rows) {
+            TRY(shard_settle_choice(settled, graph, head, &in, &out));
+            in[1] = IR_PLACE_SPLIT(dim, IR_GRANULES_EACH);
+            out[0] = IR_PLACE_SPLIT(y->rank - 1, IR_GRANULES_EACH);
+            settled->homes[p] = in[1];
+        } else if (settled->homes[p].kind != IR_SPLIT) {
+            continue;
+        }
+        TRY(shard_settle_parts(settled, n));
+    }
+    return ST_OK;
+}
+
+/* Tables that are looked up: what is found is a sum over ranks, scattered as other rows are. */
+static st_status_t settle_tables(const ir_graph_t *graph, shard_settled_t *settled) {
+    for (ir_node_t n = 0; n < graph->nodes.n; n++) {
+        const ir_node_info_t *node = ir_node(graph, n);
+        if (node->op != IR_OP_GATHER || node->phase != IR_PHASE_FORWARD ||
+            ir_attr_int(node, "axis") != 0 || !shard_has_parts(graph, n, settled->n_ranks))
+            continue;
+        const ir_node_t p = parameter_of(graph, node->inputs[0]);
+        const ir_type_t *y = ir_value_type(graph, node->first_output);
+        if (!may_split(graph, settled, p, 0)) continue;
+        settled->homes[p] = IR_PLACE_SPLIT(0, IR_GRANULES_EACH);
+        TRY(shard_settle_parts(settled, n));
+        if (y->rank == 3 && y->dims[1] > 1)
+            TRY(shard_settle_pin(settled, node->first_output, IR_PLACE_SPLIT(1, IR_GRANULES_EACH),
+                                 1u << IR_PHASE_FORWARD, false));
+        for (ir_node_t b = n + 1; b < graph->nodes.n; b++) { /* its gradient */
+            const ir_node_info_t *back = ir_node(graph, b);
+            if (back->op == IR_OP_SCATTER_ADD && back->phase == IR_PHASE_BACKWARD &&
+                back->inputs[1] == node->inputs[1] && ir_attr_int(back, "axis") == 0 &&
+                ir_dims_equal(ir_value_type(graph, back->first_output),
+                              ir_value_type(graph, node->inputs[0])))
+                TRY(shard_settle_parts(settled, b));
+        }
+    }
+    return ST_OK;
+}
+
 /* Moments, gradients and averages go with their parameters. */
 static st_status_t place_followers(const ir_graph_t *graph, shard_settled_t *settled) {
     for (ir_node_t n = 0; n < graph->nodes.n; n++) {
@@ -236,6 +311,8 @@ static st_status_t settle_all(way_t *w, shard_settled_t *settled) {
         if (found) TRY(settle_way(w, n, settled));
         any |= found;
     }
+    if (any) TRY(settle_losses(graph, settled));
+    if (any) TRY(settle_tables(graph, settled));
     for (ir_node_t n = 0; n < graph->nodes.n && any; n++) {
         if (is_linear(graph, n)) TRY(settle_whole(graph, n, settled));
         TRY(settle_backward(graph, n, settled));

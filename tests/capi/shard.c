@@ -95,10 +95,10 @@ static void step(trained_t *t, int labels, uint64_t *state) {
     for (size_t i = 0; i < n; i++) free((void *)(uintptr_t)feeds[i].data);
 }
 
-static void train(const shard_model_t *model, const char *mesh, const char *form, trained_t *t) {
+static void open_training(const shard_model_t *model, const char *mesh, const char *form,
+                          trained_t *t) {
     stator_options_t *options = NULL;
     stator_graph_t *graph = NULL, *training = NULL;
-    uint64_t state = 1;
     *t = (trained_t){0};
     must(stator_options_create(&options));
     for (int i = 0; model->options[i]; i += 2)
@@ -117,10 +117,15 @@ static void train(const shard_model_t *model, const char *mesh, const char *form
     must(stator_plan_compile(training, options, NULL, &t->plan));
     must(stator_session_create(t->plan, NULL, &t->session));
     must(stator_session_initialize(t->session, options));
-    for (int i = 0; i < STEPS; i++) step(t, model->labels, &state);
     stator_graph_destroy(training);
     stator_graph_destroy(graph);
     stator_options_destroy(options);
+}
+
+static void train(const shard_model_t *model, const char *mesh, const char *form, trained_t *t) {
+    uint64_t state = 1;
+    open_training(model, mesh, form, t);
+    for (int i = 0; i < STEPS; i++) step(t, model->labels, &state);
 }
 
 static void release(trained_t *t) {
@@ -179,4 +184,25 @@ unsigned long long shard_check(const shard_model_t *model, const char *mesh, con
     unsigned long long bytes = stator_plan_info(many.plan).state_bytes;
     release(&many);
     return bytes;
+}
+
+void shard_check_refused(const shard_model_t *model, const char *mesh, long long token,
+                         const char *says) {
+    static trained_t t;
+    stator_tensor_t feeds[8];
+    open_training(model, mesh, "dp", &t);
+    size_t n = stator_plan_count(t.plan, STATOR_INPUT);
+    assert_true(n <= 8);
+    for (size_t i = 0; i < n; i++) {
+        feeds[i] = stator_plan_at(t.plan, STATOR_INPUT, i);
+        assert_int_equal(feeds[i].dtype, STATOR_DTYPE_I64);
+        int64_t *data = malloc(feeds[i].bytes);
+        for (size_t e = 0; e < feeds[i].bytes / sizeof *data; e++) data[e] = token;
+        feeds[i].data = data;
+    }
+    assert_true(stator_session_step(t.session, n, feeds, 0, NULL) != STATOR_OK);
+    if (!strstr(stator_last_error(), says))
+        fail_msg("'%s' does not say '%s'", stator_last_error(), says);
+    for (size_t i = 0; i < n; i++) free((void *)(uintptr_t)feeds[i].data);
+    release(&t);
 }

@@ -18,4 +18,8 @@ extern const shard_model_t shard_llama, shard_llama_uneven, shard_resnet;
 /* Returns the state bytes of a rank, the most of all ranks. */
 unsigned long long shard_check(const shard_model_t *model, const char *mesh, const char *form);
 
+/* A step whose every integer input is `token` fails with a message that contains `says`. */
+void shard_check_refused(const shard_model_t *model, const char *mesh, long long token,
+                         const char *says);
+
 #endif

@@ -1,5 +1,6 @@
 /* The same training on any number of ranks: in float64 the differences are those of the order of
  * sums. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,6 +11,8 @@
 
 #include "base/memory.h"
 #include "exec/models.h"
+#include "exec/session.h"
+#include "ir/text.h"
 
 /* Sums of some hundred terms near 1, a few steps: errors of 1e-15 grow to less than 1e-12. */
 static const double tolerance = 1e-12;
@@ -64,6 +67,41 @@ static void axes_without_a_split_train_equally(void **state) {
     st_free(first);
     ir_graph_destroy(graph);
     ir_graph_destroy(forward);
+}
+
+/* One rank has five tokens of loss 1, the other one of loss 7 and four that do not count: the mean
+ * over valid tokens is (5 · 1 + 7) / 6 = 2, that of the ranks' means would be 4. */
+static void a_mean_is_over_all_ranks_valid_tokens(void **state) {
+    (void)state;
+    static const char text[] =
+        "graph \"g\" {\n"
+        "  %0 x = input {dtype=f64, shape=[10,2]}\n"
+        "  %1 y = input {dtype=i64, shape=[10]}\n"
+        "  %2, %3 = cross_entropy(%0, %1)\n"
+        "  output \"loss\" = %2\n"
+        "}\n";
+    double x[10][2] = {{0}}, loss = 0;
+    int64_t y[10];
+    ir_graph_t *graph;
+    assert_int_equal(ir_graph_parse(text, sizeof text - 1, &graph), ST_OK);
+    for (int r = 0; r < 10; r++) {
+        x[r][1] = log(exp(r < 5 ? 1 : 7) - 1); /* log(1 + exp(x)) is the loss */
+        y[r] = r <= 5 ? 0 : -100;
+    }
+    for (uint32_t ranks = 1; ranks <= 2; ranks++) {
+        compile_options_t options = {.n_ranks = ranks};
+        plan_t *plan = compile_ok(graph, &options);
+        exec_session_t *session;
+        assert_int_equal(exec_session_create(plan, NULL, &session), ST_OK);
+        const exec_feed_t feeds[2] = {{"x", plan->inputs[0].type, x},
+                                      {"y", plan->inputs[1].type, y}};
+        const exec_fetch_t fetch = {"loss", &loss, sizeof loss};
+        assert_int_equal(exec_session_step(session, 2, feeds, 1, &fetch), ST_OK);
+        assert_true(fabs(loss - 2) < 1e-12);
+        exec_session_destroy(session);
+        plan_destroy(plan);
+    }
+    ir_graph_destroy(graph);
 }
 
 static const uint32_t up_to_four[] = {1, 2, 3, 4};
@@ -125,6 +163,7 @@ static void random_graphs_compute_equally(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(axes_without_a_split_train_equally),
+        cmocka_unit_test(a_mean_is_over_all_ranks_valid_tokens),
         cmocka_unit_test(mlp_trains_equally),
         cmocka_unit_test(micro_batches_train_equally),
         cmocka_unit_test(many_ranks_train_equally),
