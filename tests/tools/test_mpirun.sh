@@ -17,6 +17,13 @@ for n in 2 4; do
     [ "$(grep -o 'step 5/5' out | wc -l)" = 1 ] || fail "not one rank prints: $(cat out)"
 done
 
+# shellcheck disable=SC2086
+{
+    "$stator" $train --steps 5 --ranks 4 --mesh data=2,tensor=2 --shard zero3 --save split.threads > /dev/null
+    answer 0 mpirun -n 4 "$stator" $train --steps 5 --mesh data=2,tensor=2 --shard zero3 --save split.mpi --timeout 30
+}
+diff -r -x .lock split.threads split.mpi
+
 # Plans that differ.
 cat > differ.sh << 'END'
 size=4KiB

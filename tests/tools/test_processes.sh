@@ -42,6 +42,17 @@ done
 says err "[0] resumed at step 6"
 cmp on.threads/model.safetensors on.processes/model.safetensors
 
+# Split parameters, moments and products: what no process holds whole is put together for the checkpoint.
+for form in "--shard zero1" "--mesh data=2,tensor=2 --shard zero3"; do
+    rm -rf split.threads split.processes
+    # shellcheck disable=SC2086
+    {
+        "$stator" train g.stator $llama $form --ranks 4 --save split.threads > /dev/null
+        launch 4 train g.stator $llama $form --save split.processes > /dev/null
+    }
+    diff -r -x .lock split.threads split.processes
+done
+
 # Slower links change when, not what.
 # shellcheck disable=SC2086
 launch 2 train g.stator $llama --save slow --comm-latency 1ms --comm-bandwidth 20MB/s > /dev/null
@@ -62,3 +73,17 @@ for n in 2 4; do
     }
     diff -r -x .lock rt.$n rp.$n
 done
+
+# One step on three, with all gradients and outputs.
+[ -r "$shared/cases/README.md" ] || exit 0
+case=$shared/cases/resnet_tiny
+"$stator" import "$case/model.pt2" -o c.stator > /dev/null 2>&1
+run="run c.stator --weights $case/weights.safetensors --input $case/batches.safetensors --map x=x.0,y=y.0 --grad
+    --dtype f64 --threads 1"
+# shellcheck disable=SC2086
+{
+    "$stator" $run --ranks 3 -o t.safetensors > t.out 2> /dev/null
+    launch 3 $run -o p.safetensors > p.out 2> /dev/null
+}
+cmp t.safetensors p.safetensors
+sed 's/^\[0\] //' p.out | diff - t.out
