@@ -77,6 +77,7 @@ static st_status_t read_options(const stator_options_t *options, const stator_pl
         .no_fusion = strcmp(st_options_string(table, "fusion"), "off") == 0,
         .primitives = strcmp(st_options_string(table, "fusion"), "primitives") == 0,
         .explain = st_options_bool(table, "explain"),
+        .shadows = strcmp(st_options_string(table, "weight-shadows"), "on") == 0,
         .no_layout = strcmp(st_options_string(table, "layout"), "off") == 0,
         .bucket_bytes = st_options_size(table, "bucket-size"),
         .recompute = recompute_policy(st_options_string(table, "recompute")),

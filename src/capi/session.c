@@ -153,6 +153,10 @@ static const ir_type_t *state_type(const stator_session_t *session, const ir_nod
 static bool is_state(const ir_node_info_t *node) {
     return (ir_op_def(node->op)->flags & IR_STATE) != 0;
 }
+/* Made from parameters whenever those are written. */
+static bool is_shadow(const ir_node_info_t *node) {
+    return strncmp(node->name, IR_SHADOW_PREFIX, strlen(IR_SHADOW_PREFIX)) == 0;
+}
 /* Optimizer, averages and random numbers: what a checkpoint keeps apart from the model. */
 static bool is_model_state(const ir_node_info_t *node) {
     static const char *const trainer_prefixes[] = {"optim.", "ema.", "random."};
@@ -383,7 +387,7 @@ static st_status_t snapshot_make(const stator_session_t *session, snapshot_t *ou
         return st_no_memory(graph->nodes.n * sizeof *out->model, "a snapshot");
     for (size_t i = 0; i < graph->nodes.n; i++) {
         const ir_node_info_t *node = &graph->nodes.data[i];
-        if (!is_state(node)) continue;
+        if (!is_state(node) || is_shadow(node)) continue;
         state_tensor_t tensor = {node->name, *state_type(session, node), NULL};
         tensor.data = st_arena_alloc(&out->arena, ir_type_bytes(&tensor.type));
         if (!tensor.data) return st_no_memory(ir_type_bytes(&tensor.type), node->name);

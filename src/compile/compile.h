@@ -42,6 +42,7 @@ typedef struct compile_options {
     bool explain;    /* the plan tells what was fused, and why not more */
     bool primitives; /* composites as their definitions, each node by itself: what fusion is
                              * measured against */
+    bool shadows;    /* weights are kept in the type that is computed in, too */
     bool no_layout;  /* transposes stay where they are */
     const plan_t *state_of; /* lay the state out as in this plan: sessions then share it */
     uint64_t timeout_ms;    /* bound of every wait for peers; 0: 60 s */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "autodiff/precision.h"
+#include "autodiff/shadow.h"
 #include "base/memory.h"
 #include "compile/convert.h"
 #include "compile/sharding.h"
@@ -118,6 +119,13 @@ st_status_t compile_pass_expand(compile_context_t *c) {
 st_status_t compile_pass_simplify(compile_context_t *c) {
     ir_graph_t *made;
     TRY(fuse_simplify(c->graph, &c->target, &made));
+    compile_replace(&c->graph, made);
+    return ST_OK;
+}
+
+st_status_t compile_pass_shadow(compile_context_t *c) {
+    ir_graph_t *made;
+    TRY(ad_shadow(c->graph, &made));
     compile_replace(&c->graph, made);
     return ST_OK;
 }

@@ -19,6 +19,7 @@ st_status_t compile_pass_recognize(compile_context_t *c) ST_WARN_UNUSED;
 st_status_t compile_pass_unroll(compile_context_t *c) ST_WARN_UNUSED;
 st_status_t compile_pass_expand(compile_context_t *c) ST_WARN_UNUSED;
 st_status_t compile_pass_simplify(compile_context_t *c) ST_WARN_UNUSED;
+st_status_t compile_pass_shadow(compile_context_t *c) ST_WARN_UNUSED;
 st_status_t compile_pass_lower(compile_context_t *c) ST_WARN_UNUSED;
 st_status_t compile_pass_primitives(compile_context_t *c) ST_WARN_UNUSED;
 st_status_t compile_pass_layout(compile_context_t *c) ST_WARN_UNUSED;

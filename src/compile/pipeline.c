@@ -26,6 +26,9 @@ static bool wants_mixed(const compile_options_t *options) {
 static bool wants_evaluation(const compile_options_t *options) {
     return options->evaluation;
 }
+static bool wants_shadows(const compile_options_t *options) {
+    return options->shadows && wants_mixed(options) && !options->evaluation;
+}
 static bool wants_primitives(const compile_options_t *options) {
     return options->primitives;
 }
@@ -49,6 +52,7 @@ static const compile_pass_t pipeline[] = {
     {"unroll",   compile_pass_unroll,    NULL},             /* loops, for devices that run none */
     {"expand",   compile_pass_expand,    NULL},             /* composites into definitions */
     {"simplify", compile_pass_simplify,  NULL},             /* folding, CSE, dead code, algebra */
+    {"shadow",   compile_pass_shadow,    wants_shadows},    /* small weights kept, not cast each step */
     /* one program a rank: who computes which part */
     {"lower",    compile_pass_lower,     NULL},             /* split the batch, insert collectives */
     {"recompute", compile_pass_recompute, NULL},            /* what backward makes again, not keeps */
@@ -145,6 +149,7 @@ static st_status_t record_options(compile_context_t *c, const target_t *target) 
         {"fusion", o->primitives  ? "primitives"
                    : o->no_fusion ? "off"
                                   : "on"},
+        {"weight-shadows", wants_shadows(o) ? "on" : "off"},
         {"layout", o->no_layout ? "off" : "on"},
         {"bucket-size", o->bucket_bytes ? bucket : "auto"},
         {"recompute", recompute[o->recompute]},

@@ -75,6 +75,9 @@ typedef struct exec_rank {
     st_arena_t arena;
     uint32_t n_steps;
     exec_step_t *steps;
+    uint32_t n_shadows;
+    exec_step_t *shadows;          /* casts of parameters to their shadows (shadow.c) */
+    uint64_t seen_writes;          /* the owner's state_writes when they were last made */
     exec_part_t *inputs, *outputs; /* by port */
     uint32_t n_profile;
     exec_profile_row_t *profile, *sorted;   /* rank 0 with exec_options_t.profile */
@@ -103,6 +106,7 @@ struct exec_session {
     pthread_cond_t changed;
     uint64_t generation;
     uint32_t n_done;
+    uint64_t state_writes; /* of an owner of state: how often it was written but by its own steps */
     bool stop;
     /* The caller's own: between start and wait; a step has succeeded; times of the last one that did. */
     bool in_step, has_stepped;
@@ -136,6 +140,14 @@ st_status_t exec_run_kind(exec_rank_t *rank, exec_step_t *step) ST_WARN_UNUSED;
 
 /* Copies this rank's parts of what is fetched. */
 st_status_t exec_rank_deliver(const exec_rank_t *rank) ST_WARN_UNUSED;
+/* Shadows of weights (shadow.c): made before a step if a parameter was written since the last. */
+bool exec_is_shadow(const ir_node_info_t *node);
+st_status_t exec_shadows_prepare(exec_rank_t *rank) ST_WARN_UNUSED;
+void exec_shadows_release(exec_rank_t *rank);
+st_status_t exec_shadows_refresh(exec_rank_t *rank) ST_WARN_UNUSED;
+void exec_shadows_note_write(exec_session_t *session);
+void exec_shadows_note_step(exec_session_t *session);
+
 /* Before the first step, on the rank's own thread: what kernels choose by measuring (tune.c). */
 st_status_t exec_tune(exec_rank_t *rank) ST_WARN_UNUSED;
 /* Copies between a part of a state and the global tensor. */

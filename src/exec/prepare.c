@@ -416,6 +416,7 @@ st_status_t exec_rank_prepare(exec_rank_t *rank) {
     TRY(exec_fill_constants(rank));
     rank->memory_s = take_seconds(&begin);
     TRY(rank->device->computes ? exec_prepare_steps(rank) : prepare_time(rank));
+    if (rank->device->computes) TRY(exec_shadows_prepare(rank));
     TRY(prepare_ports(rank));
     rank->prepare_s = take_seconds(&begin);
     if (session->options.poison && rank->device->capture)
@@ -438,6 +439,7 @@ void exec_release_steps(exec_rank_t *rank) {
 }
 
 void exec_rank_release(exec_rank_t *rank) {
+    exec_shadows_release(rank);
     exec_release_steps(rank);
     exec_measure_release(rank);
     if (rank->graph) rank->device->graph_destroy(rank->graph);

@@ -178,6 +178,7 @@ static st_status_t run_all(exec_rank_t *rank) {
         TRY(exec_tune(rank));
         rank->tune_s = (exec_now_us() - begin) * 1e-6;
     }
+    TRY(exec_shadows_refresh(rank));
     TRY(feed(rank));
     if (rank->measure) TRY(exec_measure_begin(rank));
     TRY(run_program(rank));

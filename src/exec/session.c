@@ -422,6 +422,7 @@ st_status_t exec_session_step_start(exec_session_t *session, size_t n_feeds,
     TRY(session_status(session));
     TRY(take_feeds(session, n_feeds, feeds));
     TRY(take_fetches(session, n_fetches, fetches));
+    exec_shadows_note_step(session);
     pthread_mutex_lock(&session->mutex);
     session->in_step = true;
     session->n_done = 0;
@@ -494,6 +495,7 @@ st_status_t exec_state_write(exec_session_t *session, const char *name, const ir
     const plan_port_t *state;
     TRY(exec_session_idle(session));
     TRY(find_state(session, name, type, &state));
+    exec_shadows_note_write(session);
     for (uint32_t r = session->first; r < session->first + session->n_local; r++) {
         exec_part_t part = part_of_state(session, state, r);
         TRY(exec_state_part_in(&session->ranks[r], &part, data));

@@ -177,6 +177,9 @@ typedef struct ir_uses {
 st_status_t ir_uses_build(const ir_graph_t *graph, ir_uses_t *out_uses) ST_WARN_UNUSED;
 void ir_uses_free(ir_uses_t *uses);
 
+/* Begins the names of buffers that keep a parameter in a smaller type (autodiff/shadow.h). */
+#define IR_SHADOW_PREFIX "optim.shadow."
+
 /* ---- writing ---- */
 /* One attribute to give to ir_graph_add; attributes left out take the schema's default. What
  * pointers point to is copied, bodies too. */

@@ -1,0 +1,38 @@
+#!/bin/sh
+# Weights kept in the type of the step: the same bits as casting them each step, from the first step on, after a resume and from
+# given weights; checkpoints do not have them. Without fusion, whose nests keep a cast weight in float32.
+. "$(dirname "$0")/common.sh"
+make_small
+
+train() { # folder, on or off, steps, options...
+    folder=$1 shadows=$2 steps=$3
+    shift 3
+    answer 0 "$stator" train g.stator --tokens-file text.tokens --steps "$steps" --seed 3 --optimizer adamw --lr 1e-2 --clip 1 \
+        --ranks 1 --threads 1 --log "$folder.jsonl" --save "$folder" --fusion off --weight-shadows "$shadows" "$@"
+}
+same() { # folder, folder, what
+    cmp "$1/model.safetensors" "$2/model.safetensors" || fail "$3: other bits"
+}
+for dtype in bf16 f16; do
+    train $dtype.off off 6 --dtype $dtype
+    train $dtype.on on 6 --dtype $dtype
+    same $dtype.off $dtype.on "$dtype"
+    # the first half, then the second from its checkpoint, each with and without
+    for first in on off; do
+        train $dtype.$first.half $first 3 --dtype $dtype
+        for second in on off; do
+            cp -r $dtype.$first.half part
+            train part $second 6 --dtype $dtype --resume part
+            same part $dtype.on "$dtype, $first then $second"
+            rm -r part
+        done
+    done
+    train $dtype.off.given off 2 --dtype $dtype --weights $dtype.on/model.safetensors
+    train $dtype.on.given on 2 --dtype $dtype --weights $dtype.on/model.safetensors
+    same $dtype.off.given $dtype.on.given "$dtype, from given weights"
+done
+answer 0 "$stator" plan g.stator --target h200 --dtype bf16 --optimizer adamw --weight-shadows on --json
+cp out with
+answer 0 "$stator" plan g.stator --target h200 --dtype bf16 --optimizer adamw --json
+awk -v on="$(field with 1 kernels)" -v off="$(field out 1 kernels)" 'BEGIN { exit !(on < off) }' ||
+    fail "shadows save no kernels on a GPU: $(field with 1 kernels) and $(field out 1 kernels) kernels"
