@@ -102,7 +102,8 @@ static void note_layout(const lowering_t *l, uint32_t axis, shard_lowering_t *co
     for (uint32_t g = 0; g < l->level.n_graphs && placement.kind == IR_SPLIT; g++) {
         ir_value_t v = find(l->level.graphs[g], name);
         int64_t granules = shard_value_placement(decided[g], v).granules;
-        each &= granules == ir_value_type(l->level.graphs[g], v)->dims[placement.dim];
+        const int64_t size = ir_value_type(l->level.graphs[g], v)->dims[placement.dim];
+        each &= size == 0 || granules == size; /* of nothing there may be any number */
         same &= granules == placement.granules;
     }
     for (uint32_t a = 0; a < mesh->n; a++)

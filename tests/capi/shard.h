@@ -18,6 +18,13 @@ extern const shard_model_t shard_llama, shard_llama_uneven, shard_resnet;
 /* Returns the state bytes of a rank, the most of all ranks. */
 unsigned long long shard_check(const shard_model_t *model, const char *mesh, const char *form);
 
+/* Trains some steps on one mesh, saves, goes on; and goes on after loading on another mesh: the states
+ * then agree as above. */
+void shard_check_resumed(const shard_model_t *model, const char *mesh, const char *form,
+                         const char *other_mesh, const char *other_form);
+/* An evaluation plan that shares the state of a training plan gives the loss that the one of one rank
+ * gives, before and after some steps. */
+void shard_check_evaluation(const shard_model_t *model, const char *mesh, const char *form);
 /* A step whose every integer input is `token` fails with a message that contains `says`. */
 void shard_check_refused(const shard_model_t *model, const char *mesh, long long token,
                          const char *says);

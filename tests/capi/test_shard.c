@@ -37,6 +37,19 @@ static void llama_trains_alike_under_tensor_parallel(void **state) {
     shard_check(&shard_llama, "data=2,tensor=2", "zero3");
 }
 
+static void state_is_saved_whole_and_loaded_on_another_mesh(void **state) {
+    (void)state;
+    shard_check_resumed(&shard_llama, "data=2,tensor=2", "zero3", "data=3", "zero1");
+    shard_check_resumed(&shard_llama, "data=1", "dp", "tensor=3,data=2", "zero2");
+}
+
+static void evaluation_shares_split_state(void **state) {
+    (void)state;
+    shard_check_evaluation(&shard_llama, "data=2", "zero3");
+    shard_check_evaluation(&shard_llama, "data=2,tensor=2", "zero1");
+    shard_check_evaluation(&shard_resnet, "data=3", "zero3");
+}
+
 /* Of a table in parts, too, an index that it does not have is an error, not nothing. */
 static void an_index_out_of_a_split_table_is_an_error(void **state) {
     (void)state;
@@ -58,6 +71,8 @@ int main(void) {
         cmocka_unit_test(resnet_trains_alike_under_data_forms),
         cmocka_unit_test(llama_trains_alike_under_tensor_parallel),
         cmocka_unit_test(uneven_and_empty_heads_train_alike),
+        cmocka_unit_test(state_is_saved_whole_and_loaded_on_another_mesh),
+        cmocka_unit_test(evaluation_shares_split_state),
         cmocka_unit_test(an_index_out_of_a_split_table_is_an_error),
     };
     return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
