@@ -43,7 +43,9 @@ typedef struct comm_backend {
     /* Copies what it keeps of the request. */
     st_status_t (*start)(comm_t *comm, uint32_t ticket, const comm_request_t *request);
     st_status_t (*wait)(comm_t *comm, uint32_t ticket, int64_t limit_ms); /* 0: the usual limit */
-    void (*mark)(comm_t *comm, uint64_t step, const char *op);            /* NULL: nobody asks */
+    /* A started collective is complete, or has failed: its wait would not block. */
+    bool (*done)(comm_t *comm, uint32_t ticket);
+    void (*mark)(comm_t *comm, uint64_t step, const char *op); /* NULL: nobody asks */
     /* `status` is PEER_LOST or RANKS_DISAGREE. */
     void (*abort)(comm_t *comm, st_status_t status, const char *reason);
     void (*destroy)(comm_t *comm);

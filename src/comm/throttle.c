@@ -2,8 +2,9 @@
  * have started it, plus latency, plus bytes over bandwidth; a rank's transfers go one after another.
  *
  * The ranks' start times travel beside each collective in a group of their own (one clock: the ranks
- * are on one host). Wait takes the latest of them, puts the transfer behind those that were waited
- * for before, and sleeps until its end:
+ * are on one host); the latest is when a transfer begins. Wait puts all transfers that have begun
+ * by then on the link, in the order of their begins whatever the order of the waits, and sleeps
+ * until the end of its own:
  *
  *   rank 0   start ──────────────── wait ........|
  *   rank 1            start ─── wait ............|
@@ -17,18 +18,26 @@
 #include <time.h>
 
 #include "base/memory.h"
+#include "base/vec.h"
 #include "comm/backend.h"
+
+/* A transfer of a handle. */
+struct pending {
+    struct throttle *of;
+    uint32_t ticket;
+};
 
 typedef struct link {
     int n_handles;
     double latency_us, bytes_per_us; /* bytes_per_us 0: no limit */
     double free_us;                  /* when the last transfer leaves the link */
+    ST_VEC(struct pending) pending;  /* started, not on the link yet; in the order of starts */
 } link_t;
 
 typedef struct transfer {
-    bool active;
+    bool active, begun;
     comm_kind_t kind;
-    double bytes;
+    double bytes, begin_us, end_us; /* begin_us once begun, end_us once on the link */
     int64_t *all_us; /* [size + 1]: when each started, then the own: in flight, so never moved */
 } transfer_t;
 
@@ -122,31 +131,99 @@ static st_status_t throttle_start(comm_t *comm, uint32_t ticket, const comm_requ
     TRY(grow(t, ticket));
     transfer_t *transfer = &t->transfers[ticket];
     if (transfer->active) return t->inner->backend->start(t->inner, ticket, request); /* says so */
+    struct pending pending = {t, ticket};
     transfer->kind = request->kind;
     transfer->bytes = bytes_of(comm, request);
+    transfer->begun = false;
     TRY(start_clock(t, ticket, request));
     TRY(t->inner->backend->start(t->inner, ticket, request));
+    if (ST_VEC_PUSH(&t->link->pending, pending) != ST_OK)
+        return st_no_memory(sizeof pending, "a collective");
     transfer->active = true;
     return ST_OK;
 }
 
+/* All ranks have started it: when the last one did. */
+static st_status_t read_clock(throttle_t *t, uint32_t ticket, int64_t limit_ms) {
+    transfer_t *transfer = &t->transfers[ticket];
+    TRY(t->clock->backend->wait(t->clock, ticket, limit_ms));
+    int size = t->base.size;
+    int n = transfer->kind == COMM_SEND ? 0 : transfer->kind == COMM_RECEIVE ? 1 : size;
+    transfer->begin_us = (double)transfer->all_us[size];
+    for (int r = 0; r < n; r++)
+        if ((double)transfer->all_us[r] > transfer->begin_us)
+            transfer->begin_us = (double)transfer->all_us[r];
+    transfer->begun = true;
+    return ST_OK;
+}
+
+/* The earliest of those that have begun; pending.n if none has. */
+static size_t earliest(const link_t *link) {
+    size_t found = link->pending.n;
+    double begin = 0;
+    for (size_t i = 0; i < link->pending.n; i++) {
+        const struct pending *p = &link->pending.data[i];
+        const transfer_t *transfer = &p->of->transfers[p->ticket];
+        if (!transfer->begun || (found < link->pending.n && transfer->begin_us >= begin)) continue;
+        found = i;
+        begin = transfer->begin_us;
+    }
+    return found;
+}
+
+static void take_off(link_t *link, size_t i) {
+    link->pending.n--;
+    memmove(link->pending.data + i, link->pending.data + i + 1,
+            (link->pending.n - i) * sizeof *link->pending.data);
+}
+
+/* Puts those that have begun on the link, up to and with this one. */
+static void schedule(link_t *link, const transfer_t *last) {
+    for (size_t i; (i = earliest(link)) < link->pending.n;) {
+        struct pending p = link->pending.data[i];
+        transfer_t *transfer = &p.of->transfers[p.ticket];
+        double begin = transfer->begin_us > link->free_us ? transfer->begin_us : link->free_us;
+        if (p.of->base.size > 1) { /* else nothing moves */
+            link->free_us =
+                begin + (link->bytes_per_us > 0 ? transfer->bytes / link->bytes_per_us : 0);
+            transfer->end_us = link->free_us + link->latency_us;
+        } else {
+            transfer->end_us = 0;
+        }
+        take_off(link, i);
+        if (transfer == last) return;
+    }
+}
+
+static bool is_pending(const link_t *link, const throttle_t *t, uint32_t ticket) {
+    for (size_t i = 0; i < link->pending.n; i++)
+        if (link->pending.data[i].of == t && link->pending.data[i].ticket == ticket) return true;
+    return false;
+}
+
 static st_status_t throttle_wait(comm_t *comm, uint32_t ticket, int64_t limit_ms) {
     throttle_t *t = (throttle_t *)comm;
+    link_t *link = t->link;
     transfer_t *transfer = ticket < t->n_transfers ? &t->transfers[ticket] : NULL;
     TRY(t->inner->backend->wait(t->inner, ticket, limit_ms));
     if (!transfer || !transfer->active) return ST_OK;
-    TRY(t->clock->backend->wait(t->clock, ticket, limit_ms));
     transfer->active = false;
-    double begin = (double)transfer->all_us[comm->size];
-    int n = transfer->kind == COMM_SEND ? 0 : transfer->kind == COMM_RECEIVE ? 1 : comm->size;
-    for (int r = 0; r < n; r++)
-        if ((double)transfer->all_us[r] > begin) begin = (double)transfer->all_us[r];
-    if (comm->size == 1) return ST_OK; /* nothing moves */
-    link_t *link = t->link;
-    if (link->free_us > begin) begin = link->free_us;
-    link->free_us = begin + (link->bytes_per_us > 0 ? transfer->bytes / link->bytes_per_us : 0);
-    sleep_until(link->free_us + link->latency_us);
+    if (!transfer->begun) TRY(read_clock(t, ticket, limit_ms));
+    for (size_t i = 0; i < link->pending.n; i++) {
+        const struct pending *p = &link->pending.data[i];
+        if (p->of->transfers[p->ticket].begun ||
+            !p->of->clock->backend->done(p->of->clock, p->ticket))
+            continue;
+        TRY(read_clock(p->of, p->ticket, limit_ms));
+    }
+    if (is_pending(link, t, ticket)) schedule(link, transfer);
+    if (transfer->end_us > 0) sleep_until(transfer->end_us);
     return ST_OK;
+}
+
+static bool throttle_done(comm_t *comm, uint32_t ticket) {
+    throttle_t *t = (throttle_t *)comm;
+    return t->inner->backend->done(t->inner, ticket); /* its wait only sleeps */
 }
 
 static void throttle_mark(comm_t *comm, uint64_t step, const char *op) {
@@ -159,12 +236,17 @@ static void throttle_abort(comm_t *comm, st_status_t status, const char *reason)
 
 static void throttle_destroy(comm_t *comm) {
     throttle_t *t = (throttle_t *)comm;
+    for (size_t i = t->link->pending.n; i-- > 0;)
+        if (t->link->pending.data[i].of == t) take_off(t->link, i);
     comm_destroy(t->clock);
     comm_destroy(t->inner);
     for (uint32_t i = 0; i < t->n_transfers; i++) st_free(t->transfers[i].all_us);
     st_free(t->transfers);
     st_free(t->parts);
-    if (--t->link->n_handles == 0) st_free(t->link);
+    if (--t->link->n_handles == 0) {
+        ST_VEC_FREE(&t->link->pending);
+        st_free(t->link);
+    }
     comm_release(comm);
     st_free(t);
 }
@@ -176,6 +258,7 @@ static const comm_backend_t backend = {
     .group_create = throttle_group_create,
     .start = throttle_start,
     .wait = throttle_wait,
+    .done = throttle_done,
     .mark = throttle_mark,
     .abort = throttle_abort,
     .destroy = throttle_destroy,

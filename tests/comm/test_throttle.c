@@ -91,6 +91,25 @@ static st_status_t two_sums(rank_arg_t *arg, double compute_ms) {
     return status;
 }
 
+/* The second of them is waited for first. */
+static void *reverse_body(void *argument) {
+    enum { N = 125000 };
+    rank_arg_t *arg = argument;
+    double *x = calloc(2 * N, sizeof *x);
+    int64_t n = N;
+    void *first = x, *second = x + N;
+    double begin = now_ms();
+    st_status_t status = comm_all_reduce_start(arg->comm, 0, IR_F64, 1, &first, &n);
+    usleep(60000); /* the first is through, but for its latency */
+    if (status == ST_OK) status = comm_all_reduce_start(arg->comm, 1, IR_F64, 1, &second, &n);
+    if (status == ST_OK) status = comm_wait(arg->comm, 1);
+    if (status == ST_OK) status = comm_wait(arg->comm, 0);
+    arg->ms[2] = now_ms() - begin;
+    free(x);
+    finish(arg, status);
+    return NULL;
+}
+
 static void *bare_body(void *argument) {
     finish(argument, two_sums(argument, 0));
     return NULL;
@@ -128,6 +147,18 @@ static void transfers_take_their_time_one_after_another(void **state) {
     assert_true(soon);
 }
 
+static void links_carry_in_the_order_of_starts(void **state) {
+    (void)state;
+    rank_arg_t args[MAX_RANKS];
+    bool soon = false;
+    for (int i = 0; i < TRIES && !soon; i++) {
+        run_ranks(2, 0.030, 20e6, reverse_body, args);
+        for (int r = 0; r < 2; r++) assert_true(args[r].ms[2] >= 60 + 50 + 30 - 1);
+        soon = within(args, 2, 60 + 50 + 30 + 40); /* not 60 + 100 + 30 */
+    }
+    assert_true(soon);
+}
+
 static void what_is_computed_meanwhile_hides_them(void **state) {
     (void)state;
     rank_arg_t args[MAX_RANKS];
@@ -152,6 +183,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_collective_and_group_works),
         cmocka_unit_test(transfers_take_their_time_one_after_another),
+        cmocka_unit_test(links_carry_in_the_order_of_starts),
         cmocka_unit_test(what_is_computed_meanwhile_hides_them),
         cmocka_unit_test(a_transfer_begins_with_the_last_rank),
     };

@@ -356,6 +356,23 @@ done:
     return status;
 }
 
+static bool local_done(comm_t *comm, uint32_t ticket) {
+    local_t *local = (local_t *)comm;
+    local_world_t *world = local->group->world;
+    pthread_mutex_lock(&world->mutex);
+    bool done = world->failed != ST_OK || !has_started(local, ticket);
+    if (!done && local->ends[ticket].active) {
+        done = local->ends[ticket].done;
+    } else if (!done) {
+        uint32_t index = 2 * ticket + local->uses[ticket];
+        work(local, index, INT64_MAX);
+        const local_slot_t *slot = local->group->slots[index];
+        done = slot->n_published == comm->size && slot->n_done == slot->n_chunks;
+    }
+    pthread_mutex_unlock(&world->mutex);
+    return done;
+}
+
 static void local_abort(comm_t *comm, st_status_t status, const char *reason) {
     local_t *local = (local_t *)comm;
     char text[LOCAL_REASON_BYTES];
@@ -458,6 +475,7 @@ static const comm_backend_t backend = {
     .group_create = local_group_create,
     .start = local_start,
     .wait = local_wait,
+    .done = local_done,
     .abort = local_abort,
     .destroy = local_destroy,
 };

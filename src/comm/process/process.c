@@ -189,6 +189,16 @@ static st_status_t process_wait(comm_t *base, uint32_t ticket, int64_t limit_ms)
     return status;
 }
 
+static bool process_done(comm_t *base, uint32_t ticket) {
+    process_comm_t *comm = (process_comm_t *)base;
+    process_t *process = comm->process;
+    const process_op_t *op = ticket < comm->n_ops ? comm->ops[ticket] : NULL;
+    pthread_mutex_lock(&process->mutex);
+    bool done = process->failed != ST_OK || !op || op->done;
+    pthread_mutex_unlock(&process->mutex);
+    return done;
+}
+
 static void on_fail(void *context, st_status_t status, const char *text) {
     process_fail(context, status, text);
 }
@@ -258,6 +268,7 @@ static const comm_backend_t backend = {
     .group_create = process_group_create,
     .start = process_start,
     .wait = process_wait,
+    .done = process_done,
     .mark = process_mark,
     .abort = process_abort,
     .destroy = process_destroy,
