@@ -37,6 +37,7 @@ static st_status_t read_options(const stator_options_t *options, const stator_pl
     if (threads < 0 || threads > 1024)
         return FAIL(ST_INVALID, "option 'threads' is %lld; 0 to 1024 are possible",
                     (long long)threads);
+    const char *pins = st_options_string(table, "pin");
     const char *mesh_text = st_options_string(table, "mesh");
     ir_mesh_t mesh = {0};
     if (mesh_text[0]) {
@@ -67,6 +68,7 @@ static st_status_t read_options(const stator_options_t *options, const stator_pl
         .target = st_options_string(table, "target"),
         .device = device[0] ? device : NULL,
         .mesh = mesh,
+        .pins = pins[0] ? pins : NULL,
         .form = form_of(st_options_string(table, "shard")),
         .auto_sharding = strcmp(st_options_string(table, "shard"), "auto") == 0,
         .n_ranks = (uint32_t)ranks,

@@ -284,6 +284,7 @@ static st_status_t lower_ranks(compile_context_t *c, shard_programs_t *made) {
     if (data != IR_NONE) TRY(unroll_meetings(c, plan->mesh.axes[data].size));
     const shard_mesh_options_t options = {.mesh = &plan->mesh,
                                           .form = c->options.form,
+                                          .pins = c->options.pins,
                                           .settle = c->options.auto_sharding ? settle_axis : NULL,
                                           .settle_context = c,
                                           .home_of = model ? home_of : NULL,

@@ -155,6 +155,7 @@ static st_status_t record_options(compile_context_t *c, const target_t *target) 
         {"recompute", recompute[o->recompute]},
         {"shard", o->auto_sharding ? "auto" : forms[o->form]},
         {"memory-limit", o->memory_limit ? limit : "auto"},
+        {"pin", o->pins ? o->pins : ""},
         {"kernels", kern_cpu_level()},
         {"libraries", kern_libraries()},
         {"target-description", description},

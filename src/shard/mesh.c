@@ -5,6 +5,7 @@
 
 #include "base/memory.h"
 #include "ir/structure.h"
+#include "shard/pins.h"
 
 /* Distinct graphs, and which one each combination of coordinates has. Combinations count the axes
  * that are done in the order of lowering, the last fastest. */
@@ -154,7 +155,11 @@ static st_status_t settle(const lowering_t *l, uint32_t axis, const ir_graph_t *
 /* The graphs with what is settled worked in, which take the place of the level's. */
 static st_status_t prepare(lowering_t *l, uint32_t axis, shard_prepared_t *prepared) {
     shard_settled_t settled = {0};
-    st_status_t status = settle(l, axis, l->level.graphs[largest_graph(&l->level)], &settled);
+    const ir_graph_t *graph = l->level.graphs[largest_graph(&l->level)];
+    const shard_mesh_options_t *o = l->options;
+    st_status_t status = settle(l, axis, graph, &settled);
+    if (status == ST_OK && o->pins && !o->home_of)
+        status = shard_pins_apply(o->pins, o->mesh, axis, graph, &settled);
     for (uint32_t g = 0; g < l->level.n_graphs && status == ST_OK; g++) {
         status = shard_prepare(l->level.graphs[g], &settled, &prepared[g]);
         if (status != ST_OK) break;
@@ -282,6 +287,8 @@ st_status_t shard_lower_mesh(const ir_graph_t *graph, const shard_mesh_options_t
     st_status_t status = classes && out->program_of && out->nodes && out->outputs
                              ? ST_OK
                              : st_no_memory(graph->nodes.n * sizeof *out->nodes, "the lowering");
+    if (status == ST_OK && options->pins && !options->home_of)
+        status = shard_pins_check(options->pins, options->mesh, graph);
     if (status == ST_OK) status = lower_all(&l, order, classes);
     level_free(&l.level);
     st_free(classes);

@@ -27,11 +27,11 @@ static bool is_optimizer(const ir_node_info_t *node) {
     return node->op == IR_OP_ADAMW || node->op == IR_OP_SGD;
 }
 
-/* Operand 0 and the states among the others that are of its type. */
+/* What is of the parameter's type beside it and its gradient. Mostly a state; another axis may have
+ * put one together, or cut it. */
 static bool is_moment(const ir_graph_t *graph, const ir_node_info_t *node, uint32_t j) {
-    return j > 1 && is_state(graph, node->inputs[j]) &&
-           ir_type_equal(ir_value_type(graph, node->inputs[j]),
-                         ir_value_type(graph, node->inputs[0]));
+    return j > 1 && ir_type_equal(ir_value_type(graph, node->inputs[j]),
+                                  ir_value_type(graph, node->inputs[0]));
 }
 
 /* The last sums of micro-batches are split where they are made: their terms are. */
@@ -59,7 +59,8 @@ static st_status_t split_update(const ir_graph_t *graph, ir_node_t n, uint32_t n
     for (uint32_t j = 0; j < node->n_inputs; j++) {
         const bool moment = is_moment(graph, node, j);
         if (j < 2 || moment) in[j] = part;
-        if (moment) settled->homes[graph->values.data[node->inputs[j]].producer] = part;
+        if (moment && is_state(graph, node->inputs[j]))
+            settled->homes[graph->values.data[node->inputs[j]].producer] = part;
     }
     for (uint32_t k = 0; k < node->n_outputs; k++)
         if (ir_type_equal(ir_value_type(graph, node->first_output + k), type)) out[k] = part;

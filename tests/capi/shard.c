@@ -95,6 +95,8 @@ static void step(trained_t *t, int labels, uint64_t *state) {
     for (size_t i = 0; i < n; i++) free((void *)(uintptr_t)feeds[i].data);
 }
 
+static const char *refused_says; /* set: compiling has to fail, with a message that contains it */
+
 static void open_training(const shard_model_t *model, const char *mesh, const char *form,
                           trained_t *t, trained_t *evaluation) {
     stator_options_t *options = NULL;
@@ -108,12 +110,27 @@ static void open_training(const shard_model_t *model, const char *mesh, const ch
         must(stator_options_set(options, "config", scratch("config.json")));
     }
     must(stator_options_set(options, "mesh", mesh));
-    must(stator_options_set(options, "shard", form));
+    char name[16];
+    size_t length = strcspn(form, " ");
+    assert_true(length < sizeof name);
+    memcpy(name, form, length);
+    name[length] = '\0';
+    must(stator_options_set(options, "shard", name));
+    if (form[length]) must(stator_options_set(options, "pin", form + length + 1));
     must(stator_options_set(options, "threads", "1"));
     must(stator_options_set(options, "dtype", "f64"));
     must(model->config ? stator_graph_llama(options, 1, &graph)
                        : stator_graph_resnet(options, 1, &graph));
     must(stator_graph_make_training(graph, options, &training));
+    if (refused_says) {
+        assert_true(stator_plan_compile(training, options, NULL, &t->plan) == STATOR_INVALID);
+        if (!strstr(stator_last_error(), refused_says))
+            fail_msg("'%s' does not say '%s'", stator_last_error(), refused_says);
+        stator_graph_destroy(training);
+        stator_graph_destroy(graph);
+        stator_options_destroy(options);
+        return;
+    }
     must(stator_plan_compile(training, options, NULL, &t->plan));
     must(stator_session_create(t->plan, NULL, &t->session));
     must(stator_session_initialize(t->session, options));
@@ -180,7 +197,7 @@ static size_t compare_states(const char *what, const trained_t *one, const train
 unsigned long long shard_check(const shard_model_t *model, const char *mesh, const char *form) {
     static const shard_model_t *of;
     static trained_t one, many;
-    char what[128];
+    char what[256];
     snprintf(what, sizeof what, "%s on %s as %s", model->name, mesh, form);
     if (of != model) {
         release(&one);
@@ -258,4 +275,15 @@ void shard_check_evaluation(const shard_model_t *model, const char *mesh, const 
     release(&many_evaluated);
     release(&one);
     release(&many);
+}
+
+void shard_check_unplanned(const shard_model_t *model, const char *mesh, const char *pins,
+                           const char *says) {
+    trained_t *t = calloc(1, sizeof *t);
+    char form[256];
+    snprintf(form, sizeof form, "dp %s", pins);
+    refused_says = says;
+    open_training(model, mesh, form, t, NULL);
+    refused_says = NULL;
+    free(t);
 }

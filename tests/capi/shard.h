@@ -15,7 +15,7 @@ extern const shard_model_t shard_llama, shard_llama_uneven, shard_resnet;
  * (loss, gradient norm), and at the end every parameter, buffer and moment, is within 1e-9 of the one
  * rank's, relative to the tensor's largest element. The one rank's run is kept between calls for one
  * model. */
-/* Returns the state bytes of a rank, the most of all ranks. */
+/* Returns the state bytes of a rank, the most of all ranks. A form may be followed by pins: "dp *=whole(data)". */
 unsigned long long shard_check(const shard_model_t *model, const char *mesh, const char *form);
 
 /* Trains some steps on one mesh, saves, goes on; and goes on after loading on another mesh: the states
@@ -25,6 +25,9 @@ void shard_check_resumed(const shard_model_t *model, const char *mesh, const cha
 /* An evaluation plan that shares the state of a training plan gives the loss that the one of one rank
  * gives, before and after some steps. */
 void shard_check_evaluation(const shard_model_t *model, const char *mesh, const char *form);
+/* Compiling with the pins fails with a message that contains `says`. */
+void shard_check_unplanned(const shard_model_t *model, const char *mesh, const char *pins,
+                           const char *says);
 /* A step whose every integer input is `token` fails with a message that contains `says`. */
 void shard_check_refused(const shard_model_t *model, const char *mesh, long long token,
                          const char *says);

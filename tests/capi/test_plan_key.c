@@ -44,6 +44,7 @@ static const row_t rows[] = {
     {"shard", "zero2", DECIDES, ""},
     {"shard", "zero3", DECIDES, ""},
     {"shard", "tp", DECIDES, "ranks=2"},
+    {"pin", "fc.weight=split(0,data)", DECIDES, ""},
     {"threads", "3", DECIDES, ""},
     {"dtype", "f64", DECIDES, ""},
     {"dtype", "bf16", DECIDES, ""},

@@ -50,6 +50,36 @@ static void evaluation_shares_split_state(void **state) {
     shard_check_evaluation(&shard_resnet, "data=3", "zero3");
 }
 
+/* Nothing is special about what a form splits. */
+static void pins_are_kept_to_and_train_alike(void **state) {
+    (void)state;
+    double whole = (double)shard_check(&shard_llama, "data=2", "dp");
+    double bytes =
+        (double)shard_check(&shard_llama, "data=2", "dp *mlp.down_proj.weight=split(1,data)");
+    assert_true(bytes < whole - 32 * 88 * 8); /* a half of each of three states of two layers */
+    shard_check(&shard_llama, "data=2,tensor=2",
+                "zero1 *.q_proj.weight=whole(tensor);model.norm.weight=split(0,tensor)");
+    shard_check(&shard_llama_uneven, "data=3", "dp *.weight=split(0,data)");
+}
+
+static void bad_pins_are_refused(void **state) {
+    (void)state;
+    static const struct {
+        const char *pins, *says;
+    } rows[] = {
+        {"*.weight", "is no pin"},
+        {"=split(0,data)", "is no pin"},
+        {"*=split(data)", "is no pin"},
+        {"*=split(-1,data)", "is no pin"},
+        {"*=split(0,data) more", "is no pin"},
+        {"*.weight=split(0,tensor)", "has no axis 'tensor'"},
+        {"nothing.*=whole(data)", "has a name like 'nothing.*'"},
+        {"model.norm.weight=split(1,data)", "'model.norm.weight' is f64[32], which has no dim 1"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        shard_check_unplanned(&shard_llama, "data=2", rows[i].pins, rows[i].says);
+}
+
 /* Of a table in parts, too, an index that it does not have is an error, not nothing. */
 static void an_index_out_of_a_split_table_is_an_error(void **state) {
     (void)state;
@@ -73,6 +103,8 @@ int main(void) {
         cmocka_unit_test(uneven_and_empty_heads_train_alike),
         cmocka_unit_test(state_is_saved_whole_and_loaded_on_another_mesh),
         cmocka_unit_test(evaluation_shares_split_state),
+        cmocka_unit_test(pins_are_kept_to_and_train_alike),
+        cmocka_unit_test(bad_pins_are_refused),
         cmocka_unit_test(an_index_out_of_a_split_table_is_an_error),
     };
     return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
