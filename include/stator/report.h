@@ -114,6 +114,23 @@ typedef struct stator_report_boundary {
 STATOR_API int stator_report_boundary_at(const stator_report_t *report, size_t index,
                                          stator_report_boundary_t *out_row);
 
+/* What the placements along an axis of the mesh could have been, and which were chosen: the uniform plans,
+ * and the best free choice ("auto"). There are rows only of a plan that was compiled with option
+ * shard=auto. Times and memory are of one rank, simulated before fusion, recomputation and writing in
+ * place, alike for all rows: to be held against each other, not against the plan. */
+typedef struct stator_report_alternative {
+    const char *axis, *name; /* "data"; "dp", "zero3", …, "auto" */
+    int chosen;              /* 1: the plan has these */
+    int fits;                /* 1: within the limit of memory, as estimated here */
+    double step_us;          /* of it, communication that nothing hides: */
+    double exposed_us;
+    uint64_t state_bytes, live_bytes; /* states; the most that is alive beside them */
+    const char
+        *reason; /* why nothing was searched for: then this is the axis's only row; else "" */
+} stator_report_alternative_t;
+STATOR_API int stator_report_alternative_at(const stator_report_t *report, size_t index,
+                                            stator_report_alternative_t *out_row);
+
 /* Passes of the compiler in their order, and the time that each took. None for a loaded plan. */
 typedef struct stator_report_pass {
     const char *name;

@@ -15,6 +15,8 @@ struct stator_report {
     size_t n_fused, n_boundaries;
     stator_report_fused_t *fused;
     stator_report_boundary_t *boundaries;
+    size_t n_alternatives;
+    stator_report_alternative_t *alternatives;
     plan_recompute_t recompute;
 };
 
@@ -68,6 +70,27 @@ static st_status_t copy_fusion(const fuse_report_t *fusion, stator_report_t *mad
     return ST_OK;
 }
 
+static st_status_t copy_alternatives(const plan_t *plan, stator_report_t *made) {
+    st_arena_t *arena = &made->report->arena;
+    const size_t n = plan->n_alternatives;
+    made->alternatives = st_arena_array(arena, n, sizeof *made->alternatives);
+    if (!made->alternatives) return st_no_memory(n * sizeof *made->alternatives, "a report");
+    for (; made->n_alternatives < n; made->n_alternatives++) {
+        const plan_alternative_t *row = &plan->alternatives[made->n_alternatives];
+        stator_report_alternative_t *to = &made->alternatives[made->n_alternatives];
+        *to = (stator_report_alternative_t){.chosen = row->chosen,
+                                            .fits = row->fits,
+                                            .step_us = row->step_us,
+                                            .exposed_us = row->exposed_us,
+                                            .state_bytes = row->state_bytes,
+                                            .live_bytes = row->live_bytes};
+        if (!keep(arena, row->axis, &to->axis) || !keep(arena, row->name, &to->name) ||
+            !keep(arena, row->reason, &to->reason))
+            return st_no_memory(n * sizeof *to, "a report");
+    }
+    return ST_OK;
+}
+
 stator_status_t stator_report_create(const stator_plan_t *plan, uint32_t rank,
                                      stator_report_t **out_report) {
     CAPI_OUT(out_report);
@@ -79,6 +102,7 @@ stator_status_t stator_report_create(const stator_plan_t *plan, uint32_t rank,
     if (status == ST_OK) status = report_make(plan->plan, target, rank, &made->report);
     if (status == ST_OK) status = copy_passes(plan, made);
     if (status == ST_OK) status = copy_fusion(plan->plan->fusion, made);
+    if (status == ST_OK) status = copy_alternatives(plan->plan, made);
     if (status == ST_OK) made->recompute = plan->plan->recompute;
     target_destroy(target);
     if (status == ST_OK)
@@ -182,5 +206,12 @@ int stator_report_boundary_at(const stator_report_t *report, size_t index,
                               stator_report_boundary_t *out_row) {
     if (index >= report->n_boundaries) return 0;
     *out_row = report->boundaries[index];
+    return 1;
+}
+
+int stator_report_alternative_at(const stator_report_t *report, size_t index,
+                                 stator_report_alternative_t *out_row) {
+    if (index >= report->n_alternatives) return 0;
+    *out_row = report->alternatives[index];
     return 1;
 }

@@ -2,6 +2,7 @@
  * pass does is told there; here is only how it reaches the graph or the ranks' programs. */
 #include "compile/passes.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "autodiff/precision.h"
@@ -214,30 +215,35 @@ static const ir_placement_t *home_of(void *context, const char *name) {
     return state ? state->placements : NULL;
 }
 
-static st_status_t add_alternatives(plan_t *plan, const sharding_t *sharding, const char *axis) {
-    const uint32_t n = plan->n_alternatives + sharding->n_rows;
+static st_status_t add_alternatives(plan_t *plan, const sharding_t *sharding, const char *axis,
+                                    const char *reason) {
+    const uint32_t n_rows = reason ? 1 : sharding->n_rows, n = plan->n_alternatives + n_rows;
     plan_alternative_t *rows = st_arena_array(&plan->arena, n, sizeof *rows);
     if (!rows) return st_no_memory(n * sizeof *rows, "the alternatives");
-    memcpy(rows, plan->alternatives, plan->n_alternatives * sizeof *rows);
-    for (uint32_t i = 0; i < sharding->n_rows; i++) {
-        const sharding_row_t *from = &sharding->rows[i];
+    if (plan->n_alternatives) memcpy(rows, plan->alternatives, plan->n_alternatives * sizeof *rows);
+    for (uint32_t i = 0; i < n_rows; i++) {
+        sharding_row_t none = {.fits = true};
+        snprintf(none.name, sizeof none.name, "%s", strcmp(axis, IR_AXIS_DATA) == 0 ? "dp" : "tp");
+        const sharding_row_t *from = reason ? &none : &sharding->rows[i];
         plan_alternative_t *to = &rows[plan->n_alternatives + i];
         *to = (plan_alternative_t){.axis = st_arena_strdup(&plan->arena, axis),
                                    .name = st_arena_strdup(&plan->arena, from->name),
-                                   .chosen = i == sharding->chosen,
+                                   .chosen = reason || i == sharding->chosen,
                                    .fits = from->fits,
                                    .step_us = from->price.step_us,
                                    .exposed_us = from->price.exposed_us,
                                    .state_bytes = from->price.state_bytes,
                                    .live_bytes = from->price.live_bytes};
-        if (!to->axis || !to->name) return st_no_memory(0, "the alternatives");
+        if (reason) to->reason = st_arena_strdup(&plan->arena, reason);
+        if (!to->axis || !to->name || (reason && !to->reason))
+            return st_no_memory(0, "the alternatives");
     }
     plan->alternatives = rows;
     plan->n_alternatives = n;
     return ST_OK;
 }
 
-/* Searches for the placements of one axis; a graph with control flow has the form's. */
+/* Searches for the placements of one axis; a graph with control flow has a form's, and says so. */
 static st_status_t settle_axis(void *context, const ir_graph_t *graph, uint32_t axis,
                                shard_settled_t *settled) {
     compile_context_t *c = context;
@@ -247,6 +253,10 @@ static st_status_t settle_axis(void *context, const ir_graph_t *graph, uint32_t 
     const bool data = strcmp(mesh->axes[axis].name, IR_AXIS_DATA) == 0;
     uint32_t order[IR_MAX_AXES];
     ir_mesh_order(mesh, order);
+    /* axes that are lowered after this one share out what it leaves */
+    uint64_t limit = c->options.memory_limit ? c->options.memory_limit : machine->memory_bytes;
+    for (uint32_t i = mesh->n; i-- > 0 && order[i] != axis;)
+        limit = (uint64_t)st_size_mul(limit, mesh->axes[order[i]].size);
     const sharding_request_t request = {
         .graph = graph,
         .target = &c->target,
@@ -254,17 +264,19 @@ static st_status_t settle_axis(void *context, const ir_graph_t *graph, uint32_t 
                  order[0] != axis},
         .link_overlap = machine->link_overlap,
         .splits_inputs = data,
-        .lowers_forms = data,
-        .memory_limit = c->options.memory_limit ? c->options.memory_limit : machine->memory_bytes,
+        .lowers_forms = true,
+        .memory_limit = limit,
     };
     sharding_t made;
     st_status_t status = sharding_choose(&request, &made);
-    if (status == ST_UNSUPPORTED)
+    if (status == ST_UNSUPPORTED) { /* the plan tells why it has the form's */
+        TRY(add_alternatives(c->plan, NULL, mesh->axes[axis].name, st_last_error()));
         return data ? shard_form_data(graph, n_ranks, c->options.form, settled)
                     : shard_form_tensor(graph, settled);
+    }
     TRY(status);
     status = sharding_settle(&request, &made, made.chosen, settled);
-    if (status == ST_OK) status = add_alternatives(c->plan, &made, mesh->axes[axis].name);
+    if (status == ST_OK) status = add_alternatives(c->plan, &made, mesh->axes[axis].name, NULL);
     sharding_free(&made);
     return status;
 }

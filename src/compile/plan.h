@@ -85,6 +85,7 @@ typedef struct plan_alternative {
     bool chosen, fits;
     double step_us, exposed_us;
     uint64_t state_bytes, live_bytes;
+    const char *reason; /* why nothing was searched for; NULL: it was */
 } plan_alternative_t;
 
 typedef struct plan {

@@ -15,6 +15,8 @@ static const double weights[N_WEIGHTS] = {1, 0.05, 0.3};
 enum { FORM_WEIGHTS = 2 };
 /* Of the limit, for what the energy knows of memory. */
 static const double budgets[N_BUDGETS] = {0.8, 0.6, 0.4};
+/* Beside those of the data axis; a tensor axis, whose inputs are whole, has this one alone. */
+enum { FORM_TENSOR = SHARD_FORM_END };
 /* Entries of the elimination's largest table. */
 static const size_t WIDTH = (size_t)1 << 16;
 
@@ -111,9 +113,10 @@ done:
 static st_status_t price_prepared(chooser_t *c, const shard_prepared_t *prepared,
                                   sharding_row_t *row) {
     sharding_request_t request = *c->request;
-    const shard_axis_t axis = {.name = IR_AXIS_DATA,
+    const bool data = row->form != FORM_TENSOR;
+    const shard_axis_t axis = {.name = data ? IR_AXIS_DATA : IR_AXIS_TENSOR,
                                .n_ranks = request.ring.n_ranks,
-                               .splits_batch = true,
+                               .splits_batch = data,
                                .forced = prepared->forced,
                                .homes = prepared->homes};
     shard_lowering_t *lowering;
@@ -126,14 +129,22 @@ static st_status_t price_prepared(chooser_t *c, const shard_prepared_t *prepared
     return status;
 }
 
-static st_status_t try_lowering(chooser_t *c, shard_form_t form, const char *name) {
+static st_status_t settle_form(const sharding_request_t *request, int form,
+                               shard_settled_t *settled) {
+    if (form == FORM_TENSOR) return shard_form_tensor(request->graph, settled);
+    return shard_form_data(request->graph, request->ring.n_ranks, (shard_form_t)form, settled);
+}
+
+static st_status_t try_lowering(chooser_t *c, int form, const char *name) {
     shard_settled_t settled = {0};
     shard_prepared_t prepared = {0};
-    sharding_row_t row = {.form = (int)form};
+    sharding_row_t row = {.form = form};
     st_status_t status = ST_OK;
     snprintf(row.name, sizeof row.name, "%s", name);
     TRY_GOTO(shard_settled_open(c->request->graph, &settled), done);
-    TRY_GOTO(shard_form_data(c->request->graph, c->request->ring.n_ranks, form, &settled), done);
+    settled.axis = form == FORM_TENSOR ? IR_AXIS_TENSOR : IR_AXIS_DATA;
+    settled.n_ranks = c->request->ring.n_ranks;
+    TRY_GOTO(settle_form(c->request, form, &settled), done);
     TRY_GOTO(shard_prepare(c->request->graph, &settled, &prepared), done);
     TRY_GOTO(price_prepared(c, &prepared, &row), done);
     keep_row(c, &row);
@@ -146,9 +157,7 @@ done:
 st_status_t sharding_settle(const sharding_request_t *request, const sharding_t *sharding,
                             uint32_t row, shard_settled_t *settled) {
     const sharding_row_t *chosen = &sharding->rows[row];
-    if (chosen->form >= 0)
-        return shard_form_data(request->graph, request->ring.n_ranks, (shard_form_t)chosen->form,
-                               settled);
+    if (chosen->form >= 0) return settle_form(request, chosen->form, settled);
     return shard_choices_settle(request->graph, &chosen->choices, settled);
 }
 
@@ -221,9 +230,9 @@ static st_status_t run(chooser_t *c) {
             TRY(try_form(c, w, form));
         }
     }
-    static const char *const forms[] = {"dp", "zero1", "zero2", "zero3"};
-    for (int form = SHARD_FORM_DP; r->lowers_forms && form < SHARD_FORM_END; form++)
-        TRY(try_lowering(c, (shard_form_t)form, forms[form]));
+    static const char *const forms[] = {"dp", "zero1", "zero2", "zero3", "tp"};
+    for (int form = SHARD_FORM_DP; r->lowers_forms && form <= FORM_TENSOR; form++)
+        if (r->splits_inputs == (form != FORM_TENSOR)) TRY(try_lowering(c, form, forms[form]));
     for (uint32_t w = 0; w < N_WEIGHTS; w++) TRY(try_free(c, w));
     choose(c);
     return ST_OK;

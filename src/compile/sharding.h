@@ -36,7 +36,7 @@ typedef struct sharding_row {
     sharding_price_t price;
     bool exact; /* by the energy: no other labels of the form cost less */
     bool fits;
-    int form; /* shard_form_t, of which this is the lowering; -1: the choices say it */
+    int form; /* shard_form_t, SHARD_FORM_END for shard_form_tensor, of which this is the lowering; -1: the choices say it */
     shard_choices_t
         choices; /* of a form: for another graph than the request's, into which it is worked */
 } sharding_row_t;

@@ -426,7 +426,11 @@ st_status_t shard_decide_body(const ir_graph_t *body, const shard_axis_t *axis,
     st_status_t status = ST_OK;
     TRY_GOTO(open_lowering(body, axis, &lowering), fail);
     lowering->local = true;
-    lowering->axis.like = NULL; /* a body's way follows from what it is given */
+    /* a body's way follows from what it is given; what is settled is said of the graph around it */
+    lowering->axis.like = NULL;
+    lowering->axis.forced = NULL;
+    lowering->axis.homes = NULL;
+    lowering->axis.places_inputs = false;
     for (ir_node_t n = 0; n < body->nodes.n; n++) {
         const ir_node_info_t *node = ir_node(body, n);
         if (node->op != IR_OP_INPUT) continue;

@@ -16,7 +16,8 @@ typedef struct cut {
 
 typedef struct finder {
     const ir_graph_t *graph;
-    bool splits_inputs, fine_states;
+    bool splits_inputs;
+    const shard_ring_t *ring;
     int64_t batch_granules; /* 0: no input is split */
     shard_kinds_t *kinds;
     ST_VEC(cut_t) cuts;
@@ -115,7 +116,7 @@ static void source_places(finder_t *f, const ir_node_info_t *node) {
     for (int32_t d = 0; d < type->rank; d++) {
         if (type->dims[d] < 2) continue;
         shard_places_add(&f->made, IR_PLACE_SPLIT(d, type->dims[d]));
-        for (size_t i = 0; i < f->cuts.n && !f->fine_states; i++)
+        for (size_t i = 0; i < f->cuts.n && !f->ring->fine_states; i++)
             if (f->cuts.data[i].extent == type->dims[d])
                 shard_places_add(&f->made, IR_PLACE_SPLIT(d, f->cuts.data[i].granules));
     }
@@ -123,19 +124,21 @@ static void source_places(finder_t *f, const ir_node_info_t *node) {
 
 /* ---- what rules propose ---- */
 
-static bool splits_evenly(const ir_type_t *type, ir_placement_t placement) {
-    return placement.kind != IR_SPLIT || (placement.dim < type->rank && placement.granules > 0 &&
-                                          type->dims[placement.dim] % placement.granules == 0);
+static bool can_split(const finder_t *f, const ir_type_t *type, ir_placement_t placement) {
+    if (placement.kind != IR_SPLIT) return true;
+    return placement.dim < type->rank && placement.granules > 0 &&
+           type->dims[placement.dim] % placement.granules == 0 &&
+           (placement.granules >= f->ring->n_ranks || placement.granules == f->batch_granules);
 }
 
 static bool is_legal(const finder_t *f, const ir_node_info_t *node, const ir_strategy_t *way) {
     for (uint32_t j = 0; j < node->n_inputs; j++)
-        if (!splits_evenly(ir_value_type(f->graph, node->inputs[j]),
-                           shard_strategy_in(way, node->n_inputs, j)))
+        if (!can_split(f, ir_value_type(f->graph, node->inputs[j]),
+                       shard_strategy_in(way, node->n_inputs, j)))
             return false;
     for (uint32_t k = 0; k < node->n_outputs; k++)
-        if (!splits_evenly(ir_value_type(f->graph, node->first_output + k),
-                           shard_strategy_out(way, k)))
+        if (!can_split(f, ir_value_type(f->graph, node->first_output + k),
+                       shard_strategy_out(way, k)))
             return false;
     return true;
 }
@@ -252,15 +255,13 @@ static st_status_t find_kinds(finder_t *f) {
     return ST_OK;
 }
 
-st_status_t shard_kinds_open(const ir_graph_t *graph, bool splits_inputs, bool fine_states,
+st_status_t shard_kinds_open(const ir_graph_t *graph, const shard_ring_t *ring, bool splits_inputs,
                              shard_kinds_t *out_kinds) {
     finder_t *f = st_calloc(1, sizeof *f);
     *out_kinds = (shard_kinds_t){0};
     if (!f) return st_no_memory(sizeof *f, "the kinds of nodes");
-    *f = (finder_t){.graph = graph,
-                    .splits_inputs = splits_inputs,
-                    .fine_states = fine_states,
-                    .kinds = out_kinds};
+    *f = (finder_t){
+        .graph = graph, .splits_inputs = splits_inputs, .ring = ring, .kinds = out_kinds};
     st_status_t status = find_kinds(f);
     ST_VEC_FREE(&f->cuts);
     st_map_free(&f->by_key);

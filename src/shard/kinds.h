@@ -16,7 +16,7 @@
 #ifndef STATOR_SHARD_KINDS_H
 #define STATOR_SHARD_KINDS_H
 
-#include "ir/op.h"
+#include "shard/price.h"
 
 enum { SHARD_MAX_PLACES = 14, SHARD_MAX_WAYS = 48 };
 
@@ -42,9 +42,10 @@ typedef struct shard_kinds {
     ST_VEC(shard_places_t) places;
 } shard_kinds_t;
 
-/* `fine_states`: states are split between any elements only, not in the granules of reshapes: what an
- * earlier axis has left of a tensor has no name for them. `splits_inputs`: inputs that carry the batch may be split, else all are whole. UNSUPPORTED: a node with bodies. */
-st_status_t shard_kinds_open(const ir_graph_t *graph, bool splits_inputs, bool fine_states,
+/* `splits_inputs`: inputs that carry the batch may be split, else all are whole. Splits that leave ranks
+ * without a granule are left out, but for that of a small batch: not every op has a result for no
+ * elements. UNSUPPORTED: a node with bodies. */
+st_status_t shard_kinds_open(const ir_graph_t *graph, const shard_ring_t *ring, bool splits_inputs,
                              shard_kinds_t *out_kinds) ST_WARN_UNUSED;
 void shard_kinds_close(shard_kinds_t *kinds);
 /* Adds a placement unless it is there, or the list is full. */

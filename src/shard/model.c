@@ -366,7 +366,7 @@ static st_status_t add_starts(shard_model_t *m) {
 
 static st_status_t build(shard_model_t *m, bool splits_inputs) {
     const ir_graph_t *graph = m->graph;
-    TRY(shard_kinds_open(graph, splits_inputs, m->ring.fine_states, &m->kinds));
+    TRY(shard_kinds_open(graph, &m->ring, splits_inputs, &m->kinds));
     TRY(ir_uses_build(graph, &m->uses));
     m->hash = st_arena_array(&m->arena, graph->nodes.n, sizeof *m->hash);
     m->class_of = st_arena_array(&m->arena, graph->nodes.n, sizeof *m->class_of);

@@ -119,6 +119,27 @@ static void json_fusion(const stator_report_t *report) {
     printf("]");
 }
 
+static void json_alternatives(const stator_report_t *report) {
+    stator_report_alternative_t row;
+    if (!stator_report_alternative_at(report, 0, &row)) return;
+    json_key("alternatives", false);
+    printf("[");
+    for (size_t i = 0; stator_report_alternative_at(report, i, &row); i++) {
+        printf("%s{", i ? "," : "");
+        json_text("axis", row.axis, true);
+        json_text("name", row.name, false);
+        printf(",\"chosen\":%s,\"fits\":%s", row.chosen ? "true" : "false",
+               row.fits ? "true" : "false");
+        json_number("step_us", row.step_us);
+        json_number("exposed_us", row.exposed_us);
+        json_bytes("state_bytes", row.state_bytes);
+        json_bytes("live_bytes", row.live_bytes);
+        if (row.reason[0]) json_text("reason", row.reason, false);
+        printf("}");
+    }
+    printf("]");
+}
+
 static void print_json(const stator_plan_t *plan, const stator_report_t *report, int64_t rank,
                        bool explain) {
     stator_report_totals_t t = stator_report_totals(report);
@@ -161,6 +182,7 @@ static void print_json(const stator_plan_t *plan, const stator_report_t *report,
     json_tensors(report);
     json_kernels(report);
     json_passes(report);
+    json_alternatives(report);
     if (explain) json_fusion(report);
     printf("}\n");
 }
@@ -252,6 +274,22 @@ static void print_recomputed(const stator_report_totals_t *t) {
            t->us_recomputed * 1e-3);
 }
 
+/* What the placements could have been, and which were chosen. */
+static void print_alternatives(const stator_report_t *report) {
+    stator_report_alternative_t row;
+    char states[32], live[32];
+    if (!stator_report_alternative_at(report, 0, &row)) return;
+    printf("\nplacements, simulated before fusion: ms a step, of them not hidden; states, alive\n");
+    for (size_t i = 0; stator_report_alternative_at(report, i, &row); i++)
+        if (row.reason[0])
+            printf("  %-8s %s: %s\n", row.axis, row.name, row.reason);
+        else
+            printf("%s %-8s %-8s %10.3f %10.3f %12s %12s%s\n", row.chosen ? ">" : " ", row.axis,
+                   row.name, row.step_us * 1e-3, row.exposed_us * 1e-3,
+                   tool_bytes(row.state_bytes, states), tool_bytes(row.live_bytes, live),
+                   row.fits ? "" : "  too much");
+}
+
 static void print_tables(const stator_plan_t *plan, const stator_report_t *report, int64_t rank) {
     stator_report_totals_t t = stator_report_totals(report);
     stator_plan_info_t info = stator_plan_info(plan);
@@ -272,6 +310,7 @@ static void print_tables(const stator_plan_t *plan, const stator_report_t *repor
     printf("utilization %.1f %% counting the model's products, %.1f %% counting all that runs\n",
            100 * t.model_utilization, 100 * t.hardware_utilization);
     print_recomputed(&t);
+    print_alternatives(report);
     print_memory(report, &t);
     print_tensors(report);
     print_kernels(report, &t);

@@ -2,9 +2,11 @@
  * for: with links that cost nothing every tensor is split somehow, with slow ones none is. */
 #include "shard.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "stator/stator.h"
 #include "support/scratch.h"
 
 /* The processor's own description with other links. */
@@ -86,6 +88,74 @@ static void axes_are_searched_one_after_another(void **state) {
     shard_check(llama, "data=2,tensor=2", "auto");
 }
 
+static void make_report(const char *const *more, stator_plan_t **plan, stator_report_t **report) {
+    const char *const pairs[] = {"config", scratch("config.json"),
+                                 "batch",  "8",
+                                 "seq",    "16",
+                                 "target", "h200",
+                                 "mesh",   "data=4",
+                                 "shard",  "auto"};
+    stator_options_t *options = NULL;
+    stator_graph_t *graph = NULL, *training = NULL;
+    spill(scratch("config.json"), shard_llama.config, strlen(shard_llama.config));
+    assert_int_equal(stator_options_create(&options), STATOR_OK);
+    for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i += 2)
+        assert_int_equal(stator_options_set(options, pairs[i], pairs[i + 1]), STATOR_OK);
+    for (; *more; more += 2)
+        assert_int_equal(stator_options_set(options, more[0], more[1]), STATOR_OK);
+    assert_int_equal(stator_graph_llama(options, 1, &graph), STATOR_OK);
+    assert_int_equal(stator_graph_make_training(graph, options, &training), STATOR_OK);
+    stator_status_t status = stator_plan_compile(training, options, NULL, plan);
+    if (status != STATOR_OK) print_error("%s\n", stator_last_error());
+    assert_int_equal(status, STATOR_OK);
+    assert_int_equal(stator_report_create(*plan, 0, report), STATOR_OK);
+    stator_graph_destroy(training);
+    stator_graph_destroy(graph);
+    stator_options_destroy(options);
+}
+
+static void the_report_has_every_uniform_plan_beside_the_choice(void **state) {
+    (void)state;
+    static const char *const none[] = {NULL};
+    static const char *const names[] = {"dp", "zero1", "zero2", "zero3", "tp", "none", "auto"};
+    stator_plan_t *plan;
+    stator_report_t *report;
+    stator_report_alternative_t row;
+    double chosen = 0, least = INFINITY;
+    uint32_t n_chosen = 0, seen = 0;
+    make_report(none, &plan, &report);
+    for (size_t i = 0; stator_report_alternative_at(report, i, &row); i++) {
+        assert_string_equal(row.axis, "data");
+        assert_string_equal(row.reason, "");
+        assert_true(row.step_us > 0 && row.state_bytes > 0 && row.fits);
+        n_chosen += row.chosen != 0;
+        if (row.chosen) chosen = row.step_us;
+        if (row.step_us < least) least = row.step_us;
+        for (size_t k = 0; k < sizeof names / sizeof names[0]; k++)
+            if (strcmp(row.name, names[k]) == 0) seen |= 1u << k;
+    }
+    assert_int_equal(n_chosen, 1);
+    assert_true(chosen == least);
+    assert_int_equal(seen, (1u << sizeof names / sizeof names[0]) - 1);
+    stator_report_destroy(report);
+    stator_plan_destroy(plan);
+}
+
+static void control_flow_is_data_parallel_and_says_so(void **state) {
+    (void)state;
+    static const char *const loop[] = {"accumulate", "2", "target", "cpu", NULL};
+    stator_plan_t *plan;
+    stator_report_t *report;
+    stator_report_alternative_t row;
+    make_report(loop, &plan, &report);
+    assert_true(stator_report_alternative_at(report, 0, &row));
+    assert_string_equal(row.name, "dp");
+    assert_true(row.chosen && strstr(row.reason, "control flow"));
+    assert_false(stator_report_alternative_at(report, 1, &row));
+    stator_report_destroy(report);
+    stator_plan_destroy(plan);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(free_links_split_all_there_is),
@@ -93,6 +163,8 @@ int main(void) {
         cmocka_unit_test(convolutions_train_alike),
         cmocka_unit_test(slow_links_split_nothing_that_has_to_be_sent),
         cmocka_unit_test(axes_are_searched_one_after_another),
+        cmocka_unit_test(the_report_has_every_uniform_plan_beside_the_choice),
+        cmocka_unit_test(control_flow_is_data_parallel_and_says_so),
     };
     return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
 }

@@ -224,9 +224,10 @@ static void reshapes_say_how_coarse_a_split_has_to_be(void **state) {
         "  %3 heads = reshape(%2) {shape=[2,8,6,16]}\n"
         "  output \"heads\" = %3\n"
         "}\n");
+    const shard_ring_t two = {2, {2, 2, 0.001, 10, 0, 0}, 1, false};
     shard_kinds_t kinds;
     char found[256] = "";
-    assert_int_equal(shard_kinds_open(graph, true, false, &kinds), ST_OK);
+    assert_int_equal(shard_kinds_open(graph, &two, true, &kinds), ST_OK);
     const shard_kind_t *w = &kinds.kinds.data[kinds.of_node[1]];
     for (uint32_t i = 0; i < w->n_ways; i++)
         snprintf(found + strlen(found), sizeof found - strlen(found), "%s, ",
