@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "ir/node_ctx.h"
+#include "ir/window.h"
 
 typedef void (*rule_t)(const ir_op_ctx_t *ctx, const ir_type_t *out_types, work_t *w);
 
@@ -99,7 +100,7 @@ static void taps(const ir_op_ctx_t *ctx, const ir_type_t *out, work_t *w) {
     for (uint32_t i = 0; i < kernel->ints.n; i++) window *= (double)kernel->ints.v[i];
     w->units *= window;
     w->flop = w->units;
-    bool narrow = pooled->rank > 2 && pooled->dims[pooled->rank - 1] < 10; /* short rows */
+    bool narrow = pooled->rank > 2 && pooled->dims[pooled->rank - 1] < 10; /* short inner loops */
     w->variant =
         window <= 4 ? (narrow ? "small_narrow" : "small") : (narrow ? "large_narrow" : "large");
 }
@@ -121,11 +122,17 @@ static void product(const ir_op_ctx_t *ctx, const ir_type_t *out, work_t *w) {
     if (ctx->n_inputs > 2) w->flop += elements(y);
 }
 
-static void convolution(const ir_op_ctx_t *ctx, const ir_type_t *x, const ir_type_t *kernel,
-                        const ir_type_t *y, work_t *w) {
+static void convolution(const ir_op_ctx_t *ctx, const ir_type_t *stored_x,
+                        const ir_type_t *stored_kernel, const ir_type_t *stored_y, work_t *w) {
     const ir_attr_t *strides = ir_ctx_attr(ctx, "strides");
+    const bool last = ir_ctx_int(ctx, "channels_last");
+    const ir_type_t plain[3] = {ir_channels_first(stored_x, last),
+                                ir_channels_first(stored_kernel, last),
+                                ir_channels_first(stored_y, last)};
+    const ir_type_t *x = &plain[0], *kernel = &plain[1], *y = &plain[2];
     int64_t groups = ir_ctx_int(ctx, "groups");
     w->kind = WORK_CONV;
+    w->variant = last ? "last" : ""; /* first is the plain one */
     w->dims = (work_dims_t){.n = x->dims[0],
                             .c = kernel->dims[1],
                             .o = kernel->dims[0] / (groups ? groups : 1),

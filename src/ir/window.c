@@ -6,6 +6,26 @@
 /* Far above any model, low enough that no sum or product of two overflows. */
 static const int64_t WINDOW_LIMIT = INT64_C(1) << 24;
 
+ir_type_t ir_channels_first(const ir_type_t *stored, bool last) {
+    ir_type_t plain = *stored;
+    if (!last || stored->rank < 3) return plain;
+    plain.dims[1] = stored->dims[stored->rank - 1];
+    for (int32_t i = 2; i < stored->rank; i++) plain.dims[i] = stored->dims[i - 1];
+    return plain;
+}
+
+ir_type_t ir_channels_stored(const ir_type_t *plain, bool last) {
+    ir_type_t stored = *plain;
+    if (!last || plain->rank < 3) return stored;
+    for (int32_t i = 2; i < plain->rank; i++) stored.dims[i - 1] = plain->dims[i];
+    stored.dims[plain->rank - 1] = plain->dims[1];
+    return stored;
+}
+
+uint32_t ir_window_free_dims(const ir_op_ctx_t *ctx) {
+    return 1u << 0 | 1u << (ir_ctx_int(ctx, "channels_last") ? ctx->in[0].rank - 1 : 1);
+}
+
 static bool op_has_attr(ir_op_t op, const char *key) {
     const ir_op_def_t *def = ir_op_def(op);
     for (uint32_t i = 0; def->attrs && def->attrs[i].key; i++)

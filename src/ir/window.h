@@ -7,7 +7,10 @@
  *
  * out = floor((in + low + high - ((kernel - 1) * dilation + 1)) / stride) + 1; with `ceil` the
  * division rounds up, and a last window that would start past the end of the low padding and the
- * input is dropped. */
+ * input is dropped.
+ *
+ * Tensors are [N, C, spatial…] and weights [O, C/groups, kernel…]; of an op with `channels_last` they
+ * are [N, spatial…, C] and [O, kernel…, C/groups]. Rules think in the first form. */
 #ifndef STATOR_IR_WINDOW_H
 #define STATOR_IR_WINDOW_H
 
@@ -22,6 +25,12 @@ typedef struct ir_window {
     int64_t low[IR_MAX_SPATIAL], high[IR_MAX_SPATIAL];
     bool ceil;
 } ir_window_t;
+
+/* The channels-first form of a stored type, and back; below rank 3, or without `last`, itself. */
+ir_type_t ir_channels_first(const ir_type_t *stored, bool last);
+ir_type_t ir_channels_stored(const ir_type_t *plain, bool last);
+/* Bits of the dims that windows do not cross: the batch, and the channels. */
+uint32_t ir_window_free_dims(const ir_op_ctx_t *ctx);
 
 /* Reads strides, pads_low, pads_high and (where the op has them) kernel, dilations and ceil from
  * attributes of `n` entries each, takes in[] and, unless NULL, kernel[] from the caller, checks all

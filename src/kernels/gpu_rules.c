@@ -48,10 +48,11 @@ bool gpu_conv_can_run(const kern_problem_t *problem, const char **out_reason) {
 size_t gpu_conv_workspace(const kern_problem_t *problem, int n_threads) {
     enum { COPY_CHANNELS = 8 };
     const ir_type_t *x = problem->op == IR_OP_CONV_GRAD_INPUT ? &problem->out[0] : &problem->in[0];
+    const int64_t channels = x->dims[kern_int(problem, "channels_last") ? x->rank - 1 : 1];
     size_t bytes = (size_t)2 << 20;
     (void)n_threads;
-    if (x->dims[1] >= COPY_CHANNELS || x->dims[1] == 0) return bytes;
-    size_t copy = st_size_mul((uint64_t)ir_type_elements(x) / (uint64_t)x->dims[1],
+    if (channels >= COPY_CHANNELS || channels == 0) return bytes;
+    size_t copy = st_size_mul((uint64_t)ir_type_elements(x) / (uint64_t)channels,
                               COPY_CHANNELS * ir_dtype_bytes(x->dtype));
     return st_size_add(bytes, copy);
 }

@@ -59,17 +59,33 @@ static void window_finish(kern_window_t *w) {
     w->kernel_size = w->kernel[0] * w->kernel[1] * w->kernel[2];
 }
 
-static kern_window_t window_start(const kern_problem_t *problem, const ir_type_t *x,
-                                  const ir_type_t *y, bool dilated) {
-    kern_window_t w = {.n = x->dims[0], .c = x->dims[1], .groups = 1, .spatial = x->rank - 2};
+/* Sizes of x and y. */
+static kern_window_t window_sizes(const kern_problem_t *problem, const ir_type_t *x,
+                                  const ir_type_t *y) {
+    const bool last = kern_int(problem, "channels_last") != 0;
+    const int first = last ? 1 : 2; /* spatial dim */
+    kern_window_t w = {.n = x->dims[0],
+                       .c = x->dims[last ? x->rank - 1 : 1],
+                       .groups = 1,
+                       .spatial = x->rank - 2,
+                       .last = last};
     for (int d = 0; d < 3; d++) {
         w.in[d] = w.out[d] = w.kernel[d] = w.stride[d] = w.dilation[d] = 1;
         w.low[d] = w.high[d] = 0;
     }
     for (int32_t i = 0; i < w.spatial; i++) {
         int d = 3 - w.spatial + i;
-        w.in[d] = x->dims[2 + i];
-        w.out[d] = y->dims[2 + i];
+        w.in[d] = x->dims[first + i];
+        w.out[d] = y->dims[first + i];
+    }
+    return w;
+}
+
+static kern_window_t window_start(const kern_problem_t *problem, const ir_type_t *x,
+                                  const ir_type_t *y, bool dilated) {
+    kern_window_t w = window_sizes(problem, x, y);
+    for (int32_t i = 0; i < w.spatial; i++) {
+        int d = 3 - w.spatial + i;
         w.stride[d] = kern_ints(problem, "strides", (uint32_t)i, 1);
         w.low[d] = kern_ints(problem, "pads_low", (uint32_t)i, 0);
         w.high[d] = kern_ints(problem, "pads_high", (uint32_t)i, 0);
@@ -84,7 +100,7 @@ kern_window_t kern_conv_window(const kern_problem_t *problem, const ir_type_t *x
     window.o = w->dims[0];
     window.groups = kern_int(problem, "groups");
     for (int32_t i = 0; i < window.spatial; i++)
-        window.kernel[3 - window.spatial + i] = w->dims[2 + i];
+        window.kernel[3 - window.spatial + i] = w->dims[(window.last ? 1 : 2) + i];
     window_finish(&window);
     return window;
 }
@@ -99,6 +115,16 @@ kern_window_t kern_pool_window(const kern_problem_t *problem, const ir_type_t *x
     window.o = window.groups = window.c;
     for (int32_t i = 0; i < window.spatial; i++)
         window.kernel[3 - window.spatial + i] = kern_ints(problem, "kernel", (uint32_t)i, 1);
+    window_finish(&window);
+    return window;
+}
+
+kern_window_t kern_unpool_window(const kern_problem_t *problem) {
+    if (kern_attr(problem, "kernel")->ints.n)
+        return kern_pool_window(problem, &problem->out[0], &problem->in[0]);
+    kern_window_t window = window_sizes(problem, &problem->out[0], &problem->in[0]);
+    window.o = window.groups = window.c;
+    for (int d = 0; d < 3; d++) window.kernel[d] = 0;
     window_finish(&window);
     return window;
 }

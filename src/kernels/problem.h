@@ -33,18 +33,36 @@ void kern_broadcast_strides(const ir_type_t *type, const ir_type_t *out,
 void kern_reduced_dims(const kern_problem_t *problem, bool reduced[IR_MAX_RANK]);
 
 /* Convolution or pooling with its 1 to 3 spatial dims set to the right; missing ones have extent 1.
- */
+ * Positions and taps are flat indices over them. */
 typedef struct kern_window {
     int64_t n, c, o, groups; /* o = c and groups = c for pooling */
     int32_t spatial;
+    bool last; /* channels last in x, y and w */
     int64_t in[3], out[3], kernel[3], stride[3], low[3], high[3], dilation[3];
     int64_t in_size, out_size, kernel_size; /* products */
 } kern_window_t;
 kern_window_t kern_conv_window(const kern_problem_t *problem, const ir_type_t *x,
                                const ir_type_t *w, const ir_type_t *y);
-/* x is [N,C,spatial…], y the pooled one. */
+/* y is the pooled x. */
 kern_window_t kern_pool_window(const kern_problem_t *problem, const ir_type_t *x,
                                const ir_type_t *y);
+/* Of max_pool_grad: dx is x, dy is y. A window that is not known has kernel[] = 0. */
+kern_window_t kern_unpool_window(const kern_problem_t *problem);
+/* Element of x, of y, and of w: its channel c of the group's. */
+static inline int64_t kern_window_x(const kern_window_t *w, int64_t n, int64_t c,
+                                    int64_t position) {
+    return w->last ? (n * w->in_size + position) * w->c + c
+                   : (n * w->c + c) * w->in_size + position;
+}
+static inline int64_t kern_window_y(const kern_window_t *w, int64_t n, int64_t o,
+                                    int64_t position) {
+    return w->last ? (n * w->out_size + position) * w->o + o
+                   : (n * w->o + o) * w->out_size + position;
+}
+static inline int64_t kern_window_w(const kern_window_t *w, int64_t o, int64_t c, int64_t tap) {
+    const int64_t each = w->c / w->groups;
+    return w->last ? (o * w->kernel_size + tap) * each + c : (o * each + c) * w->kernel_size + tap;
+}
 /* Output o of dim d reads kernel taps [*first, *last) inside the input; the tap k is at
  * o · stride - low + k · dilation. */
 void kern_window_taps(const kern_window_t *w, int d, int64_t o, int64_t *first, int64_t *last);

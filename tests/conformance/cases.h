@@ -10,7 +10,7 @@
  *         d f64; h f16; t, w as T, W, not differentiated
  *   fill  nothing: about [-2, 2]; +: [0.5, 2]; <n: integers in [-n, n); ^n: integers in [0, n); =v:
  * v Attributes: key=value, lists with commas; booleans 0 or 1; dtype by name. What is left out
- * takes its default. A body is given by its name (bodies.c). */
+ * takes its default. With channels_last=1 the dims are those of the channels-first form. A body is given by its name (bodies.c). */
 typedef struct conf_case {
     ir_op_t op;
     const char *

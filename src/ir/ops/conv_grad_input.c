@@ -5,20 +5,20 @@
 #include "ir/rules_nn.h"
 #include "ir/window.h"
 
-static const ir_attr_spec_t attrs[] = {{"strides", IR_ATTR_INTS, true, 0, NULL},
-                                       {"pads_low", IR_ATTR_INTS, true, 0, NULL},
-                                       {"pads_high", IR_ATTR_INTS, true, 0, NULL},
-                                       {"dilations", IR_ATTR_INTS, true, 0, NULL},
-                                       {"groups", IR_ATTR_INT, false, 1, NULL},
-                                       {"spatial", IR_ATTR_INTS, true, 0, NULL},
-                                       {0}};
+static const ir_attr_spec_t attrs[] = {
+    {"strides", IR_ATTR_INTS, true, 0, NULL},        {"pads_low", IR_ATTR_INTS, true, 0, NULL},
+    {"pads_high", IR_ATTR_INTS, true, 0, NULL},      {"dilations", IR_ATTR_INTS, true, 0, NULL},
+    {"groups", IR_ATTR_INT, false, 1, NULL},         {"spatial", IR_ATTR_INTS, true, 0, NULL},
+    {"channels_last", IR_ATTR_BOOL, false, 0, NULL}, {0}};
 
 static st_status_t shape(const ir_op_ctx_t *ctx, ir_type_t *out) {
-    const ir_type_t *dy = &ctx->in[0], *w = &ctx->in[1];
+    const bool last = ir_ctx_int(ctx, "channels_last");
+    const ir_type_t plain_y = ir_channels_first(&ctx->in[0], last), *dy = &plain_y;
+    const ir_type_t plain_w = ir_channels_first(&ctx->in[1], last), *w = &plain_w;
     int64_t groups = ir_ctx_int(ctx, "groups"), spatial[IR_MAX_SPATIAL];
     char text_y[IR_TYPE_TEXT_BYTES], text_w[IR_TYPE_TEXT_BYTES];
-    ir_type_text(dy, text_y, sizeof text_y);
-    ir_type_text(w, text_w, sizeof text_w);
+    ir_type_text(&ctx->in[0], text_y, sizeof text_y);
+    ir_type_text(&ctx->in[1], text_w, sizeof text_w);
     if (!ir_dtype_is_float(dy->dtype) || w->dtype != dy->dtype || dy->rank < 3 ||
         dy->rank > 2 + IR_MAX_SPATIAL || w->rank != dy->rank)
         return FAIL(ST_INVALID,
@@ -27,15 +27,15 @@ static st_status_t shape(const ir_op_ctx_t *ctx, ir_type_t *out) {
     if (groups < 1 || w->dims[0] % groups || dy->dims[1] != w->dims[0])
         return FAIL(
             ST_INVALID,
-            "dy %s and weight %s do not fit %lld groups: dy's dim 1 must be the weight's dim 0, "
+            "dy %s and weight %s do not fit %lld groups: dy's dim %d must be the weight's dim 0, "
             "a multiple of the groups",
-            text_y, text_w, (long long)groups);
+            text_y, text_w, (long long)groups, last ? (int)dy->rank - 1 : 1);
     TRY(ir_window_ints(ctx, "spatial", dy->rank - 2, 0, spatial));
     ir_window_t window;
     st_status_t status = ir_window_read(ctx, dy->rank - 2, spatial, w->dims + 2, &window);
     if (status != ST_OK) return st_error_context(status, "dy %s, weight %s", text_y, text_w);
-    out[0] = *dy;
-    if (!st_mul_i64(w->dims[1], groups, &out[0].dims[1]))
+    ir_type_t dx = *dy;
+    if (!st_mul_i64(w->dims[1], groups, &dx.dims[1]))
         return FAIL(ST_DOES_NOT_FIT, "%lld channels times %lld groups overflow",
                     (long long)w->dims[1], (long long)groups);
     for (int32_t i = 0; i < window.n; i++) {
@@ -46,8 +46,9 @@ static st_status_t shape(const ir_op_ctx_t *ctx, ir_type_t *out) {
                 "%d, not %lld",
                 text_y, (long long)spatial[i], text_w, (long long)window.out[i], (int)i,
                 (long long)dy->dims[2 + i]);
-        out[0].dims[2 + i] = spatial[i];
+        dx.dims[2 + i] = spatial[i];
     }
+    out[0] = ir_channels_stored(&dx, last);
     return ST_OK;
 }
 
@@ -56,15 +57,17 @@ static st_status_t gradient(ir_graph_t *graph, ir_node_t node, const ir_value_t 
     const ir_node_info_t info = *ir_node(graph, node);
     if (dout[0] == IR_NONE) return ST_OK;
     ir_value_t dy = info.inputs[0], w = info.inputs[1];
-    const ir_type_t tw = *ir_value_type(graph, w);
+    const bool last = ir_attr_int(&info, "channels_last");
+    const ir_type_t tw = ir_channels_first(ir_value_type(graph, w), last);
     ir_build_t b = {.graph = graph};
-    ir_arg_t args[6];
+    ir_arg_t args[7];
     ir_window_args(&info, args);
     args[4] = IR_ARG_INT("groups", ir_attr_int(&info, "groups"));
-    if (want[0]) din[0] = ir_b_node(&b, IR_OP_CONV, 2, (ir_value_t[]){dout[0], w}, 5, args);
+    args[5] = IR_ARG_BOOL("channels_last", last);
+    if (want[0]) din[0] = ir_b_node(&b, IR_OP_CONV, 2, (ir_value_t[]){dout[0], w}, 6, args);
     if (want[1]) {
-        args[5] = IR_ARG_INTS("kernel", tw.dims + 2, tw.rank - 2);
-        din[1] = ir_b_node(&b, IR_OP_CONV_GRAD_WEIGHT, 2, (ir_value_t[]){dout[0], dy}, 6, args);
+        args[6] = IR_ARG_INTS("kernel", tw.dims + 2, tw.rank - 2);
+        din[1] = ir_b_node(&b, IR_OP_CONV_GRAD_WEIGHT, 2, (ir_value_t[]){dout[0], dy}, 7, args);
     }
     return b.status;
 }

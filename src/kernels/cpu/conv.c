@@ -1,7 +1,8 @@
 /* Convolution and its gradients for f32 and f64: windows are laid out as columns (of a block of
  * output rows at a time, so that they stay in cache), the rest is products.
  *
- *   y[o, p]  = w[o, ck] · col[ck, p]          tasks: image, group, block of output rows
+ *   y[o, p]  = w[o, ck] · col[ck, p]          tasks: image, group, block of output rows; channels last
+ *                                             y[p, o] = col[p, kc] · w[o, kc]^T, and so the others
  *   dcol     = w^T · dy, added back into dx    tasks: image, group
  *   dw       = sum over images of dy · col^T   tasks: WEIGHT_CHUNKS runs of images, parts added in
  * order */
@@ -43,9 +44,12 @@ static conv_job_t job_of(const kern_problem_t *problem, const ir_type_t *x, cons
     int64_t positions = job.block_rows * job.w.out[2];
     job.col_bytes =
         st_size_align(st_size_mul(st_size_mul((size_t)job.ck, (size_t)positions), bytes), 64);
+    int64_t most = cpu_max(cpu_max(positions, job.o_each), job.ck);
     int64_t wide = cpu_max(positions, job.ck), tall = cpu_max(job.o_each, job.ck);
-    job.slot_bytes = st_size_add(job.col_bytes,
-                                 cpu_gemm_pack_bytes(tall, wide, cpu_max(tall, positions), bytes));
+    job.slot_bytes =
+        st_size_add(job.col_bytes,
+                    job.w.last ? cpu_gemm_pack_bytes(most, most, most, bytes)
+                               : cpu_gemm_pack_bytes(tall, wide, cpu_max(tall, positions), bytes));
     return job;
 }
 
@@ -76,8 +80,11 @@ static st_status_t conv(const kern_call_t *call) {
     job.y = call->out[0];
     job.slots = call->workspace;
     if (ir_type_elements(&call->problem->out[0]) == 0) return ST_OK;
+    const bool f32 = call->problem->in[0].dtype == IR_F32;
     dev_team_for(call->team, job.w.n * job.w.groups * job.blocks, 1,
-                 call->problem->in[0].dtype == IR_F32 ? forward_f32 : forward_f64, &job);
+                 job.w.last ? (f32 ? forward_last_f32 : forward_last_f64)
+                            : (f32 ? forward_f32 : forward_f64),
+                 &job);
     return ST_OK;
 }
 
@@ -88,8 +95,12 @@ static st_status_t conv_grad_input(const kern_call_t *call) {
     job.dx = call->out[0];
     job.slots = call->workspace;
     if (ir_type_elements(&call->problem->out[0]) == 0) return ST_OK;
-    dev_team_for(call->team, job.w.n * job.w.groups, 1,
-                 call->problem->in[0].dtype == IR_F32 ? grad_input_f32 : grad_input_f64, &job);
+    const bool f32 = call->problem->in[0].dtype == IR_F32;
+    if (job.w.last)
+        dev_team_for(call->team, job.w.n, 1, f32 ? grad_input_last_f32 : grad_input_last_f64, &job);
+    else
+        dev_team_for(call->team, job.w.n * job.w.groups, 1, f32 ? grad_input_f32 : grad_input_f64,
+                     &job);
     return ST_OK;
 }
 

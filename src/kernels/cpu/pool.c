@@ -1,8 +1,11 @@
-/* Pooling for f32 and f64: a task is one plane (image and channel). */
+/* Pooling for f32 and f64. A task is one plane (image and channel); channels last, one row of outputs, or
+ * for what adds into dx one image's CHANNELS. */
+#include <string.h>
+
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/math.h"
 
-enum { MOST_TAPS = 64 };
+enum { MOST_TAPS = 64, CHANNELS = 64 };
 
 typedef struct pool_job {
     kern_window_t w;
@@ -45,12 +48,28 @@ static void taps_at(const kern_window_t *w, taps_t *taps, int d, int64_t o) {
 #define TYPED(name) name##_f64
 #include "kernels/cpu/pool.inc"
 
-static void run(const kern_call_t *call, const pool_job_t *job, dev_team_body_t f32,
-                dev_team_body_t f64) {
-    int64_t planes = job->w.n * job->w.c;
-    dev_team_for(call->team, planes,
-                 cpu_row_grain(job->w.in_size + job->w.out_size * job->w.kernel_size),
-                 call->problem->in[0].dtype == IR_F64 ? f64 : f32, (void *)job);
+/* By form and type. */
+typedef struct bodies {
+    dev_team_body_t f32, f64, last_f32, last_f64;
+} bodies_t;
+#define BODIES(name) \
+    { name##_f32, name##_f64, name##_last_f32, name##_last_f64 }
+
+static void run(const kern_call_t *call, const pool_job_t *job, bool adds, bodies_t bodies) {
+    const kern_window_t *w = &job->w;
+    const bool f64 = call->problem->in[0].dtype == IR_F64;
+    int64_t tasks = w->n * w->c, each = w->in_size + w->out_size * w->kernel_size;
+    if (w->last && adds) {
+        tasks = w->n * cpu_ceil(w->c, CHANNELS);
+        each *= CHANNELS;
+    } else if (w->last) {
+        tasks = w->n * w->out[0] * w->out[1];
+        each = w->out[2] * w->kernel_size * w->c;
+    }
+    dev_team_for(
+        call->team, tasks, cpu_row_grain(each),
+        w->last ? (f64 ? bodies.last_f64 : bodies.last_f32) : (f64 ? bodies.f64 : bodies.f32),
+        (void *)job);
 }
 
 static void list_taps(pool_job_t *job) {
@@ -74,28 +93,21 @@ static st_status_t max_pool(const kern_call_t *call) {
         .x = call->in[0],
         .y = call->out[0],
         .y_index = call->out[1]};
-    list_taps(&job);
-    run(call, &job, max_pool_f32, max_pool_f64);
+    if (!job.w.last) list_taps(&job);
+    run(call, &job, false, (bodies_t)BODIES(max_pool));
     return ST_OK;
 }
 
 static st_status_t max_pool_grad(const kern_call_t *call) {
-    const kern_problem_t *problem = call->problem;
-    const ir_type_t *dy = &problem->in[0], *dx = &problem->out[0];
-    pool_job_t job = {
-        .w = {.n = dy->dims[0], .c = dy->dims[1], .in_size = 1, .out_size = 1, .kernel_size = 1},
-        .x = call->in[0],
-        .index = call->in[1],
-        .y = call->out[0]};
-    for (int32_t d = 2; d < dy->rank; d++) {
-        job.w.in_size *= dx->dims[d];
-        job.w.out_size *= dy->dims[d];
-    }
-    int64_t n = ir_type_elements(dy);
+    pool_job_t job = {.w = kern_unpool_window(call->problem),
+                      .x = call->in[0],
+                      .index = call->in[1],
+                      .y = call->out[0]};
+    int64_t n = ir_type_elements(&call->problem->in[0]);
     for (int64_t i = 0; i < n; i++)
         if (job.index[i] < -1 || job.index[i] >= job.w.in_size)
             return kern_bad_index(job.index[i], i, 2, job.w.in_size);
-    run(call, &job, max_pool_grad_f32, max_pool_grad_f64);
+    run(call, &job, true, (bodies_t)BODIES(max_pool_grad));
     return ST_OK;
 }
 
@@ -105,7 +117,7 @@ static st_status_t avg_pool(const kern_call_t *call) {
         .count_pad = kern_int(call->problem, "count_pad") != 0,
         .x = call->in[0],
         .y = call->out[0]};
-    run(call, &job, avg_pool_f32, avg_pool_f64);
+    run(call, &job, false, (bodies_t)BODIES(avg_pool));
     return ST_OK;
 }
 
@@ -115,7 +127,7 @@ static st_status_t avg_pool_grad(const kern_call_t *call) {
         .count_pad = kern_int(call->problem, "count_pad") != 0,
         .x = call->in[0],
         .y = call->out[0]};
-    run(call, &job, avg_pool_grad_f32, avg_pool_grad_f64);
+    run(call, &job, true, (bodies_t)BODIES(avg_pool_grad));
     return ST_OK;
 }
 

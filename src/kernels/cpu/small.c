@@ -128,9 +128,9 @@ static bool rope(const kern_problem_t *problem, plan_t *plan) {
     return true;
 }
 
+/* Planes, or with channels last images. */
 static bool planes(const kern_problem_t *problem, plan_t *plan) {
-    (void)problem;
-    lead_all(plan, 2);
+    lead_all(plan, kern_int(problem, "channels_last") ? 1 : 2);
     return true;
 }
 

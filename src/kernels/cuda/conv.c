@@ -1,4 +1,5 @@
 /* Convolutions by cuDNN: forward and both gradients, 1 to 3 spatial dims (one is given as two). */
+#include "ir/window.h"
 #include "kernels/cuda/cuda.h"
 #include "kernels/cuda/dnn.h"
 #include "kernels/gpu_rules.h"
@@ -31,8 +32,10 @@ static roles_t roles_of(const kern_problem_t *p, const kern_call_t *call) {
     return roles;
 }
 
-/* Dims and row-major strides with two or three spatial dims. */
-static dnn_tensor_t add_tensor(dnn_t *dnn, const ir_type_t *type, const void *address) {
+/* Dims and strides of a dense tensor, channels first or last, with two or three spatial dims. */
+static dnn_tensor_t add_tensor(dnn_t *dnn, const ir_type_t *stored, bool last,
+                               const void *address) {
+    const ir_type_t plain = ir_channels_first(stored, last), *type = &plain;
     cudnnDataType_t data_type;
     int64_t dims[5], strides[5];
     int32_t rank = 0;
@@ -41,8 +44,12 @@ static dnn_tensor_t add_tensor(dnn_t *dnn, const ir_type_t *type, const void *ad
         if (i == 2 && type->rank == 3) dims[rank++] = 1;
         dims[rank++] = type->dims[i];
     }
-    int64_t stride = 1;
+    int64_t stride = last ? dims[1] : 1;
     for (int32_t i = rank - 1; i >= 0; i--) {
+        if (last && i == 1) {
+            strides[i] = 1;
+            continue;
+        }
         strides[i] = stride;
         stride *= dims[i];
     }
@@ -66,7 +73,9 @@ static st_status_t build(const kern_call_t *call, dnn_t *dnn) {
     }
     window.spatial += lead;
     dnn_tensor_t tensors[3];
-    for (int k = 0; k < 3; k++) tensors[k] = add_tensor(dnn, roles.type[k], roles.address[k]);
+    for (int k = 0; k < 3; k++)
+        tensors[k] =
+            add_tensor(dnn, roles.type[k], kern_int(p, "channels_last") != 0, roles.address[k]);
     dnn_conv(dnn, roles.kind, &window, tensors[0], tensors[1], tensors[2]);
     const dnn_wish_t wish = dnn_wish(dnn, p, p->in[0].dtype == IR_F32, call->workspace_bytes);
     return dnn_plan(dnn, &wish, call->workspace);

@@ -168,7 +168,8 @@ static st_status_t lr_schedule(const kern_call_t *call) {
 /* ---- windows ---- */
 
 static own_window_t window_of(const kern_window_t *w) {
-    own_window_t out = {.n = w->n,
+    own_window_t out = {.last = w->last,
+                        .n = w->n,
                         .c = w->c,
                         .o = w->o,
                         .groups = w->groups,
@@ -192,22 +193,19 @@ static st_status_t max_pool(const kern_call_t *call) {
     const kern_problem_t *p = call->problem;
     own_pool_t a = {in_tensor(call, 0), out_tensor(call, 0), out_tensor(call, 1),
                     pool_window(p, &p->in[0], &p->out[0]), false};
-    CUDA_TRY(own_max_pool(&a, stream_of(call)));
+    CUDA_TRY(own_pool_vectors(&a) ? own_max_pool_last(&a, stream_of(call))
+                                  : own_max_pool(&a, stream_of(call)));
     return ST_OK;
 }
 
-/* The index says where each output came from: of the window only the sizes are wanted. */
 static st_status_t max_pool_grad(const kern_call_t *call) {
-    const ir_type_t *dy = &call->problem->in[0], *dx = &call->problem->out[0];
+    const kern_window_t w = kern_unpool_window(call->problem);
     own_pool_t a = {.x = out_tensor(call, 0),
                     .y = in_tensor(call, 0),
                     .index = in_tensor(call, 1),
-                    .window = {.n = dy->dims[0], .c = dy->dims[1], .in_size = 1, .out_size = 1}};
-    for (int32_t d = 2; d < dy->rank; d++) {
-        a.window.out_size *= dy->dims[d];
-        a.window.in_size *= dx->dims[d];
-    }
-    CUDA_TRY(own_max_pool_grad(&a, stream_of(call)));
+                    .window = window_of(&w)};
+    CUDA_TRY(w.kernel[0] > 0 && own_pool_vectors(&a) ? own_max_pool_grad_last(&a, stream_of(call))
+                                                     : own_max_pool_grad(&a, stream_of(call)));
     return ST_OK;
 }
 

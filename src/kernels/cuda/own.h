@@ -105,6 +105,7 @@ cudaError_t own_lr_schedule(const own_rate_t *a, cudaStream_t stream);
 
 /* Windows of up to 3 spatial dims (kern_window_t). */
 typedef struct own_window {
+    bool last; /* channels, in x, y and w */
     int64_t n, c, o, groups;
     int64_t in[3], out[3], kernel[3], stride[3], low[3], high[3], dilation[3];
     int64_t in_size, out_size, kernel_size;
@@ -115,10 +116,17 @@ typedef struct own_pool {
     bool count_pad;
 } own_pool_t;
 cudaError_t own_max_pool(const own_pool_t *a, cudaStream_t stream);
-/* dy = y, dx = x; a thread adds up one plane in order. */
+/* dy = y, dx = x; a thread adds up one plane in order, or where the pool's window is known (kernel[0] > 0)
+ * one element of dx. */
 cudaError_t own_max_pool_grad(const own_pool_t *a, cudaStream_t stream);
 cudaError_t own_avg_pool(const own_pool_t *a, cudaStream_t stream);
 cudaError_t own_avg_pool_grad(const own_pool_t *a, cudaStream_t stream);
+
+/* The two for channels last in vectors of channels: own_pool_vectors says how many, 0: not for this
+ * problem. max_pool_grad needs the window. */
+int32_t own_pool_vectors(const own_pool_t *a);
+cudaError_t own_max_pool_last(const own_pool_t *a, cudaStream_t stream);
+cudaError_t own_max_pool_grad_last(const own_pool_t *a, cudaStream_t stream);
 
 typedef struct own_conv {
     own_tensor_t x, w, y, bias; /* bias.data NULL: none */

@@ -3,6 +3,26 @@
 
 /* ---- windows ---- */
 
+/* Element i of x or y, of `channels` and `size` positions, in the order of memory. */
+struct Place {
+    long long n, c, p;
+};
+
+__device__ Place place_of(const own_window_t &w, long long i, long long channels, long long size) {
+    if (w.last) return {i / channels / size, i % channels, i / channels % size};
+    return {i / size / channels, i / size % channels, i % size};
+}
+__device__ long long x_at(const own_window_t &w, long long n, long long c, long long p) {
+    return w.last ? (n * w.in_size + p) * w.c + c : (n * w.c + c) * w.in_size + p;
+}
+__device__ long long y_at(const own_window_t &w, long long n, long long o, long long p) {
+    return w.last ? (n * w.out_size + p) * w.o + o : (n * w.o + o) * w.out_size + p;
+}
+__device__ long long w_at(const own_window_t &w, long long o, long long c, long long tap) {
+    long long each = w.c / w.groups;
+    return w.last ? (o * w.kernel_size + tap) * each + c : (o * each + c) * w.kernel_size + tap;
+}
+
 struct Taps {
     long long o[3], first[3], last[3];
 };
@@ -60,12 +80,13 @@ __device__ void outputs_of(const own_window_t &w, int d, long long x, long long 
 __global__ void max_pool(own_pool_t a) {
     const own_window_t &w = a.window;
     OWN_FOR(i, w.n * w.c * w.out_size) {
-        Taps t = taps_of(w, i % w.out_size);
-        long long plane = i / w.out_size * w.in_size, k[3], index = -1;
+        Place at = place_of(w, i, w.c, w.out_size);
+        Taps t = taps_of(w, at.p);
+        long long k[3], index = -1;
         double best = -INFINITY;
         FOR_TAPS(k, t) {
             long long x = input_of(w, t, k);
-            double value = get(a.x, plane + x);
+            double value = get(a.x, x_at(w, at.n, at.c, x));
             if (index < 0 || value > best || (isnan(value) && !isnan(best))) best = value, index = x;
         }
         put(a.y, i, best);
@@ -80,27 +101,52 @@ cudaError_t own_max_pool(const own_pool_t *a, cudaStream_t stream) {
 __global__ void max_pool_grad(own_pool_t a) {
     const own_window_t &w = a.window;
     OWN_FOR(plane, w.n * w.c) {
-        for (long long x = 0; x < w.in_size; x++) put(a.x, plane * w.in_size + x, 0);
+        long long n = plane / w.c, c = plane % w.c;
+        for (long long x = 0; x < w.in_size; x++) put(a.x, x_at(w, n, c, x), 0);
         for (long long p = 0; p < w.out_size; p++) {
-            long long index = get_int(a.index, plane * w.out_size + p);
+            long long from = y_at(w, n, c, p), index = get_int(a.index, from);
             if (index < 0 || index >= w.in_size) continue;
-            long long at = plane * w.in_size + index;
-            put(a.x, at, get(a.x, at) + get(a.y, plane * w.out_size + p));
+            long long at = x_at(w, n, c, index);
+            put(a.x, at, get(a.x, at) + get(a.y, from));
         }
     }
 }
 
+__global__ void max_pool_grad_gather(own_pool_t a) {
+    const own_window_t &w = a.window;
+    OWN_FOR(i, w.n * w.c * w.in_size) {
+        Place at = place_of(w, i, w.c, w.in_size);
+        long long rest = at.p, first[3], last[3], o[3];
+        for (int d = 2; d >= 0; d--) {
+            outputs_of(w, d, rest % w.in[d], &first[d], &last[d]);
+            rest /= w.in[d];
+        }
+        double sum = 0;
+        for (o[0] = first[0]; o[0] < last[0]; o[0]++)
+            for (o[1] = first[1]; o[1] < last[1]; o[1]++)
+                for (o[2] = first[2]; o[2] < last[2]; o[2]++) {
+                    long long from =
+                        y_at(w, at.n, at.c, (o[0] * w.out[1] + o[1]) * w.out[2] + o[2]);
+                    if (get_int(a.index, from) == at.p) sum += get(a.y, from);
+                }
+        put(a.x, i, sum);
+    }
+}
+
 cudaError_t own_max_pool_grad(const own_pool_t *a, cudaStream_t stream) {
+    if (a->window.kernel[0] > 0)
+        OWN_LAUNCH(max_pool_grad_gather, a->window.n * a->window.c * a->window.in_size, a, stream);
     OWN_LAUNCH(max_pool_grad, a->window.n * a->window.c, a, stream);
 }
 
 __global__ void avg_pool(own_pool_t a) {
     const own_window_t &w = a.window;
     OWN_FOR(i, w.n * w.c * w.out_size) {
-        Taps t = taps_of(w, i % w.out_size);
-        long long plane = i / w.out_size * w.in_size, k[3];
+        Place at = place_of(w, i, w.c, w.out_size);
+        Taps t = taps_of(w, at.p);
+        long long k[3];
         double sum = 0;
-        FOR_TAPS(k, t) sum += get(a.x, plane + input_of(w, t, k));
+        FOR_TAPS(k, t) sum += get(a.x, x_at(w, at.n, at.c, input_of(w, t, k)));
         long long count = counted(w, t.o, a.count_pad);
         put(a.y, i, count ? sum / (double)count : 0);
     }
@@ -113,7 +159,8 @@ cudaError_t own_avg_pool(const own_pool_t *a, cudaStream_t stream) {
 __global__ void avg_pool_grad(own_pool_t a) {
     const own_window_t &w = a.window;
     OWN_FOR(i, w.n * w.c * w.in_size) {
-        long long x[3], rest = i % w.in_size, first[3], last[3], o[3];
+        Place place = place_of(w, i, w.c, w.in_size);
+        long long x[3], rest = place.p, first[3], last[3], o[3];
         for (int d = 2; d >= 0; d--) {
             x[d] = rest % w.in[d];
             rest /= w.in[d];
@@ -125,7 +172,7 @@ __global__ void avg_pool_grad(own_pool_t a) {
                 for (o[2] = first[2]; o[2] < last[2]; o[2]++) {
                     long long count = counted(w, o, a.count_pad);
                     long long at = (o[0] * w.out[1] + o[1]) * w.out[2] + o[2];
-                    if (count) sum += get(a.y, i / w.in_size * w.out_size + at) / (double)count;
+                    if (count) sum += get(a.y, y_at(w, place.n, place.c, at)) / (double)count;
                 }
         put(a.x, i, sum);
     }
@@ -145,13 +192,14 @@ __global__ void conv(own_conv_t a) {
     const own_window_t &w = a.window;
     long long each = w.c / w.groups, o_each = w.o / w.groups, k[3];
     OWN_FOR(i, w.n * w.o * w.out_size) {
-        Taps t = taps_of(w, i % w.out_size);
-        long long o = i / w.out_size % w.o, n = i / w.out_size / w.o;
+        Place place = place_of(w, i, w.o, w.out_size);
+        Taps t = taps_of(w, place.p);
+        long long o = place.c, n = place.n;
         double sum = a.bias.data ? get(a.bias, o) : 0;
         for (long long c = 0; c < each; c++) {
-            long long x = (n * w.c + o / o_each * each + c) * w.in_size;
-            long long kernel = (o * each + c) * w.kernel_size;
-            FOR_TAPS(k, t) sum += get(a.x, x + input_of(w, t, k)) * get(a.w, kernel + tap_of(w, k));
+            long long in = o / o_each * each + c;
+            FOR_TAPS(k, t)
+                sum += get(a.x, x_at(w, n, in, input_of(w, t, k))) * get(a.w, w_at(w, o, c, tap_of(w, k)));
         }
         put(a.y, i, sum);
     }
@@ -165,7 +213,8 @@ __global__ void conv_grad_input(own_conv_t a) {
     const own_window_t &w = a.window;
     long long each = w.c / w.groups, o_each = w.o / w.groups, k[3];
     OWN_FOR(i, w.n * w.c * w.in_size) {
-        long long x[3], o[3], rest = i % w.in_size, c = i / w.in_size % w.c, n = i / w.in_size / w.c;
+        Place place = place_of(w, i, w.c, w.in_size);
+        long long x[3], o[3], rest = place.p, c = place.c, n = place.n;
         for (int d = 2; d >= 0; d--) x[d] = rest % w.in[d], rest /= w.in[d];
         double sum = 0;
         for (k[0] = 0; k[0] < w.kernel[0]; k[0]++)
@@ -181,8 +230,8 @@ __global__ void conv_grad_input(own_conv_t a) {
                     long long at = (o[0] * w.out[1] + o[1]) * w.out[2] + o[2];
                     for (long long q = 0; q < o_each; q++) {
                         long long out = c / each * o_each + q;
-                        sum += get(a.y, (n * w.o + out) * w.out_size + at) *
-                               get(a.w, (out * each + c % each) * w.kernel_size + tap_of(w, k));
+                        sum += get(a.y, y_at(w, n, out, at)) *
+                               get(a.w, w_at(w, out, c % each, tap_of(w, k)));
                     }
                 }
         put(a.x, i, sum);
@@ -197,7 +246,8 @@ __global__ void conv_grad_weight(own_conv_t a) {
     const own_window_t &w = a.window;
     long long each = w.c / w.groups, o_each = w.o / w.groups, k[3], o[3];
     OWN_FOR(i, w.o * each * w.kernel_size) {
-        long long rest = i % w.kernel_size, c = i / w.kernel_size % each, out = i / w.kernel_size / each;
+        Place place = place_of(w, i, each, w.kernel_size); /* n: the channel out */
+        long long rest = place.p, c = place.c, out = place.n;
         for (int d = 2; d >= 0; d--) k[d] = rest % w.kernel[d], rest /= w.kernel[d];
         double sum = 0;
         for (long long n = 0; n < w.n; n++)
@@ -213,8 +263,7 @@ __global__ void conv_grad_weight(own_conv_t a) {
                     stride *= w.in[d];
                 }
                 if (inside)
-                    sum += get(a.y, (n * w.o + out) * w.out_size + p) *
-                           get(a.x, (n * w.c + out / o_each * each + c) * w.in_size + x);
+                    sum += get(a.y, y_at(w, n, out, p)) * get(a.x, x_at(w, n, out / o_each * each + c, x));
             }
         put(a.w, i, sum);
     }

@@ -31,6 +31,18 @@ dnnl_status_t compat_md_plain(compat_md_t *md, int rank, const dnnl_dims_t dims)
     return md_make(md, rank, dims, row_major(rank));
 }
 
+dnnl_status_t compat_md_strided(compat_md_t *md, int rank, const dnnl_dims_t dims,
+                                const dnnl_dims_t strides) {
+#if DNNL_VERSION_MAJOR >= 3
+    dnnl_status_t status =
+        dnnl_memory_desc_create_with_strides(&md->md, rank, dims, dnnl_f32, strides);
+#else
+    dnnl_status_t status = dnnl_memory_desc_init_by_strides(&md->md, rank, dims, dnnl_f32, strides);
+#endif
+    md->made = status == dnnl_success;
+    return status;
+}
+
 dnnl_status_t compat_md_any(compat_md_t *md, int rank, const dnnl_dims_t dims) {
     return md_make(md, rank, dims, dnnl_format_tag_any);
 }

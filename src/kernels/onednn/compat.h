@@ -12,8 +12,10 @@ typedef struct compat_md {
     bool made;
 } compat_md_t;
 
-/* f32, row-major / layout left to the primitive. */
+/* f32, row-major / by strides in elements / layout left to the primitive. */
 dnnl_status_t compat_md_plain(compat_md_t *md, int rank, const dnnl_dims_t dims);
+dnnl_status_t compat_md_strided(compat_md_t *md, int rank, const dnnl_dims_t dims,
+                                const dnnl_dims_t strides);
 dnnl_status_t compat_md_any(compat_md_t *md, int rank, const dnnl_dims_t dims);
 void compat_md_free(compat_md_t *md);
 size_t compat_md_bytes(const compat_md_t *md);

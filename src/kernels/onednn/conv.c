@@ -9,6 +9,8 @@
  *   dw:         tasks are WEIGHT_RUNS fixed runs of images, each adds its blocked gradients in order; the parts
  *               are then added in order and reordered once
  *
+ * With channels last the plain tensors have the strides of that order, the rest is the same.
+ *
  * Images a task and runs depend on shapes only, so the bits do not depend on threads. */
 #include <string.h>
 
@@ -71,11 +73,11 @@ static bool can_run(const kern_problem_t *problem, const char **out_reason) {
         *out_reason = "a tensor is empty";
         return false;
     }
+    const int first = kern_int(problem, "channels_last") ? 1 : 2;
     for (uint32_t i = 0; i + 2 < (uint32_t)r.x->rank; i++) {
-        if (kern_ints(problem, "pads_low", i, 0) >=
-                r.w->dims[2 + i] * kern_ints(problem, "dilations", i, 1) ||
-            kern_ints(problem, "pads_high", i, 0) >=
-                r.w->dims[2 + i] * kern_ints(problem, "dilations", i, 1)) {
+        const int64_t reach = r.w->dims[first + (int)i] * kern_ints(problem, "dilations", i, 1);
+        if (kern_ints(problem, "pads_low", i, 0) >= reach ||
+            kern_ints(problem, "pads_high", i, 0) >= reach) {
             *out_reason = "padding as wide as the kernel";
             return false;
         }
@@ -124,24 +126,39 @@ static void release(void *prepared) {
         if ((expr) != dnnl_success) goto failed; \
     } while (0)
 
+/* Dims [a, b, spatial…] and their strides. */
+static void lay_out(const conv_prepared_t *p, int64_t a, int64_t b, const int64_t spatial[3],
+                    dnnl_dim_t *dims, dnnl_dim_t *strides) {
+    int64_t stride = p->w.last ? b : 1;
+    dims[0] = a;
+    dims[1] = b;
+    for (int d = 2; d > 2 - p->w.spatial; d--) {
+        int at = 2 + d - (3 - p->w.spatial);
+        dims[at] = spatial[d];
+        strides[at] = stride;
+        stride *= spatial[d];
+    }
+    strides[1] = p->w.last ? 1 : stride;
+    strides[0] = p->w.last ? stride : stride * b;
+}
+
 /* Dims of the three tensors for `images` images; weights get a leading group dim if there are
  * groups. */
-static dnnl_status_t describe(conv_prepared_t *p, const roles_t *r) {
-    dnnl_dims_t dims[N_ROLES];
-    const ir_type_t *types[N_ROLES] = {r->x, r->w, r->y};
+static dnnl_status_t describe(conv_prepared_t *p) {
+    const kern_window_t *w = &p->w;
+    const int64_t *const spatial[N_ROLES] = {w->in, w->kernel, w->out};
+    const int64_t first[N_ROLES] = {p->images, w->o / w->groups, p->images};
+    const int64_t second[N_ROLES] = {w->c, w->c / w->groups, w->o};
     for (int i = 0; i < N_ROLES; i++) {
-        int rank = types[i]->rank;
-        for (int d = 0; d < rank; d++) dims[i][d] = types[i]->dims[d];
-        if (i != W) {
-            dims[i][0] = p->images;
-        } else if (p->w.groups > 1) {
-            for (int d = rank; d > 1; d--) dims[i][d] = dims[i][d - 1];
-            dims[i][0] = p->w.groups;
-            dims[i][1] = p->w.o / p->w.groups;
-            rank++;
+        const int lead = i == W && w->groups > 1, rank = 2 + w->spatial + lead;
+        dnnl_dims_t dims, strides;
+        lay_out(p, first[i], second[i], spatial[i], dims + lead, strides + lead);
+        if (lead) {
+            dims[0] = w->groups;
+            strides[0] = dims[1] * strides[1];
         }
-        dnnl_status_t status = compat_md_plain(&p->side[i].plain, rank, dims[i]);
-        if (status == dnnl_success) status = compat_md_any(&p->side[i].blocked, rank, dims[i]);
+        dnnl_status_t status = compat_md_strided(&p->side[i].plain, rank, dims, strides);
+        if (status == dnnl_success) status = compat_md_any(&p->side[i].blocked, rank, dims);
         if (status != dnnl_success) return status;
     }
     dnnl_dims_t channels = {p->w.o};
@@ -193,7 +210,7 @@ static st_status_t prepare(const kern_problem_t *problem, int n_threads, void **
     p->threads = st_calloc((size_t)n_threads, sizeof *p->threads);
     if (!p->threads) goto failed;
     DNNL(dnnl_engine_create(&p->engine, dnnl_cpu, 0));
-    DNNL(describe(p, &r));
+    DNNL(describe(p));
     dnnl_dims_t strides, dilates, low, high;
     for (int i = 0; i < p->w.spatial; i++) {
         int d = 3 - p->w.spatial + i;

@@ -29,7 +29,7 @@ static st_status_t matmul(const kern_call_t *call) {
 
 /* Visits every product of a convolution: tap (t0, t1, t2) of output position o. */
 typedef struct conv_tap {
-    int64_t x, w; /* offsets within a channel of x / of one kernel */
+    int64_t x, w; /* position in x, tap of the kernel */
 } conv_tap_t;
 
 /* The taps of output position `o` (flat) that lie inside the input; returns how many. */
@@ -71,14 +71,14 @@ static st_status_t conv(const kern_call_t *call) {
                 conv_range_t range = conv_range(&w, p);
                 double sum = problem->n_in > 2 ? ref_get(call, 2, o) : 0;
                 for (int64_t c = 0; c < c_each; c++) {
-                    int64_t x = (n * w.c + o / o_each * c_each + c) * w.in_size;
-                    int64_t kernel = (o * c_each + c) * w.kernel_size;
+                    int64_t in = o / o_each * c_each + c;
                     FOR_TAPS(t, range) {
                         conv_tap_t tap = conv_tap(&w, &range, t);
-                        sum += ref_get(call, 0, x + tap.x) * ref_get(call, 1, kernel + tap.w);
+                        sum += ref_get(call, 0, kern_window_x(&w, n, in, tap.x)) *
+                               ref_get(call, 1, kern_window_w(&w, o, c, tap.w));
                     }
                 }
-                ref_put(call, 0, (n * w.o + o) * w.out_size + p, sum);
+                ref_put(call, 0, kern_window_y(&w, n, o, p), sum);
             }
     return ST_OK;
 }
@@ -111,11 +111,11 @@ static st_status_t conv_grad_input(const kern_call_t *call) {
                     int64_t tap = (t[0] * w.kernel[1] + t[1]) * w.kernel[2] + t[2];
                     for (int64_t k = 0; k < o_each; k++) {
                         int64_t o = c / c_each * o_each + k;
-                        sum += ref_get(call, 0, (n * w.o + o) * w.out_size + position) *
-                               ref_get(call, 1, (o * c_each + c % c_each) * w.kernel_size + tap);
+                        sum += ref_get(call, 0, kern_window_y(&w, n, o, position)) *
+                               ref_get(call, 1, kern_window_w(&w, o, c % c_each, tap));
                     }
                 }
-                ref_put(call, 0, (n * w.c + c) * w.in_size + p, sum);
+                ref_put(call, 0, kern_window_x(&w, n, c, p), sum);
             }
     return ST_OK;
 }
@@ -138,11 +138,10 @@ static st_status_t conv_grad_weight(const kern_call_t *call) {
                     if (!inside) continue;
                     int64_t x = conv_tap(&w, &range, t).x;
                     for (int64_t n = 0; n < w.n; n++)
-                        sum +=
-                            ref_get(call, 0, (n * w.c + o / o_each * c_each + c) * w.in_size + x) *
-                            ref_get(call, 1, (n * w.o + o) * w.out_size + p);
+                        sum += ref_get(call, 0, kern_window_x(&w, n, o / o_each * c_each + c, x)) *
+                               ref_get(call, 1, kern_window_y(&w, n, o, p));
                 }
-                ref_put(call, 0, (o * c_each + c) * w.kernel_size + k, sum);
+                ref_put(call, 0, kern_window_w(&w, o, c, k), sum);
             }
     return ST_OK;
 }

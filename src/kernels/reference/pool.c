@@ -36,36 +36,38 @@ static st_status_t max_pool(const kern_call_t *call) {
     int64_t t[3];
     for (int64_t i = 0; i < w.n * w.c; i++)
         for (int64_t p = 0; p < w.out_size; p++) {
+            const int64_t n = i / w.c, c = i % w.c;
             pool_at_t at = pool_at(&w, p);
             double best = -INFINITY;
             int64_t index = -1;
             FOR_TAPS(t, at) {
                 int64_t x = pool_input(&w, &at, t);
-                double value = ref_get(call, 0, i * w.in_size + x);
+                double value = ref_get(call, 0, kern_window_x(&w, n, c, x));
                 if (index < 0 || value > best || (isnan(value) && !isnan(best)))
                     best = value, index = x;
             }
-            ref_put(call, 0, i * w.out_size + p, best);
-            ref_put_int(call, 1, i * w.out_size + p, index);
+            ref_put(call, 0, kern_window_y(&w, n, c, p), best);
+            ref_put_int(call, 1, kern_window_y(&w, n, c, p), index);
         }
     return ST_OK;
 }
 
 static st_status_t max_pool_grad(const kern_call_t *call) {
-    const ir_type_t *dy = &call->problem->in[0], *dx = &call->problem->out[0];
-    int64_t planes = dy->dims[0] * dy->dims[1], n_in = 1, n_out = 1;
-    for (int32_t d = 2; d < dy->rank; d++) n_out *= dy->dims[d], n_in *= dx->dims[d];
-    for (int64_t i = 0; i < planes * n_out; i++) {
+    const kern_window_t w = kern_unpool_window(call->problem);
+    const int64_t n_out = w.n * w.c * w.out_size;
+    for (int64_t i = 0; i < n_out; i++) {
         int64_t index = ref_get_int(call, 1, i);
-        if (index < -1 || index >= n_in) return kern_bad_index(index, i, 2, n_in);
+        if (index < -1 || index >= w.in_size) return kern_bad_index(index, i, 2, w.in_size);
     }
-    for (int64_t i = 0; i < planes * n_in; i++) ref_put(call, 0, i, 0);
-    for (int64_t i = 0; i < planes * n_out; i++) {
-        int64_t at = i / n_out * n_in + ref_get_int(call, 1, i);
-        if (ref_get_int(call, 1, i) < 0) continue;
-        double sum = ir_element_load(dx->dtype, call->out[0], (size_t)at);
-        ref_put(call, 0, at, sum + ref_get(call, 0, i));
-    }
+    for (int64_t i = 0; i < w.n * w.c * w.in_size; i++) ref_put(call, 0, i, 0);
+    for (int64_t i = 0; i < w.n * w.c; i++)
+        for (int64_t p = 0; p < w.out_size; p++) {
+            const int64_t n = i / w.c, c = i % w.c, from = kern_window_y(&w, n, c, p);
+            if (ref_get_int(call, 1, from) < 0) continue;
+            int64_t at = kern_window_x(&w, n, c, ref_get_int(call, 1, from));
+            double sum = ir_element_load(call->problem->out[0].dtype, call->out[0], (size_t)at);
+            ref_put(call, 0, at, sum + ref_get(call, 0, from));
+        }
     return ST_OK;
 }
 
@@ -76,11 +78,13 @@ static st_status_t avg_pool(const kern_call_t *call) {
     int64_t t[3];
     for (int64_t i = 0; i < w.n * w.c; i++)
         for (int64_t p = 0; p < w.out_size; p++) {
+            const int64_t n = i / w.c, c = i % w.c;
             pool_at_t at = pool_at(&w, p);
             double sum = 0;
-            FOR_TAPS(t, at) sum += ref_get(call, 0, i * w.in_size + pool_input(&w, &at, t));
+            FOR_TAPS(t, at)
+            sum += ref_get(call, 0, kern_window_x(&w, n, c, pool_input(&w, &at, t)));
             int64_t count = kern_pool_count(&w, at.o, count_pad);
-            ref_put(call, 0, i * w.out_size + p, count ? sum / (double)count : 0);
+            ref_put(call, 0, kern_window_y(&w, n, c, p), count ? sum / (double)count : 0);
         }
     return ST_OK;
 }
@@ -94,12 +98,13 @@ static st_status_t avg_pool_grad(const kern_call_t *call) {
     for (int64_t i = 0; i < w.n * w.c * w.in_size; i++) ref_put(call, 0, i, 0);
     for (int64_t i = 0; i < w.n * w.c; i++)
         for (int64_t p = 0; p < w.out_size; p++) {
+            const int64_t n = i / w.c, c = i % w.c;
             pool_at_t at = pool_at(&w, p);
             int64_t count = kern_pool_count(&w, at.o, count_pad);
             if (!count) continue;
-            double share = ref_get(call, 0, i * w.out_size + p) / (double)count;
+            double share = ref_get(call, 0, kern_window_y(&w, n, c, p)) / (double)count;
             FOR_TAPS(t, at) {
-                int64_t x = i * w.in_size + pool_input(&w, &at, t);
+                int64_t x = kern_window_x(&w, n, c, pool_input(&w, &at, t));
                 ref_put(call, 0, x, ir_element_load(dtype, call->out[0], (size_t)x) + share);
             }
         }
