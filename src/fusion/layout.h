@@ -19,6 +19,7 @@
  *   elementwise, broadcast, concat   the order that makes the fewest bytes move
  *   transpose, reshape               pass it on, where dims stay together
  *   slice, reductions, batch norm    pass it on; sums only where their bits may change (not on a CPU)
+ *   sums of ranks                    pass it on
  *   products                         last two dims exchanged: the transpose flag
  *   attention, rope, convolutions, pooling   the other form, where a kernel of the target has it
  *   all others, outputs and states   row-major: a copy where it comes otherwise, one a value and order

@@ -291,6 +291,19 @@ static void reduce(site_t *s) {
     set_form(s, LAYOUT_AXES);
 }
 
+/* ---- results that lie as their operands do ---- */
+
+/* What ranks add up, each element by itself. */
+static void each_alike(site_t *s) {
+    for (uint32_t j = 0; j < s->node->n_inputs; j++) s->asked[j] = in_order(s, j);
+    for (uint32_t k = 0; k < s->node->n_outputs; k++) *out_order(s, k) = in_order(s, k);
+}
+/* One sum over all elements. */
+static void total(site_t *s) {
+    if (s->d->exact) return;
+    for (uint32_t j = 0; j < s->node->n_inputs; j++) s->asked[j] = in_order(s, j);
+}
+
 /* ---- ops with a second form ---- */
 
 /* Operands and results that turn: those of rank 4 but a mask; those with spatial dims. */
@@ -303,7 +316,8 @@ static layout_order_t turned_order(const ir_type_t *type, bool rows) {
     return rows ? layout_rows_first() : layout_channels_last(type->rank);
 }
 
-/* Bytes that move for the plain form less those for the other. */
+/* Bytes that move for the plain form less those for the other: of operands, and of results that readers
+ * would like turned. */
 static double gain_of_turning(const site_t *s, bool rows) {
     double gain = 0;
     for (uint32_t j = 0; j < s->node->n_inputs; j++) {
@@ -311,6 +325,11 @@ static double gain_of_turning(const site_t *s, bool rows) {
         if (turns(s, j, type, rows))
             gain += move_bytes(s, j, layout_plain(type->rank)) -
                     move_bytes(s, j, turned_order(type, rows));
+    }
+    for (uint32_t k = 0; k < s->node->n_outputs; k++) {
+        const layout_order_t want = s->d->want[s->node->first_output + k];
+        if (want && want == turned_order(out_type(s, k), rows))
+            gain += (double)ir_type_bytes(out_type(s, k));
     }
     return gain;
 }
@@ -370,6 +389,9 @@ static layout_rule_t *const rules[IR_OP_END] = {
     [IR_OP_REDUCE_MAX] = reduce,
     [IR_OP_REDUCE_MIN] = reduce,
     [IR_OP_REDUCE_PROD] = reduce,
+    [IR_OP_SUM_SQUARES] = total,
+    [IR_OP_ALL_REDUCE_START] = each_alike,
+    [IR_OP_ALL_REDUCE_WAIT] = each_alike,
     [IR_OP_MATMUL] = product,
     [IR_OP_ATTENTION] = heads,
     [IR_OP_ATTENTION_GRAD] = heads,
