@@ -146,7 +146,8 @@ static st_status_t convert(writing_t *w, ir_value_t value, layout_order_t order,
     const layout_order_t own = w->d->order[value];
     ir_type_t stored = layout_stored(type, order);
     int64_t perm[IR_MAX_RANK];
-    if (layout_alike(w->d, value, own, order)) return add_reshape(w, w->made[value], &stored, out);
+    if (layout_alike(w->d, type->rank, value, own, order))
+        return add_reshape(w, w->made[value], &stored, out);
     if (is_splat(producer, type))
         return ir_graph_add(w->to, IR_OP_CONSTANT, NULL, 0, NULL, 3,
                             (ir_arg_t[]){IR_ARG_DTYPE("dtype", type->dtype),

@@ -47,9 +47,8 @@ ir_type_t layout_stored(const ir_type_t *type, layout_order_t order) {
     return stored;
 }
 
-bool layout_alike(const layout_decision_t *d, ir_value_t value, layout_order_t a,
+bool layout_alike(const layout_decision_t *d, int32_t rank, ir_value_t value, layout_order_t a,
                   layout_order_t b) {
-    const int32_t rank = ir_value_type(d->graph, value)->rank;
     int32_t i = 0, j = 0;
     if (a == b) return true;
     for (;; i++, j++) {
@@ -94,7 +93,8 @@ static bool is_splat(const ir_graph_t *graph, ir_value_t value) {
 /* Bytes to move for operand j to lie in `order`. */
 static double move_bytes(const site_t *s, uint32_t j, layout_order_t order) {
     ir_value_t value = s->node->inputs[j];
-    if (layout_alike(s->d, value, s->d->order[value], order) || is_splat(s->d->graph, value))
+    if (layout_alike(s->d, in_type(s, j)->rank, value, s->d->order[value], order) ||
+        is_splat(s->d->graph, value))
         return 0;
     return (double)ir_type_bytes(in_type(s, j));
 }
@@ -112,6 +112,7 @@ bool layout_can_turn(const layout_decision_t *d, ir_node_t n, const char *key) {
     for (uint32_t i = 0; i < n_attrs; i++) {
         attrs[i] = node->attrs[i];
         if (strcmp(def->attrs[i].key, key) != 0) continue;
+        if (attrs[i].i) return false; /* the model has it so already */
         attrs[i].i = 1;
         has_form = true;
     }
@@ -366,8 +367,8 @@ static void product(site_t *s) {
         layout_order_t swapped = layout_plain(rank);
         swapped = layout_put(swapped, rank - 2, rank - 1);
         swapped = layout_put(swapped, rank - 1, rank - 2);
-        if (layout_alike(s->d, s->node->inputs[j], in_order(s, j), s->asked[j]) ||
-            !layout_alike(s->d, s->node->inputs[j], in_order(s, j), swapped))
+        if (layout_alike(s->d, rank, s->node->inputs[j], in_order(s, j), s->asked[j]) ||
+            !layout_alike(s->d, rank, s->node->inputs[j], in_order(s, j), swapped))
             continue;
         s->asked[j] = swapped;
         s->d->turn[s->n] |= (uint8_t)(1 << j);

@@ -49,13 +49,14 @@ struct layout_decision {
     uint8_t *form, *turn;          /* [nodes] */
 };
 
-/* Whether the two orders of a value lie alike in memory. */
-bool layout_alike(const layout_decision_t *d, ir_value_t value, layout_order_t a, layout_order_t b);
+/* Whether the two orders of a value of this rank lie alike in memory. */
+bool layout_alike(const layout_decision_t *d, int32_t rank, ir_value_t value, layout_order_t a,
+                  layout_order_t b);
 /* Fills in what node n asks for and the orders of its results from those of its operands. */
 void layout_choose(layout_decision_t *d, ir_node_t n);
 /* Adds what node n, whose results' wants are known, would like its operands to be. */
 void layout_wish(layout_decision_t *d, ir_node_t n);
-/* Can the node run with its form's attribute set? */
+/* Can the node run with its form's attribute set, and has it not yet? */
 bool layout_can_turn(const layout_decision_t *d, ir_node_t n, const char *key);
 
 #endif

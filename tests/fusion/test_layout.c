@@ -307,6 +307,22 @@ static void convolutions_stay_where_nothing_is_gained(void **state) {
     ir_graph_destroy(made);
 }
 
+/* What has channels last already is no other form of itself. */
+static void turned_convolutions_stay(void **state) {
+    (void)state;
+    static const char text[] =
+        "  %0 x = input {dtype=f64, shape=[2,6,6,4]}\n"
+        "  %1 w = parameter {dtype=f64, shape=[4,3,3,4]}\n"
+        "  %2 = conv(%0, %1) {strides=[1,1], pads_low=[1,1], pads_high=[1,1], dilations=[1,1], "
+        "channels_last=true}\n"
+        "  %3 = relu(%2)\n"
+        "  %4, %5 = max_pool(%3) {kernel=[2,2], strides=[2,2], pads_low=[0,0], pads_high=[0,0], "
+        "dilations=[1,1], channels_last=true}\n"
+        "  output \"y\" = %4\n";
+    expect(&last_conv, text, text);
+    expect(&exact_turning, text, text);
+}
+
 static void channels_last_models_lose_their_transposes(void **state) {
     (void)state;
     expect(&free_sums,
@@ -499,6 +515,7 @@ int main(void) {
         cmocka_unit_test(sums_follow_where_their_bits_may),
         cmocka_unit_test(residual_blocks_turn_whole),
         cmocka_unit_test(convolutions_stay_where_nothing_is_gained),
+        cmocka_unit_test(turned_convolutions_stay),
         cmocka_unit_test(channels_last_models_lose_their_transposes),
         cmocka_unit_test(random_graphs_keep_their_bits),
         cmocka_unit_test(random_graphs_keep_their_values),

@@ -29,7 +29,7 @@ typedef struct row {
     uint32_t n_inputs;
     ir_type_t in[3];
     size_t n_args;
-    ir_arg_t args[5];
+    ir_arg_t args[8];
     const char *error;
     ir_type_t out;
 } row_t;
@@ -468,8 +468,79 @@ static void reductions(void **state) {
     check(rows, COUNT(rows));
 }
 
+static void windows_with_channels_last(void **state) {
+    (void)state;
+#define WINDOW                                                              \
+    INTS("strides", 2, 1), INTS("pads_low", 1, 1), INTS("pads_high", 1, 1), \
+        IR_ARG_BOOL("channels_last", true)
+#define DILATED WINDOW, INTS("dilations", 1, 1)
+    static const int64_t whole[] = {3, 3};
+    const row_t rows[] = {
+        {IR_OP_CONV,
+         2,
+         {T(F32, 2, 7, 5, 4), T(F32, 6, 3, 3, 4)},
+         5,
+         {DILATED},
+         NULL,
+         T(F32, 2, 4, 5, 6)},
+        {IR_OP_CONV,
+         2,
+         {T(F32, 2, 7, 5, 4), T(F32, 6, 4, 3, 3)},
+         5,
+         {DILATED},
+         "weight [O, …, 4 / groups]",
+         SCALAR(F32)},
+        {IR_OP_CONV_GRAD_INPUT,
+         2,
+         {T(F32, 2, 4, 5, 6), T(F32, 6, 3, 3, 4)},
+         6,
+         {DILATED, INTS("spatial", 7, 5)},
+         NULL,
+         T(F32, 2, 7, 5, 4)},
+        {IR_OP_CONV_GRAD_INPUT,
+         2,
+         {T(F32, 2, 6, 4, 5), T(F32, 6, 3, 3, 4)},
+         6,
+         {DILATED, INTS("spatial", 7, 5)},
+         "dim 3 must be the weight's dim 0",
+         SCALAR(F32)},
+        {IR_OP_CONV_GRAD_WEIGHT,
+         2,
+         {T(F32, 2, 7, 5, 4), T(F32, 2, 4, 5, 6)},
+         6,
+         {DILATED, INTS("kernel", 3, 3)},
+         NULL,
+         T(F32, 6, 3, 3, 4)},
+        {IR_OP_AVG_POOL,
+         1,
+         {T(F32, 2, 7, 5, 4)},
+         5,
+         {WINDOW, IR_ARG_INTS("kernel", whole, 2)},
+         NULL,
+         T(F32, 2, 4, 5, 4)},
+        {IR_OP_MAX_POOL_GRAD,
+         2,
+         {T(F32, 2, 4, 5, 4), T(I32, 2, 4, 5, 4)},
+         7,
+         {DILATED, INTS("kernel", 3, 3), INTS("spatial", 7, 5)},
+         NULL,
+         T(F32, 2, 7, 5, 4)},
+        {IR_OP_MAX_POOL_GRAD,
+         2,
+         {T(F32, 2, 4, 4, 4), T(I32, 2, 4, 4, 4)},
+         7,
+         {DILATED, INTS("kernel", 3, 3), INTS("spatial", 7, 5)},
+         "pooling 5 positions gives 5 in spatial dim 1",
+         SCALAR(F32)},
+    };
+    check(rows, COUNT(rows));
+#undef WINDOW
+#undef DILATED
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(windows_with_channels_last),
         cmocka_unit_test(sources),
         cmocka_unit_test(elementwise),
         cmocka_unit_test(views),
