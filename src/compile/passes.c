@@ -16,6 +16,7 @@
 #include "fusion/layout.h"
 #include "fusion/recognize.h"
 #include "fusion/simplify.h"
+#include "fusion/stem.h"
 #include "ir/expand.h"
 #include "ir/unroll.h"
 #include "schedule/order.h"
@@ -348,6 +349,24 @@ st_status_t compile_pass_primitives(compile_context_t *c) {
         compile_replace(&c->plan->programs[p].graph, simple);
     }
     return ST_OK;
+}
+
+st_status_t compile_pass_stem(compile_context_t *c) {
+    plan_t *plan = c->plan;
+    const ir_graph_t *model = plan->programs[compile_largest_program(plan)].graph;
+    bool *marks = st_calloc(model->nodes.n + 1, sizeof *marks);
+    st_status_t status = ST_OK;
+    if (!marks) return st_no_memory(model->nodes.n, "the stem");
+    TRY_GOTO(stem_decide(model, &c->target, marks), done);
+    const bool any = memchr(marks, true, model->nodes.n) != NULL;
+    for (uint32_t p = 0; any && p < plan->n_programs; p++) {
+        ir_graph_t *made;
+        TRY_GOTO(stem_apply(marks, plan->programs[p].graph, &made), done);
+        compile_replace(&plan->programs[p].graph, made);
+    }
+done:
+    st_free(marks);
+    return status;
 }
 
 st_status_t compile_pass_layout(compile_context_t *c) {

@@ -22,6 +22,7 @@ st_status_t compile_pass_simplify(compile_context_t *c) ST_WARN_UNUSED;
 st_status_t compile_pass_shadow(compile_context_t *c) ST_WARN_UNUSED;
 st_status_t compile_pass_lower(compile_context_t *c) ST_WARN_UNUSED;
 st_status_t compile_pass_primitives(compile_context_t *c) ST_WARN_UNUSED;
+st_status_t compile_pass_stem(compile_context_t *c) ST_WARN_UNUSED;
 st_status_t compile_pass_layout(compile_context_t *c) ST_WARN_UNUSED;
 st_status_t compile_pass_accumulate(compile_context_t *c) ST_WARN_UNUSED;
 st_status_t compile_pass_fuse(compile_context_t *c) ST_WARN_UNUSED;

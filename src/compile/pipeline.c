@@ -55,6 +55,7 @@ static const compile_pass_t pipeline[] = {
     {"shadow",   compile_pass_shadow,    wants_shadows},    /* small weights kept, not cast each step */
     /* one program a rank: who computes which part */
     {"lower",    compile_pass_lower,     NULL},             /* split the batch, insert collectives */
+    {"stem",     compile_pass_stem,      wants_layout},     /* few channels, strided: as blocks */
     {"layout",   compile_pass_layout,    wants_layout},     /* orders of dims; transposes as views */
     {"recompute", compile_pass_recompute, NULL},            /* what backward makes again, not keeps */
     {"primitives", compile_pass_primitives, wants_primitives}, /* composites into definitions */

@@ -149,8 +149,8 @@ static void resnet_50_takes_under_9_gib_and_copies_nothing_for_layout(void **sta
     stator_report_totals_t totals = plan("ResNet-50", step, options, 2);
     assert_true((double)totals.total_bytes <= 8.8 * GIB);
     assert_int_equal(totals.n_recomputed_products, 0);
-    assert_true(totals.bytes_layout_copied == 0);
-    assert_true(totals.step_us < 40e3); /* channels first takes two seconds */
+    assert_true(totals.bytes_layout_copied <= 64 << 10); /* the stem's weight, no activation */
+    assert_true(totals.step_us < 40e3);                  /* channels first takes two seconds */
     assert_ok(stator_options_set(options, "recompute", "off"));
     stator_report_totals_t kept = plan("ResNet-50, all kept", step, options, 2);
     assert_true(totals.step_us <= 1.01 * kept.step_us);
