@@ -233,6 +233,8 @@ static st_status_t take_forced(shard_lowering_t *lowering, ir_node_t n, ir_op_ct
             found &= ir_placement_equal(list.items[s].out[k], forced->out[k]);
     }
     if (!even || !(found || whole)) return refuse(lowering, n);
+    if (forced->by_phase && lowering->values[node->inputs[0]].home.kind == IR_SPLIT)
+        lowering->values[node->inputs[0]].lazy = true;
     return take(lowering, n, forced->in, forced->out);
 }
 

@@ -167,12 +167,22 @@ static st_status_t start_scatter(emitter_t *e, ir_value_t v, ir_placement_t want
 
 static st_status_t emit_lazy(emitter_t *e, ir_value_t v);
 
+/* What is made of states alone can be made ahead of its place. */
+static bool is_of_states(const emitter_t *e, ir_value_t v) {
+    const ir_node_info_t *node = ir_value_producer(e->from, v);
+    while (node->n_inputs == 1 && e->lowering->values[node->inputs[0]].lazy)
+        node = ir_value_producer(e->from, node->inputs[0]);
+    return ir_op_def(node->op)->flags & IR_STATE;
+}
+
 /* Begins the gather that comes after that of `v`, so that it goes on while `v` is worked with. */
 static st_status_t start_next(emitter_t *e, ir_value_t v, ir_phase_t phase) {
     for (size_t i = 0; i + 1 < e->gathers.n; i++) {
         if (e->gathers.data[i].value != v || e->gathers.data[i].phase != phase) continue;
         const gather_t next = e->gathers.data[i + 1];
-        TRY(emit_lazy(e, next.value));
+        if (e->values[next.value].home == IR_NONE && is_of_states(e, next.value))
+            TRY(emit_lazy(e, next.value));
+        if (e->values[next.value].home == IR_NONE) return ST_OK; /* it is being made */
         return start_full(e, next.value, next.phase);
     }
     return ST_OK;

@@ -16,7 +16,7 @@ typedef struct shard_value {
         have; /* as later nodes should regard it: replicated once its sum has been asked for */
     uint32_t n_uses; /* readers and graph outputs */
     bool home_used;
-    bool lazy;           /* of states alone: gathered when it is needed, in each phase anew */
+    bool lazy; /* gathered when it is needed, in each phase anew: of states alone, or settled so */
     shard_want_t *made;  /* deciding: conversions already paid for */
     shard_want_t *wants; /* emitting: conversions that needed nodes ask for, in order of demand */
 } shard_value_t;

@@ -106,7 +106,7 @@ static st_status_t turn(preparing_t *p, ir_value_t v, ir_phase_t phase, ir_value
     ir_value_t *made = &p->turned[(i - 1) * IR_PHASE_END + (pin->by_phase ? phase : 0)];
     if (*made == IR_NONE) {
         const ir_type_t type = *ir_value_type(p->from, v);
-        shard_forced_t forced = {.turns = true};
+        shard_forced_t forced = {.turns = true, .by_phase = pin->by_phase};
         TRY(placements_of(p, &pin->placement, 1, NULL, v, &forced.in));
         forced.out = forced.in;
         p->out->graph->phase = phase;

@@ -51,8 +51,9 @@ st_status_t shard_settle_parts(shard_settled_t *settled, ir_node_t node) ST_WARN
 /* A choice for a node of the graph that is decided. NULL: free. */
 typedef struct shard_forced {
     const ir_placement_t *in, *out;
-    bool turns;   /* the node only turns its operand into another placement, and is left out */
-    bool trusted; /* it stands for what ranks do with parts, which no rule of its op knows */
+    bool turns;    /* the node only turns its operand into another placement, and is left out */
+    bool by_phase; /* with `turns`: what is split is put together in each phase anew */
+    bool trusted;  /* it stands for what ranks do with parts, which no rule of its op knows */
 } shard_forced_t;
 
 typedef struct shard_prepared {

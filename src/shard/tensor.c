@@ -146,6 +146,12 @@ static void place_weight(const way_t *w, ir_value_t v, int32_t dim, shard_settle
     settled->homes[parameter_of(w->graph, v)] = IR_PLACE_SPLIT(dim, w->granules);
 }
 
+/* What columns read is in parts of its rows, and does not stay whole from forward to backward. */
+static st_status_t gather_again(ir_value_t v, shard_settled_t *settled) {
+    return shard_settle_pin(settled, v, IR_PLACE_REPLICATE,
+                            1u << IR_PHASE_FORWARD | 1u << IR_PHASE_BACKWARD, true);
+}
+
 /* Columns read all of their operand, rows give a sum, which is scattered. */
 static st_status_t settle_way(const way_t *w, ir_node_t rows, shard_settled_t *settled) {
     const ir_graph_t *graph = w->graph;
@@ -162,6 +168,7 @@ static st_status_t settle_way(const way_t *w, ir_node_t rows, shard_settled_t *s
                              1u << IR_PHASE_FORWARD, false));
     for (size_t i = 0; i < w->columns.n; i++) {
         const ir_node_info_t *column = ir_node(graph, w->columns.data[i]);
+        TRY(gather_again(column->inputs[0], settled));
         TRY(shard_settle_choice(settled, graph, w->columns.data[i], &in, &out));
         in[1] = IR_PLACE_SPLIT(outer_dim(column), w->granules);
         out[0] = IR_PLACE_SPLIT(ir_value_type(graph, column->first_output)->rank - 1, w->granules);
@@ -242,6 +249,7 @@ static st_status_t settle_losses(const ir_graph_t *graph, shard_settled_t *settl
             continue;
         if (rows) {
             TRY(shard_settle_choice(settled, graph, head, &in, &out));
+            TRY(gather_again(product->inputs[0], settled));
             in[1] = IR_PLACE_SPLIT(dim, IR_GRANULES_EACH);
             out[0] = IR_PLACE_SPLIT(y->rank - 1, IR_GRANULES_EACH);
             settled->homes[p] = in[1];
