@@ -116,14 +116,15 @@ static void open_training(const shard_model_t *model, const char *mesh, const ch
     memcpy(name, form, length);
     name[length] = '\0';
     must(stator_options_set(options, "shard", name));
-    if (form[length]) must(stator_options_set(options, "pin", form + length + 1));
+    if (form[length + (form[length] != 0)])
+        must(stator_options_set(options, "pin", form + length + 1));
     must(stator_options_set(options, "threads", "1"));
     must(stator_options_set(options, "dtype", "f64"));
     must(model->config ? stator_graph_llama(options, 1, &graph)
                        : stator_graph_resnet(options, 1, &graph));
     must(stator_graph_make_training(graph, options, &training));
     if (refused_says) {
-        assert_true(stator_plan_compile(training, options, NULL, &t->plan) == STATOR_INVALID);
+        assert_true(stator_plan_compile(training, options, NULL, &t->plan) != STATOR_OK);
         if (!strstr(stator_last_error(), refused_says))
             fail_msg("'%s' does not say '%s'", stator_last_error(), refused_says);
         stator_graph_destroy(training);

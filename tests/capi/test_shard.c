@@ -80,6 +80,18 @@ static void bad_pins_are_refused(void **state) {
         shard_check_unplanned(&shard_llama, "data=2", rows[i].pins, rows[i].says);
 }
 
+static void bad_meshes_are_refused(void **state) {
+    (void)state;
+    static const char *const rows[][2] = {
+        {"data=2,data=2", "axis 'data' is given twice"},
+        {"data=0", "'data' has the size '0'"},
+        {"pipe=2", "there is no mesh axis 'pipe'"},
+        {"data=40,tensor=40", "has 1600 ranks; 1 to 1024 are possible"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        shard_check_unplanned(&shard_llama, rows[i][0], "", rows[i][1]);
+}
+
 /* Of a table in parts, too, an index that it does not have is an error, not nothing. */
 static void an_index_out_of_a_split_table_is_an_error(void **state) {
     (void)state;
@@ -105,6 +117,7 @@ int main(void) {
         cmocka_unit_test(evaluation_shares_split_state),
         cmocka_unit_test(pins_are_kept_to_and_train_alike),
         cmocka_unit_test(bad_pins_are_refused),
+        cmocka_unit_test(bad_meshes_are_refused),
         cmocka_unit_test(an_index_out_of_a_split_table_is_an_error),
     };
     return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
