@@ -1,0 +1,112 @@
+/* Lowering to meshes: programs, who runs which, and what lacks memory. */
+#include "shard/mesh.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/memory.h"
+#include "ir/text.h"
+#include "ir/verify.h"
+
+/* Columns, then rows; and a norm on what they give. */
+static const char text[] =
+    "graph \"g\" {\n"
+    "  %0 x = input {dtype=f32, shape=[4,6,6]}\n"
+    "  %1 w1 = parameter {dtype=f32, shape=[8,6]}\n"
+    "  %2 w2 = parameter {dtype=f32, shape=[6,8]}\n"
+    "  %3 n = parameter {dtype=f32, shape=[6]}\n"
+    "  %4 a = matmul(%0, %1) {transpose_b=true}\n"
+    "  %5 r = relu(%4)\n"
+    "  %6 y = matmul(%5, %2) {transpose_b=true}\n"
+    "  %7 z = add(%6, %0)\n"
+    "  %8, %9 q = rms_norm(%7, %3)\n"
+    "  output \"q\" = %8\n"
+    "}\n";
+
+static ir_graph_t *parse(void) {
+    ir_graph_t *graph;
+    assert_int_equal(ir_graph_parse(text, sizeof text - 1, &graph), ST_OK);
+    return graph;
+}
+
+static st_status_t lower(const ir_graph_t *graph, const char *mesh_text, shard_form_t form,
+                         const char *pins, shard_programs_t *out) {
+    static ir_mesh_t mesh;
+    assert_int_equal(ir_mesh_parse(mesh_text, &mesh), ST_OK);
+    const shard_mesh_options_t options = {.mesh = &mesh, .form = form, .pins = pins};
+    return shard_lower_mesh(graph, &options, out);
+}
+
+static size_t count(const ir_graph_t *graph, ir_op_t op) {
+    size_t n = 0;
+    for (ir_node_t i = 0; i < graph->nodes.n; i++) n += ir_node(graph, i)->op == op;
+    return n;
+}
+
+/* The sum of the rows' product is scattered along dim 1; nothing is gathered but what comes out. */
+static void columns_then_rows_scatter_one_sum(void **state) {
+    (void)state;
+    ir_graph_t *graph = parse();
+    shard_programs_t made;
+    assert_int_equal(lower(graph, "tensor=2", SHARD_FORM_DP, NULL, &made), ST_OK);
+    assert_int_equal(made.n_programs, 1);
+    const ir_graph_t *program = made.graphs[0];
+    assert_int_equal(ir_graph_verify(program), ST_OK);
+    assert_int_equal(count(program, IR_OP_REDUCE_SCATTER_START), 1);
+    assert_int_equal(count(program, IR_OP_ALL_REDUCE_START), 0);
+    assert_int_equal(ir_value_type(program, ir_graph_find_output(program, "q"))->dims[1], 3);
+    assert_int_equal(made.nodes[1].placements[0].kind, IR_SPLIT);
+    assert_int_equal(made.nodes[1].placements[0].dim, 0);
+    assert_int_equal(made.nodes[2].placements[0].dim, 1);
+    assert_int_equal(made.nodes[3].placements[0].kind, IR_REPLICATE);
+    shard_programs_free(&made);
+    ir_graph_destroy(graph);
+}
+
+/* 4 rows on 3 ranks: one of two rows, two of one; the same for each coordinate of the other axis. */
+static void equal_ranks_share_a_program(void **state) {
+    (void)state;
+    ir_graph_t *graph = parse();
+    shard_programs_t made;
+    assert_int_equal(lower(graph, "data=3,tensor=2", SHARD_FORM_DP, NULL, &made), ST_OK);
+    assert_int_equal(made.n_programs, 2);
+    for (uint32_t d = 0; d < 3; d++)
+        assert_int_equal(made.program_of[2 * d], made.program_of[2 * d + 1]);
+    assert_int_equal(made.program_of[0], made.program_of[2]);
+    assert_int_not_equal(made.program_of[0], made.program_of[4]);
+    shard_programs_free(&made);
+    assert_int_equal(lower(graph, "data=1024", SHARD_FORM_DP, NULL, &made), ST_OK);
+    assert_int_equal(made.n_programs, 2); /* with one of the four rows, and without any */
+    shard_programs_free(&made);
+    ir_graph_destroy(graph);
+}
+
+static void lack_of_memory_is_reported(void **state) {
+    (void)state;
+    ir_graph_t *graph = parse();
+    st_status_t status = ST_NO_MEMORY;
+    for (long n = 0; status != ST_OK; n++) {
+        shard_programs_t made;
+        st_memory_fail_after(n, true);
+        status = lower(graph, "data=2,tensor=2", SHARD_FORM_ZERO3, "n=split(0,tensor)", &made);
+        st_memory_fail_after(-1, false);
+        shard_programs_free(&made);
+        assert_true(status == ST_OK || status == ST_NO_MEMORY);
+        assert_true(n < 100000);
+    }
+    ir_graph_destroy(graph);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(columns_then_rows_scatter_one_sum),
+        cmocka_unit_test(equal_ranks_share_a_program),
+        cmocka_unit_test(lack_of_memory_is_reported),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
