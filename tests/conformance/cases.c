@@ -577,6 +577,7 @@ const conf_case_t conf_cases[] = {
     {IR_OP_ROPE, "f", "T:1,2,3,6 t:3,3 t:3,3", "interleaved=1 inverse=1", 0},
     {IR_OP_ROPE, "f", "T:2,3,5,32 t:5,16 t:5,16", "", 0},
     {IR_OP_ROPE, "f", "T:2,5,3,48 t:5,24 t:5,24", "inverse=1 rows_first=1", 0},
+    {IR_OP_ROPE, "f", "T:2,5,3,48 w:5,24 w:5,24", "rows_first=1", 0},
     {IR_OP_ROPE, "f", "T:2,5,3,4 t:5,2 t:5,2", "rows_first=1", 0},
     {IR_OP_ROPE, "f", "T:2,65,3,36 w:65,18 w:65,18", "inverse=1 interleaved=1 rows_first=1", 0},
     {IR_OP_DROPOUT, "f", "T:5,7 l=42: l=3:", "p=0.3 id=4", 0},

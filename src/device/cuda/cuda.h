@@ -24,6 +24,8 @@ struct dev_stream {
     cudaStream_t stream;
     struct cudaDeviceProp properties;
     dev_cuda_fault_t *fault, *device_fault; /* the same memory, seen from both sides */
+    char *stage;        /* pinned, for large copies to the device; NULL until the first */
+    cudaEvent_t staged; /* after the last of them */
     uint32_t n_marks;
     cudaEvent_t *marks; /* [n_marks] */
     void *blas, *dnn;   /* handles, made when first asked for (libraries.h) */

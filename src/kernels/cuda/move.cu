@@ -303,21 +303,25 @@ __device__ inline void assign(float *to, float x) { *to = x; }
 __device__ inline void assign(__half *to, float x) { *to = __float2half_rn(x); }
 __device__ inline void assign(__nv_bfloat16 *to, float x) { *to = __float2bfloat16_rn(x); }
 
-/* 16 bytes of each half a thread. [rows][2 halves][vectors][V] */
-template <class T>
+/* 16 bytes of each half a thread. [rows][2 halves][vectors][V]; C: what the tables hold, T or f32 */
+template <class T, class C>
 __global__ void rope_halves(own_rope_t a, unsigned vectors) {
     enum { V = 16 / sizeof(T) };
     struct alignas(16) pack {
         T e[V];
     };
-    const pack *x = (const pack *)a.x.data, *cosine = (const pack *)a.cosine.data,
-               *sine = (const pack *)a.sine.data;
+    struct alignas(16) angles {
+        C e[V];
+    };
+    const pack *x = (const pack *)a.x.data;
+    const angles *cosine = (const angles *)a.cosine.data, *sine = (const angles *)a.sine.data;
     pack *out = (pack *)a.out.data;
     const unsigned n = (unsigned)a.rows * vectors, heads = (unsigned)a.heads, m = (unsigned)a.m;
     for (unsigned p = blockIdx.x * blockDim.x + threadIdx.x; p < n; p += gridDim.x * blockDim.x) {
         const unsigned row = p / vectors, i = p % vectors, one = row * 2 * vectors + i;
         const unsigned at = row / heads % m * vectors + i;
-        const pack first = x[one], second = x[one + vectors], c = cosine[at], s = sine[at];
+        const pack first = x[one], second = x[one + vectors];
+        const angles c = cosine[at], s = sine[at];
         pack low, high;
 #pragma unroll
         for (int v = 0; v < V; v++) {
@@ -335,7 +339,9 @@ template <class T>
 static bool halves_fit(const own_rope_t *a, unsigned *out_vectors) {
     const long long vectors = a->d / 2 * (long long)sizeof(T) / 16;
     *out_vectors = (unsigned)vectors;
-    return !a->interleaved && a->d / 2 * (long long)sizeof(T) % 16 == 0 &&
+    const bool tables = a->cosine.dtype == a->sine.dtype &&
+                        (a->cosine.dtype == a->x.dtype || a->cosine.dtype == OWN_F32);
+    return tables && !a->interleaved && a->d / 2 * (long long)sizeof(T) % 16 == 0 &&
            a->rows * a->d < 1ll << 31 && a->m < 1ll << 31;
 }
 
@@ -344,7 +350,10 @@ static cudaError_t rope_of(const own_rope_t *a, cudaStream_t stream) {
     unsigned vectors;
     if (!halves_fit<T>(a, &vectors)) OWN_LAUNCH(rope<float>, a->rows * (a->d / 2), a, stream);
     const long long n = a->rows * vectors;
-    if (n > 0) rope_halves<T><<<own_blocks(n), OWN_THREADS, 0, stream>>>(*a, vectors);
+    if (n > 0 && a->cosine.dtype == a->x.dtype)
+        rope_halves<T, T><<<own_blocks(n), OWN_THREADS, 0, stream>>>(*a, vectors);
+    else if (n > 0)
+        rope_halves<T, float><<<own_blocks(n), OWN_THREADS, 0, stream>>>(*a, vectors);
     return cudaPeekAtLastError();
 }
 

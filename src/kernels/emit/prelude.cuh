@@ -267,14 +267,18 @@ __device__ __forceinline__ T block_all(T a) {
     return a;
 }
 
-/* 8 warps' values lane by lane, to warp 0 */
-template <class Op, int N, class T>
+/* Values of X lanes by Y rows of threads, N each, joined over the rows into those of row 0: halves
+ * onto halves, so the tree is a function of Y alone. */
+template <class Op, int N, int X, int Y, class T>
 __device__ __forceinline__ void rows_of_block(T *a, int x, int y) {
-    __shared__ T parts[8][32 * N];
+    __shared__ T parts[Y][X * N];
     __syncthreads();
-    _Pragma("unroll") for (int v = 0; v < N; ++v) parts[y][v * 32 + x] = a[v];
-    __syncthreads();
-    if (y == 0)
-        _Pragma("unroll") for (int v = 0; v < N; ++v) _Pragma("unroll") for (int i = 1; i < 8; ++i)
-            a[v] = Op::of(a[v], parts[i][v * 32 + x]);
+    _Pragma("unroll") for (int v = 0; v < N; ++v) parts[y][v * X + x] = a[v];
+    _Pragma("unroll") for (int d = Y / 2; d; d >>= 1) {
+        __syncthreads();
+        if (y < d)
+            _Pragma("unroll") for (int v = 0; v < N; ++v) parts[y][v * X + x] =
+                Op::of(parts[y][v * X + x], parts[y + d][v * X + x]);
+    }
+    if (y == 0) _Pragma("unroll") for (int v = 0; v < N; ++v) a[v] = parts[0][v * X + x];
 }

@@ -17,6 +17,7 @@ enum {
     ROW_LIMIT = 1 << 18, /* 512 elements a thread of one block; longer ones are split over blocks */
     WARP_ROW = 1 << 10,  /* 32 elements a lane, which fit its registers: no barrier in the block */
     MAX_GROUP = 512,     /* threads a row */
+    ROWS_A_THREAD = 8, /* at least, of a sum over rows that several blocks share */
     COLUMN_GROUPS = 4 * MULTIPROCESSORS, /* blocks with column sums: each writes a part of all */
     WANTED_BLOCKS = 4 * MULTIPROCESSORS, /* 4 of EMIT_BLOCK threads hide memory's latency */
     MAX_COLUMN_SUMS = 128,        /* a thread's, in registers: half of the 255 that it can have */
@@ -372,8 +373,11 @@ static void shape_reduce(planner_t *p, emit_kernel_t *k) {
     mark_sinks(p, k);
     choose_vector(p, k);
     if (k->shape == EMIT_COLUMNS) {
-        int64_t tiles = ceil_div(kept, (int64_t)32 * k->vector);
-        k->splits = ceil_div(reduced, 64);
+        /* few columns leave their lanes to more rows */
+        const int64_t vectors = ceil_div(kept, k->vector);
+        for (k->group = 1; k->group < 32 && k->group < vectors;) k->group *= 2;
+        int64_t tiles = ceil_div(vectors, k->group);
+        k->splits = ceil_div(reduced, (int64_t)ROWS_A_THREAD * (EMIT_BLOCK / k->group));
         if (k->splits > ceil_div(WANTED_BLOCKS, tiles)) k->splits = ceil_div(WANTED_BLOCKS, tiles);
         k->blocks = tiles * k->splits;
     } else {

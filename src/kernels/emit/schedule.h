@@ -46,7 +46,7 @@ typedef struct emit_kernel {
     uint32_t rows, cols;    /* ROWS; COLUMNS, LINES: kept and reduced axes; masks of `mask` */
     int32_t vector_axis;    /* -1: none */
     uint32_t vector;        /* elements a thread takes at once along it */
-    uint32_t group;         /* threads a row (ROWS) */
+    uint32_t group;         /* threads a row (ROWS), or along the columns (COLUMNS) */
     uint32_t chunks;        /* vectors a thread has of a row; 0: too many to unroll, a loop */
     bool keep;              /* what a row loads stays in registers */
     int64_t blocks, splits; /* splits: parts of a reduction; ROWS: rows a block */

@@ -194,11 +194,12 @@ static st_status_t put_columns(writer_t *w) {
     const emit_kernel_t *k = w->k;
     int64_t kept = points(w, k->rows), n = points(w, k->cols);
     int64_t part = (n + k->splits - 1) / k->splits;
-    emit_put(w, "const int x = threadIdx.x %% 32, y = threadIdx.x / 32;\n");
+    const uint32_t x = k->group, y = EMIT_BLOCK / k->group;
+    emit_put(w, "const int x = threadIdx.x %% %u, y = threadIdx.x / %u;\n", x, x);
     emit_put(w,
              "const %s column = (%s)(blockIdx.x / %" PRId64
-             "u) * 32 + x, split = blockIdx.x %% %" PRId64 "u;\n",
-             w->index, w->index, k->splits, k->splits);
+             "u) * %u + x, split = blockIdx.x %% %" PRId64 "u;\n",
+             w->index, w->index, k->splits, x, k->splits);
     for (uint32_t i = 0; i < k->n_reduces; i++)
         emit_put(w, "%s a%u[V];\nEACH a%u[v] = %s::first<%s>();\n", emit_sum_type(w, k->reduces[i]),
                  k->reduces[i], k->reduces[i], combiner(w, k->reduces[i]),
@@ -208,15 +209,16 @@ static st_status_t put_columns(writer_t *w) {
     TRY(put_stmts_within(w, k->rows, 255));
     emit_put(w, "%s last = (split + 1) * (%s)%" PRId64 ";\n", w->index, w->index, part);
     emit_put(w, "if (last > (%s)%" PRId64 ") last = %" PRId64 ";\n", w->index, n, n);
-    emit_put(w, "for (%s o = split * (%s)%" PRId64 " + y; o < last; o += 8) {\n", w->index,
-             w->index, part);
+    emit_put(
+        w, "_Pragma(\"unroll 4\") for (%s o = split * (%s)%" PRId64 " + y; o < last; o += %u) {\n",
+        w->index, w->index, part, y);
     emit_axes(w, k->cols, "o");
     TRY(put_stmts_within(w, k->mask, 255));
     for (uint32_t i = 0; i < k->n_reduces; i++) put_accumulate(w, k->reduces[i], "[v]");
     emit_put(w, "}\n}\n");
     for (uint32_t i = 0; i < k->n_reduces; i++) {
         nest_value_t v = k->reduces[i];
-        emit_put(w, "rows_of_block<%s, V>(a%u, x, y);\n", combiner(w, v), v);
+        emit_put(w, "rows_of_block<%s, V, %u, %u>(a%u, x, y);\n", combiner(w, v), x, y, v);
         emit_put(w, "if (y == 0 && column < (%s)%" PRId64 ") EACH ", w->index, kept / k->vector);
         put_partial(w, v);
         emit_put(w, "[split * (%s)%" PRId64 " + column * V + v] = a%u[v];\n", w->index, kept, v);
@@ -237,7 +239,8 @@ static st_status_t put_finish(writer_t *w) {
         const char *type = emit_sum_type(w, v), *join = combiner(w, v);
         emit_put(w, "{\n%s a[1] = {%s::first<%s>()};\n", type, join, type);
         emit_put(w,
-                 "if (point < (%s)%" PRId64 ")\nfor (%s s = y; s < (%s)%" PRId64
+                 "if (point < (%s)%" PRId64
+                 ")\n_Pragma(\"unroll 8\") for (%s s = y; s < (%s)%" PRId64
                  "; s += %u) a[0] = %s::of(a[0], ",
                  w->index, n, w->index, w->index, w->s->grid[v].n_partials, k->group, join);
         put_partial(w, v);
@@ -245,7 +248,7 @@ static st_status_t put_finish(writer_t *w) {
         if (whole)
             emit_put(w, "a[0] = block_all<%s, %d>(a[0]);\n", join, EMIT_BLOCK);
         else
-            emit_put(w, "rows_of_block<%s, 1>(a, x, y);\n", join);
+            emit_put(w, "rows_of_block<%s, 1, 32, %d>(a, x, y);\n", join, EMIT_BLOCK / 32);
         emit_put(w,
                  "if (y == 0 && point < (%s)%" PRId64 ") ((%s *)(p.work + %" PRIu64
                  "ull))[point] = a[0];\n}\n",
