@@ -1,5 +1,6 @@
 /* stator bench: how long a step takes here, beside what was predicted; and measuring the machine so that
  * it is predicted. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -62,6 +63,11 @@ static stator_status_t run_steps(const tool_t *tool, bench_t *b) {
         b->cpu_ms[i] = (processor_seconds() - cpu) * 1e3;
         b->host_ms[i] = computes ? wall * 1e3 - info.step_us * 1e-3 : wall * 1e3;
     }
+    if (computes && b->stepper.has_loss && !isfinite(b->stepper.loss))
+        return tool_fail(STATOR_INVALID,
+                         "the loss is not finite after %zu steps: such numbers take less power and "
+                         "time than a training's, nothing is measured",
+                         b->n + WARM_UP + 1);
     return tool_interrupted(tool) ? tool_fail(STATOR_INTERRUPTED, "interrupted") : STATOR_OK;
 }
 
@@ -117,6 +123,7 @@ static void print_result(const tool_t *tool, const bench_t *b) {
         {"tune_s", start.tune_s},
         {"tuned", (double)start.n_measured},
         {"capture_s", start.capture_s},
+        {"loss", b->stepper.has_loss ? b->stepper.loss : NAN}, /* of the last step; null: none */
     };
     printf("{\"target\":");
     tool_json_string(stdout, totals.target);

@@ -40,6 +40,8 @@ stator_status_t tool_stepper_step(const tool_t *tool, tool_stepper_t *stepper, d
     double begin = tool_seconds();
     TOOL_TRY(stator_session_step(stepper->session, n_feeds, feeds, n_fetches, &fetch));
     *out_wall = tool_seconds() - begin;
+    stepper->has_loss = n_fetches > 0;
+    if (stepper->has_loss) stepper->loss = tool_scalar_value(&loss);
     return STATOR_OK;
 }
 

@@ -119,6 +119,8 @@ typedef struct tool_stepper {
     stator_tensors_t *inputs;
     stator_data_t *data;
     double created_s, init_s; /* what creating the session took, and its initial state */
+    bool has_loss;
+    double loss; /* of the last step */
 } tool_stepper_t;
 stator_status_t tool_stepper_open(const tool_t *tool, stator_plan_t *plan, tool_stepper_t *out);
 /* *out_wall: seconds as the caller sees it. */

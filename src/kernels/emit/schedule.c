@@ -17,7 +17,7 @@ enum {
     ROW_LIMIT = 1 << 18, /* 512 elements a thread of one block; longer ones are split over blocks */
     WARP_ROW = 1 << 10,  /* 32 elements a lane, which fit its registers: no barrier in the block */
     MAX_GROUP = 512,     /* threads a row */
-    ROWS_A_THREAD = 8, /* at least, of a sum over rows that several blocks share */
+    ROWS_A_THREAD = 8,   /* at least, of a sum over rows that several blocks share */
     COLUMN_GROUPS = 4 * MULTIPROCESSORS, /* blocks with column sums: each writes a part of all */
     WANTED_BLOCKS = 4 * MULTIPROCESSORS, /* 4 of EMIT_BLOCK threads hide memory's latency */
     MAX_COLUMN_SUMS = 128,        /* a thread's, in registers: half of the 255 that it can have */
@@ -366,6 +366,14 @@ static st_status_t plan_rows(planner_t *p, uint32_t domain, uint32_t level, bool
     return ST_OK;
 }
 
+/* Lanes along `kept` columns, at most a warp's: few columns leave theirs to more rows. Returns how many
+ * times that many there are. */
+static int64_t lanes_of(emit_kernel_t *k, int64_t kept) {
+    const int64_t vectors = ceil_div(kept, k->vector);
+    for (k->group = 1; k->group < 32 && k->group < vectors;) k->group *= 2;
+    return ceil_div(vectors, k->group);
+}
+
 static void shape_reduce(planner_t *p, emit_kernel_t *k) {
     const nest_domain_t *domain = &p->nest->domains[k->domain];
     int64_t kept = nest_points(domain, k->rows), reduced = nest_points(domain, k->cols);
@@ -373,10 +381,7 @@ static void shape_reduce(planner_t *p, emit_kernel_t *k) {
     mark_sinks(p, k);
     choose_vector(p, k);
     if (k->shape == EMIT_COLUMNS) {
-        /* few columns leave their lanes to more rows */
-        const int64_t vectors = ceil_div(kept, k->vector);
-        for (k->group = 1; k->group < 32 && k->group < vectors;) k->group *= 2;
-        int64_t tiles = ceil_div(vectors, k->group);
+        int64_t tiles = lanes_of(k, kept);
         k->splits = ceil_div(reduced, (int64_t)ROWS_A_THREAD * (EMIT_BLOCK / k->group));
         if (k->splits > ceil_div(WANTED_BLOCKS, tiles)) k->splits = ceil_div(WANTED_BLOCKS, tiles);
         k->blocks = tiles * k->splits;
@@ -445,6 +450,48 @@ static st_status_t plan_finish(planner_t *p, uint32_t level, uint32_t first_kern
     return ST_OK;
 }
 
+/* Axes of what the slice at hand reads along the vector but not along all axes, as a channel's mean
+ * and factors; 0 where that is less than two operands. */
+static uint32_t shared_axes(const planner_t *p, const emit_kernel_t *k) {
+    const uint32_t last = 1u << last_axis(k->mask);
+    uint32_t inner = 0, n = 0;
+    for (uint32_t v = 0; v < p->nest->n_stmts; v++) {
+        const nest_stmt_t *stmt = stmt_at(p, v);
+        if (!p->needed[v] || (stmt->kind != NEST_LOAD && !p->s->grid[v].is_grid)) continue;
+        if (!(stmt->mask & last) || (stmt->mask & k->mask) == k->mask) continue;
+        inner |= stmt->mask;
+        n++;
+    }
+    return n < 2 || (inner & k->mask) == k->mask ? 0 : inner & k->mask;
+}
+
+/* A point a thread; where operands are shared by many points, a thread keeps them and goes through
+ * the points, which is a COLUMNS kernel without sums. The slice at hand is the kernel's. */
+static void shape_flat(planner_t *p, emit_kernel_t *k) {
+    const nest_domain_t *domain = &p->nest->domains[k->domain];
+    const uint32_t inner = shared_axes(p, k);
+    const int64_t kept = nest_points(domain, inner), shared = nest_points(domain, k->mask & ~inner);
+    if (inner && kept > 0 && shared >= FEW_ROWS) {
+        emit_kernel_t columns = *k;
+        columns.shape = EMIT_COLUMNS;
+        columns.rows = inner;
+        columns.cols = k->mask & ~inner;
+        choose_vector(p, &columns);
+        const int64_t tiles = lanes_of(&columns, kept), rows = EMIT_BLOCK / columns.group;
+        columns.splits = ceil_div(shared, ROWS_A_THREAD * rows);
+        if (columns.splits > ceil_div(8 * WANTED_BLOCKS, tiles))
+            columns.splits = ceil_div(8 * WANTED_BLOCKS, tiles);
+        columns.blocks = tiles * columns.splits;
+        if (shared >= 4 * rows && columns.blocks < INT32_MAX) {
+            *k = columns;
+            return;
+        }
+    }
+    choose_vector(p, k);
+    k->blocks = ceil_div(ceil_div(nest_points(domain, k->mask), k->vector), EMIT_BLOCK);
+    if (k->blocks < 1) k->blocks = 1;
+}
+
 /* Stores of one domain, level and set of axes together. */
 static st_status_t plan_flat(planner_t *p, uint32_t level, bool *taken) {
     const nest_t *nest = p->nest;
@@ -463,10 +510,7 @@ static st_status_t plan_flat(planner_t *p, uint32_t level, bool *taken) {
             taken[j] = true;
         }
         mark_sinks(p, k);
-        choose_vector(p, k);
-        int64_t points = nest_points(&nest->domains[k->domain], k->mask);
-        k->blocks = ceil_div(ceil_div(points, k->vector), EMIT_BLOCK);
-        if (k->blocks < 1) k->blocks = 1;
+        shape_flat(p, k);
     }
     return ST_OK;
 }

@@ -11,7 +11,8 @@
  *
  *   FLAT     a point a thread, several where vectors fit
  *   ROWS     row reductions and whatever shares their rows; column sums kept in registers
- *   COLUMNS  reductions over outer axes: lanes along the inner axis, warps and blocks along the rest
+ *   COLUMNS  reductions over outer axes: lanes along the inner axis, warps and blocks along the rest;
+ *            also stores of all points that share operands along the inner axes
  *   LINES    reductions over the innermost axis: a block a piece of a line
  *   FINISH   partial results of ROWS, COLUMNS and LINES, added in order
  *   UNIFORM  values without axes, one thread */
@@ -43,7 +44,7 @@ typedef struct emit_kernel {
     emit_shape_t shape;
     uint32_t domain, level;
     uint32_t mask;          /* axes iterated over */
-    uint32_t rows, cols;    /* ROWS; COLUMNS, LINES: kept and reduced axes; masks of `mask` */
+    uint32_t rows, cols;    /* ROWS; COLUMNS, LINES: kept and other axes; masks of `mask` */
     int32_t vector_axis;    /* -1: none */
     uint32_t vector;        /* elements a thread takes at once along it */
     uint32_t group;         /* threads a row (ROWS), or along the columns (COLUMNS) */

@@ -215,6 +215,7 @@ static st_status_t put_columns(writer_t *w) {
     emit_axes(w, k->cols, "o");
     TRY(put_stmts_within(w, k->mask, 255));
     for (uint32_t i = 0; i < k->n_reduces; i++) put_accumulate(w, k->reduces[i], "[v]");
+    for (uint32_t i = 0; i < k->n_stores; i++) put_store(w, k->stores[i]);
     emit_put(w, "}\n}\n");
     for (uint32_t i = 0; i < k->n_reduces; i++) {
         nest_value_t v = k->reduces[i];
