@@ -23,7 +23,7 @@ static st_status_t find_kept(exec_rank_t *rank, bool **out_kept) {
     memset(*out_kept, 0, n);
     for (ir_value_t v = 0; v < graph->values.n; v++) {
         ir_op_t op = ir_value_producer(graph, v)->op;
-        if (program->places[v].region == PLAN_STATE || op == IR_OP_CONSTANT)
+        if (program->places[v].region == PLAN_STATE || ir_op_is_lasting(op))
             (*out_kept)[program->places[v].storage] = true;
     }
     return ST_OK;

@@ -136,7 +136,7 @@ static bool run_step(tape_t *t, ir_node_t n) {
 
 static bool is_source(const ir_node_info_t *node) {
     return (ir_op_def(node->op)->flags & IR_STATE) || node->op == IR_OP_INPUT ||
-           node->op == IR_OP_CONSTANT;
+           node->op == IR_OP_CONSTANT || node->op == IR_OP_AXIS_INDEX;
 }
 
 /* Whether the value is there when the step has ended; of an updated state, its new content. */
@@ -165,7 +165,7 @@ static bool play(tape_t *t) {
         if (!lasts(t, graph->outputs.data[o].value)) return false;
     for (ir_node_t n = 0; n < graph->nodes.n; n++) {
         const ir_node_info_t *node = ir_node(graph, n);
-        bool is_kept = (ir_op_def(node->op)->flags & IR_STATE) || node->op == IR_OP_CONSTANT;
+        bool is_kept = is_source(node) && node->op != IR_OP_INPUT;
         if (is_kept && !lasts(t, node->first_output)) return false;
     }
     return true;
