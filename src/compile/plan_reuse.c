@@ -31,8 +31,8 @@ struct plan_reuse {
     ir_value_t *canon; /* [values] the value whose elements these are in another order */
     ir_node_t *taken;  /* [nodes] the last node that it may be computed with */
     uint32_t need_words;
-    uint64_t *needs;  /* [values][need_words] reductions that must be complete */
-    ir_value_t *part; /* [values] union-find: values that share points of one iteration */
+    uint64_t *needs; /* [values][need_words] reductions that must be complete */
+    plan_axes_t axes;
     ir_value_t *inputs;
     map_t **maps;       /* [values] of the operand at hand; NULL: not from it */
     st_arena_t scratch; /* maps */
@@ -220,46 +220,20 @@ static void find_uniform(plan_reuse_t *r) {
     }
 }
 
-/* ---- parts ---- */
-
-static ir_value_t part_of(const plan_reuse_t *r, ir_value_t v) {
-    while (r->part[v] != v) v = r->part[v] = r->part[r->part[v]];
-    return v;
-}
-
-static bool is_spread(const plan_reuse_t *r, ir_value_t v) {
-    return elements(r, v) > 1 && !r->uniform[v];
-}
-
-/* Joins what surely runs over common axes; tables and operands of slices may have axes of their own. */
-static void find_parts(plan_reuse_t *r) {
-    for (ir_value_t v = 0; v < r->graph->values.n; v++) r->part[v] = v;
-    for (ir_node_t i = 0; i < r->graph->nodes.n; i++) {
-        const ir_node_info_t *node = ir_node(r->graph, i);
-        const ir_value_t out = node->first_output;
-        const bool joins = is_elementwise(node) || shows_input(r, node) || is_reduction(node->op) ||
-                           node->op == IR_OP_BROADCAST || node->op == IR_OP_TRANSPOSE;
-        if (!r->live[i] || !joins || node->n_outputs != 1 || !is_spread(r, out)) continue;
-        for (uint32_t j = 0; j < node->n_inputs; j++)
-            if (is_spread(r, node->inputs[j]))
-                r->part[part_of(r, node->inputs[j])] = part_of(r, out);
-    }
-}
-
 /* A kernel that runs over more points than the result has takes an element several times, and one
  * that reduces among them comes back to it. */
-static bool part_is_plain(const plan_reuse_t *r, ir_value_t operand) {
+static bool points_are_own(const plan_reuse_t *r, ir_value_t result) {
     const ir_graph_t *g = r->graph;
-    const ir_value_t part = part_of(r, operand);
     for (ir_node_t i = 0; i < g->nodes.n; i++) {
         const ir_node_info_t *node = ir_node(g, i);
         if (r->live[i] && is_reduction(node->op) && !shows_input(r, node) &&
-            is_spread(r, node->inputs[0]) && part_of(r, node->inputs[0]) == part)
+            !r->uniform[node->inputs[0]] && plan_axes_meet(&r->axes, node->inputs[0], result))
             return false;
     }
     for (size_t o = 0; o < g->outputs.n; o++) {
         ir_value_t v = g->outputs.data[o].value;
-        if (part_of(r, v) == part && elements(r, v) > elements(r, operand)) return false;
+        if (plan_axes_meet(&r->axes, v, result) && !plan_axes_within(&r->axes, v, result))
+            return false;
     }
     return true;
 }
@@ -312,9 +286,7 @@ static st_status_t look_at(plan_reuse_t *r) {
     r->same = zeros(&r->arena, g->values.n, sizeof *r->same);
     r->canon = zeros(&r->arena, g->values.n, sizeof *r->canon);
     r->maps = zeros(&r->arena, g->values.n, sizeof *r->maps);
-    r->part = zeros(&r->arena, g->values.n, sizeof *r->part);
-    if (!r->part || !r->canon || !r->live || !r->taken || !r->inputs || !r->uniform || !r->same ||
-        !r->maps)
+    if (!r->canon || !r->live || !r->taken || !r->inputs || !r->uniform || !r->same || !r->maps)
         return st_no_memory(g->values.n * sizeof *r->maps, "the proof of a fused node");
     for (ir_node_t i = 0; i < g->nodes.n; i++) {
         n_reductions += is_reduction(ir_node(g, i)->op);
@@ -327,7 +299,7 @@ static st_status_t look_at(plan_reuse_t *r) {
     TRY(find_same(r));
     TRY(plan_find_turned(g, r->live, r->same, r->canon));
     find_uniform(r);
-    find_parts(r);
+    TRY(plan_axes_find(g, r->live, &r->arena, &r->axes));
     find_needs(r);
     return find_taken(r);
 }
@@ -514,7 +486,7 @@ st_status_t plan_reuse_allows(plan_reuse_t *r, uint32_t k, uint32_t j, bool *out
     memset(r->maps, 0, r->graph->values.n * sizeof *r->maps);
     if (r->live[producer(r, w.operand)]) set_map(&w, w.operand, &start);
     *out_allows = w.status == ST_OK && walk_nodes(&w) && outputs_agree(&w, k) &&
-                  (!w.any || n == 1 || part_is_plain(r, w.operand));
+                  (!w.any || n == 1 || points_are_own(r, w.result));
     st_arena_clear(&r->scratch);
     return w.status;
 }

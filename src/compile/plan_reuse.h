@@ -8,7 +8,8 @@
  *   - what comes out of that is results in the operand's order that need the same reductions as the
  *     result does, which is one of them;
  *   - no node reads the operand itself after the one that makes the result;
- *   - nothing that shares the result's axes is reduced, or has more elements.
+ *   - nothing in the result's part, the values that run over common points, is reduced, and no result
+ *     there has an axis that this one lacks: its points would be gone through several times.
  * An operand of one element is read by operations on such elements, computed once, that need no
  * reduction that the result does not.
  *
@@ -33,5 +34,22 @@ st_status_t plan_reuse_allows(plan_reuse_t *reuse, uint32_t k, uint32_t j,
  * order. */
 st_status_t plan_find_turned(const ir_graph_t *graph, const bool *live, const ir_value_t *same,
                              ir_value_t *out_canon) ST_WARN_UNUSED;
+
+/* The part of it that knows what runs over common points (plan_axes.c). */
+typedef struct plan_axes {
+    const ir_graph_t *graph;
+    uint32_t *first; /* [values + 1] the number of a value's first dim */
+    uint32_t *kin;   /* [dims] union-find: dims that have axes in common, perhaps in pieces */
+    uint32_t *part;  /* [dims] union-find: dims that share points of one iteration */
+} plan_axes_t;
+
+/* Of the live nodes; in the arena. */
+st_status_t plan_axes_find(const ir_graph_t *graph, const bool *live, st_arena_t *arena,
+                           plan_axes_t *out_axes) ST_WARN_UNUSED;
+/* Do both have axes, and run over common points? */
+bool plan_axes_meet(const plan_axes_t *axes, ir_value_t v, ir_value_t w);
+/* May `v` have no axis that `w` lacks? True wherever it has none; for pieces of one dim that a reshape
+ * cut, also where counting does not tell them apart. */
+bool plan_axes_within(const plan_axes_t *axes, ir_value_t v, ir_value_t w);
 
 #endif

@@ -155,11 +155,59 @@ static void test_one_element(void **state) {
     expect(late, false, "s waits for the sum, t does not");
 }
 
+/* A result that shares some axes and has others takes a kernel through more points. */
+static void test_axes_of_other_results(void **state) {
+    (void)state;
+#define TABLES                                               \
+    "%0 x = input {dtype=f32, shape=[2,6], batch_axis=-1}\n" \
+    "%1 a = input {dtype=f32, shape=[30], batch_axis=-1}\n"  \
+    "%2 b = input {dtype=f32, shape=[30], batch_axis=-1}\n"  \
+    "%3 i = input {dtype=i64, shape=[2], batch_axis=-1}\n"   \
+    "%4 = sin(%0)\n%5 = reshape(%1) {shape=[5,6]}\n%6 = reshape(%2) {shape=[5,6]}\n"
+    expect(TABLES
+           "%7 = gather(%5, %3) {axis=0}\n%8 = mul(%4, %7)\n%9 = gather(%6, %3) {axis=0}\n"
+           "output \"r\" = %8\noutput \"s\" = %9\n",
+           false, "s has the rows of r and columns of its own");
+    expect(TABLES
+           "%7 = gather(%5, %3) {axis=0}\n%8 = mul(%4, %7)\n%9 = abs(%3)\n"
+           "%10 = gather(%5, %9) {axis=0}\noutput \"r\" = %8\noutput \"s\" = %10\n",
+           true, "rows of one table, by indices along one axis");
+    expect(TABLES
+           "%7 = gather(%5, %3) {axis=0}\n%8 = mul(%4, %7)\n%9 = gather(%6, %3) {axis=0}\n"
+           "%10 = add(%8, %9)\noutput \"r\" = %10\noutput \"s\" = %9\n",
+           true, "the sum makes the columns common");
+    expect(TABLES
+           "%7 = gather(%5, %3) {axis=0}\n%8 = mul(%4, %7)\n%9 = exp(%5)\n"
+           "output \"r\" = %8\noutput \"t\" = %9\n",
+           false, "t has the columns of r and all rows of the table");
+    expect(TABLES
+           "%7 = gather(%5, %3) {axis=0}\n%8 = mul(%4, %7)\n%9 = neg(%3)\n"
+           "output \"r\" = %8\noutput \"i\" = %9\n",
+           true, "the rows are axes of r");
+    expect(TABLES
+           "%7 = gather(%5, %3) {axis=0}\n%8 = mul(%4, %7)\n%9 = exp(%2)\n"
+           "output \"r\" = %8\noutput \"t\" = %9\n",
+           true, "t shares nothing with r");
+    expect(TABLES
+           "%7 = gather(%5, %3) {axis=0}\n%8 = mul(%4, %7)\n%9 = gather(%6, %3) {axis=0}\n"
+           "%10 = reduce_sum(%9) {axes=[1]}\noutput \"r\" = %8\noutput \"s\" = %10\n",
+           false, "columns are summed for the rows of r");
+#define CUT                                                     \
+    X "%1 b = input {dtype=f32, shape=[10], batch_axis=-1}\n"   \
+      "%2 c = input {dtype=f32, shape=[4,10], batch_axis=-1}\n" \
+      "%3 = reshape(%0) {shape=[2,3,10]}\n%4 = add(%3, %1)\n"
+    expect(CUT "%5 = neg(%1)\noutput \"a\" = %4\noutput \"b\" = %5\n", true,
+           "b has a's last axis only");
+    expect(CUT "%5 = mul(%1, %2)\noutput \"a\" = %4\noutput \"c\" = %5\n", false,
+           "c has four rows of a's last axis");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_order_of_reductions), cmocka_unit_test(test_elements),
-        cmocka_unit_test(test_order_of_nodes),      cmocka_unit_test(test_taken_with_readers),
-        cmocka_unit_test(test_orders_of_dims),      cmocka_unit_test(test_one_element),
+        cmocka_unit_test(test_order_of_reductions),   cmocka_unit_test(test_elements),
+        cmocka_unit_test(test_order_of_nodes),        cmocka_unit_test(test_taken_with_readers),
+        cmocka_unit_test(test_orders_of_dims),        cmocka_unit_test(test_one_element),
+        cmocka_unit_test(test_axes_of_other_results),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
