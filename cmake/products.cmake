@@ -46,13 +46,34 @@ endif()
 
 file(GLOB_RECURSE tools_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/tools/*.c)
 if(tools_sources AND TARGET stator_capi)
-  # Linked to the static parts, so that the command runs from wherever it is copied to.
   add_executable(stator_command ${tools_sources})
   set_target_properties(stator_command PROPERTIES OUTPUT_NAME stator
                         RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
-  target_link_libraries(stator_command PRIVATE stator_capi)
-  target_link_options(stator_command PRIVATE -Wl,--gc-sections)
+  # It takes libstator.so from beside it (as built) or from the library folder (as installed), both
+  # relative, so that the tree may be moved.
+  # Static builds run from wherever they are copied to; instrumented ones leave names open in
+  # libstator.so that only a program's own run-time defines.
+  if(STATOR_STATIC OR STATOR_SANITIZE OR STATOR_FUZZ OR STATOR_COVERAGE)
+    target_link_libraries(stator_command PRIVATE stator_capi)
+    target_link_options(stator_command PRIVATE -Wl,--gc-sections)
+  else()
+    file(RELATIVE_PATH libraries_from_bin /${CMAKE_INSTALL_BINDIR} /${CMAKE_INSTALL_LIBDIR})
+    set_target_properties(stator_command PROPERTIES BUILD_WITH_INSTALL_RPATH ON
+                          INSTALL_RPATH "$ORIGIN;$ORIGIN/${libraries_from_bin}")
+    target_include_directories(stator_command PRIVATE ${CMAKE_SOURCE_DIR}/include
+                               ${CMAKE_SOURCE_DIR}/src)
+    target_link_libraries(stator_command PRIVATE stator_shared m)
+  endif()
 endif()
+
+# All of them. Neither library is what another target needs to build, so that tests that read them
+# as files ask for this one (tests/CMakeLists.txt).
+add_custom_target(stator_products)
+foreach(product stator_shared stator_static stator_command stator_mpi)
+  if(TARGET ${product})
+    add_dependencies(stator_products ${product})
+  endif()
+endforeach()
 
 # Measurements written in C: bench/<name>.c is the program bench_<name>.
 file(GLOB bench_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/bench/*.c)

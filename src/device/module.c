@@ -37,25 +37,25 @@ static void *try_open(const char *folder, const char *below, const char *device,
     return NULL;
 }
 
-static st_status_t open_library(const char *device, void **out_library) {
+/* `kind` is what error messages say before the name: "device " or nothing. */
+static st_status_t open_library(const char *kind, const char *name, void **out_library) {
     char tried[1600] = "", folder[4096];
     *out_library = NULL;
     TRY(st_process_option("module-path", folder, sizeof folder));
-    if (folder[0]) *out_library = try_open(folder, "", device, tried, sizeof tried);
+    if (folder[0]) *out_library = try_open(folder, "", name, tried, sizeof tried);
     own_folder(folder, sizeof folder);
+    if (!*out_library && folder[0]) *out_library = try_open(folder, "", name, tried, sizeof tried);
     if (!*out_library && folder[0])
-        *out_library = try_open(folder, "", device, tried, sizeof tried);
-    if (!*out_library && folder[0])
-        *out_library = try_open(folder, "/../lib", device, tried, sizeof tried);
-    if (!*out_library) *out_library = try_open("", "", device, tried, sizeof tried);
+        *out_library = try_open(folder, "/../lib", name, tried, sizeof tried);
+    if (!*out_library) *out_library = try_open("", "", name, tried, sizeof tried);
     if (*out_library) return ST_OK;
-    return FAIL(ST_NOT_FOUND, "'%s' needs libstator_%s.so, which does not open: %s", device, device,
-                tried);
+    return FAIL(ST_NOT_FOUND, "%s'%s' needs libstator_%s.so, which does not open: %s", kind, name,
+                name, tried);
 }
 
 st_status_t dev_module_symbol(const char *name, const char *entry, void **out_symbol) {
     void *library;
-    TRY(open_library(name, &library));
+    TRY(open_library("", name, &library));
     *out_symbol = dlsym(library, entry);
     if (*out_symbol) return ST_OK;
     dlclose(library);
@@ -64,7 +64,7 @@ st_status_t dev_module_symbol(const char *name, const char *entry, void **out_sy
 
 static st_status_t open_module(const char *device) {
     void *library;
-    TRY(open_library(device, &library));
+    TRY(open_library("device ", device, &library));
     void *symbol = dlsym(library, DEV_MODULE_ENTRY);
     const dev_module_t *(*entry)(void);
     memcpy(&entry, &symbol, sizeof entry);
