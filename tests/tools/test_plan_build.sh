@@ -33,4 +33,6 @@ cp -R "$source/src" tree
 version=$(sed -n 's/^project(.* VERSION \([0-9.]*\).*/\1/p' "$source/CMakeLists.txt")
 cmake -DROOT="$PWD/tree" -DVERSION="$version" -DOUT="$PWD/made.c" -P "$source/cmake/plan_build.cmake"
 own=$(sed -n 's/.*plan_build\[\] = "\(.*\)";/\1/p' made.c)
-grep -qF -e "$own" "$stator" || fail "the command is of another build than $own"
+# where it is linked to libstator.so, that one has it
+library=$(ldd "$stator" | sed -n 's/.*libstator\.so[^ ]* => \(.*\) (0x[0-9a-f]*)$/\1/p')
+grep -qF -e "$own" "${library:-$stator}" || fail "the command is of another build than $own"
