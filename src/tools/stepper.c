@@ -14,8 +14,11 @@ stator_status_t tool_stepper_open(const tool_t *tool, stator_plan_t *plan, tool_
     tool_session_notes(tool, out->session);
     if (weights_path[0]) TOOL_TRY(stator_tensors_load(weights_path, &weights));
     status = stator_session_initialize(out->session, tool->options);
-    /* a parameter without a rule is zero, which takes no less time */
-    if (status == STATOR_NOT_FOUND) status = STATOR_OK;
+    /* a parameter without a rule is zero; zeros may take less time than a model's numbers */
+    if (status == STATOR_NOT_FOUND) {
+        fprintf(stderr, "note: %s\n", stator_last_error());
+        status = STATOR_OK;
+    }
     if (status == STATOR_OK && weights) status = stator_session_load(out->session, weights);
     stator_tensors_destroy(weights);
     TOOL_TRY(status);
