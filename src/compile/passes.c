@@ -316,7 +316,7 @@ static st_status_t lower_ranks(compile_context_t *c, shard_programs_t *made) {
 }
 
 st_status_t compile_pass_lower(compile_context_t *c) {
-    shard_programs_t made;
+    shard_programs_t made = {0};
     if (c->options.only_items) return lower_part(c);
     st_status_t status = lower_ranks(c, &made);
     shard_programs_free(&made);

@@ -341,6 +341,18 @@ static void other_layouts_are_not_shared(void **state) {
     stator_graph_destroy(turned);
 }
 
+static void state_of_a_plan_on_another_mesh_is_refused(void **state) {
+    world_t *w = *state;
+    stator_plan_t *two = NULL, *four = STALE(stator_plan_t);
+    assert_ok(stator_options_set(w->options, "mesh", "data=2"));
+    assert_ok(stator_plan_compile(w->graph, w->options, NULL, &two));
+    assert_ok(stator_options_set(w->options, "mesh", "data=4"));
+    assert_invalid(stator_plan_compile(w->graph, w->options, two, &four),
+                   "the mesh is data=4, that of the plan whose state is to be shared data=2");
+    assert_null(four);
+    stator_plan_destroy(two);
+}
+
 static void a_session_tells_of_other_kernels(void **state) {
     world_t *w = *state;
     plan_t *plan = w->plan->plan;
@@ -370,6 +382,7 @@ int main(void) {
         TEST(tokenizers_refuse_null),
         TEST(sessions_of_one_plan_share_state),
         TEST(other_layouts_are_not_shared),
+        TEST(state_of_a_plan_on_another_mesh_is_refused),
         TEST(a_session_tells_of_other_kernels),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
