@@ -126,6 +126,7 @@ static st_status_t bytes_elsewhere(const compile_context_t *c, uint64_t limit, u
     options.only_items = n_items;
     options.memory_limit = limit;
     options.no_advice = true;
+    options.plan_cache = NULL; /* nobody asked for this plan */
     options.dump = NULL;
     options.explain = false;
     st_status_t status = compile_plan(c->plan->source, &options, &plan);
@@ -136,11 +137,14 @@ static st_status_t bytes_elsewhere(const compile_context_t *c, uint64_t limit, u
     return ST_OK;
 }
 
-/* The fewest ranks on which the graph fits, up to 16 times as many; 0: none. */
+/* The fewest ranks on which the graph fits, up to 16 times as many; 0: none, or the plan shares the
+ * state of another one, whose ranks it has. */
 static st_status_t ranks_that_fit(const compile_context_t *c, uint64_t limit, uint32_t *out_ranks,
                                   uint64_t *out_bytes) {
     const uint32_t now = c->options.n_ranks;
     uint32_t low = now, high = 0;
+    *out_ranks = 0;
+    if (c->options.state_of) return ST_OK;
     for (uint32_t ranks = 2 * now; ranks <= 16 * now && ranks <= 1024 && high != low + 1;) {
         uint64_t bytes;
         TRY(bytes_elsewhere(c, limit, ranks, 0, &bytes));

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -89,6 +90,50 @@ static void advice_for_micro_batches_is_true_and_tight(void **state) {
     check_advice(3);
 }
 
+/* Its ranks are those of the plan whose state it shares: only a smaller batch can help. */
+static void a_plan_that_shares_state_and_does_not_fit_says_so(void **state) {
+    (void)state;
+    ir_graph_t *forward = model_deep(200, 2);
+    ir_graph_t *graph = model_train_with(forward, "sgd", 0, 1, 0);
+    for (uint32_t n_ranks = 1; n_ranks <= 2; n_ranks++) {
+        compile_options_t options = {.n_ranks = n_ranks, .n_threads = 1, .no_fusion = true};
+        plan_t *owner, *plan = NULL;
+        assert_int_equal(compile_plan(graph, &options, &owner), ST_OK);
+        options.state_of = owner;
+        options.memory_limit = compile_rank_bytes(owner) / 3;
+        assert_int_equal(compile_plan(graph, &options, &plan), ST_DOES_NOT_FIT);
+        assert_null(plan);
+        assert_non_null(strstr(st_last_error(), "the memory limit is"));
+        assert_null(strstr(st_last_error(), "ranks (now"));
+        assert_true((strstr(st_last_error(), "; a batch of") != NULL) == (n_ranks == 1));
+        plan_destroy(owner);
+    }
+    ir_graph_destroy(graph);
+    ir_graph_destroy(forward);
+}
+
+/* Plans made only to say what would fit are in no cache. */
+static void advice_leaves_the_plan_cache_alone(void **state) {
+    (void)state;
+    char folder[] = "advice.XXXXXX";
+    assert_non_null(mkdtemp(folder));
+    ir_graph_t *forward = model_deep(200, 2);
+    ir_graph_t *graph = model_train_with(forward, "sgd", 0, 1, 0);
+    uint64_t all;
+    assert_int_equal(compile_within(200, 1, 0, true, &all), ST_OK);
+    compile_options_t options = {.n_ranks = 1,
+                                 .n_threads = 1,
+                                 .no_fusion = true,
+                                 .memory_limit = all / 3,
+                                 .plan_cache = folder};
+    plan_t *plan = NULL;
+    assert_int_equal(compile_plan(graph, &options, &plan), ST_DOES_NOT_FIT);
+    assert_non_null(strstr(st_last_error(), "ranks (now 1) need")); /* such plans were made */
+    assert_int_equal(rmdir(folder), 0);                             /* it is empty */
+    ir_graph_destroy(graph);
+    ir_graph_destroy(forward);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(recurrent_layers_train_to_the_same_bits),
@@ -96,6 +141,8 @@ int main(void) {
         cmocka_unit_test(limits_are_kept_over_recurrent_layers),
         cmocka_unit_test(advice_is_true_and_tight),
         cmocka_unit_test(advice_for_micro_batches_is_true_and_tight),
+        cmocka_unit_test(a_plan_that_shares_state_and_does_not_fit_says_so),
+        cmocka_unit_test(advice_leaves_the_plan_cache_alone),
     };
     setenv("STATOR_POISON", "1", 1);
     return cmocka_run_group_tests(tests, NULL, NULL);
