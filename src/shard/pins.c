@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/number.h"
 #include "base/words.h"
 
 enum { PATTERN_BYTES = 256 };
@@ -24,7 +25,9 @@ static st_status_t no_pin(const char *text, size_t length) {
 static st_status_t parse_pin(const char *text, size_t length, const ir_mesh_t *mesh,
                              user_pin_t *out) {
     char line[2 * PATTERN_BYTES], axis[IR_AXIS_NAME_BYTES] = "";
-    int dim = 0, end = 0;
+    char number[PATTERN_BYTES];
+    int64_t dim = 0;
+    int end = 0;
     if (length >= sizeof line) return no_pin(text, length);
     memcpy(line, text, length);
     line[length] = '\0';
@@ -34,17 +37,21 @@ static st_status_t parse_pin(const char *text, size_t length, const ir_mesh_t *m
     *equals = '\0';
     memcpy(out->pattern, line, (size_t)(equals - line) + 1);
     const char *what = equals + 1;
-    if (sscanf(what, "split(%d,%15[a-z])%n", &dim, axis, &end) == 2 && end > 0 && !what[end] &&
-        dim >= 0)
-        out->placement = IR_PLACE_SPLIT(dim, IR_GRANULES_EACH);
-    else if (sscanf(what, "whole(%15[a-z])%n", axis, &end) == 1 && end > 0 && !what[end])
+    if (sscanf(what, "split(%255[0-9],%15[a-z])%n", number, axis, &end) == 2 && end > 0 &&
+        !what[end]) {
+        if (!st_int_parse(number, strlen(number), &dim) || dim >= IR_MAX_RANK)
+            return FAIL(ST_INVALID, "pin '%.*s': no tensor has a dim %s; 0 to %d are possible",
+                        (int)length, text, number, IR_MAX_RANK - 1);
+        out->placement = IR_PLACE_SPLIT((int32_t)dim, IR_GRANULES_EACH);
+    } else if (sscanf(what, "whole(%15[a-z])%n", axis, &end) == 1 && end > 0 && !what[end]) {
         out->placement = IR_PLACE_REPLICATE;
-    else
+    } else {
         return no_pin(text, length);
+    }
     out->axis = ir_mesh_find(mesh, axis);
     if (out->axis != IR_NONE) return ST_OK;
     char buffer[IR_MESH_TEXT_BYTES];
-    return FAIL(ST_INVALID, "pin '%s': the mesh %s has no axis '%s'", text,
+    return FAIL(ST_INVALID, "pin '%.*s': the mesh %s has no axis '%s'", (int)length, text,
                 ir_mesh_text(mesh, buffer, sizeof buffer), axis);
 }
 

@@ -72,7 +72,11 @@ static void bad_pins_are_refused(void **state) {
         {"*=split(data)", "is no pin"},
         {"*=split(-1,data)", "is no pin"},
         {"*=split(0,data) more", "is no pin"},
+        {"*=split(4294967296,data)", "'*=split(4294967296,data)': no tensor has a dim 4294967296"},
+        {"*=split(99999999999999999999,data)", "no tensor has a dim 99999999999999999999"},
+        {"*=split(8,data)", "no tensor has a dim 8; 0 to 7 are possible"},
         {"*.weight=split(0,tensor)", "has no axis 'tensor'"},
+        {"*.weight=split(0,tensor);*=whole(data)", "pin '*.weight=split(0,tensor)': the mesh"},
         {"nothing.*=whole(data)", "has a name like 'nothing.*'"},
         {"model.norm.weight=split(1,data)", "'model.norm.weight' is f64[32], which has no dim 1"},
     };
