@@ -39,6 +39,7 @@ static st_status_t read_options(const stator_options_t *options, const stator_pl
                     (long long)threads);
     const char *pins = st_options_string(table, "pin");
     const char *mesh_text = st_options_string(table, "mesh");
+    const bool tensor_form = strcmp(st_options_string(table, "shard"), "tp") == 0;
     ir_mesh_t mesh = {0};
     if (mesh_text[0]) {
         TRY(ir_mesh_parse(mesh_text, &mesh));
@@ -49,7 +50,12 @@ static st_status_t read_options(const stator_options_t *options, const stator_pl
         if (ranks > 1024)
             return FAIL(ST_INVALID, "mesh '%s' has %lld ranks; 1 to 1024 are possible", mesh_text,
                         (long long)ranks);
-    } else if (strcmp(st_options_string(table, "shard"), "tp") == 0) {
+        if (tensor_form && ir_mesh_find(&mesh, IR_AXIS_TENSOR) == IR_NONE)
+            return FAIL(ST_INVALID,
+                        "form 'tp' needs an axis '" IR_AXIS_TENSOR
+                        "' in --mesh, which is '%s': data=2,tensor=2, say",
+                        mesh_text);
+    } else if (tensor_form) {
         mesh = ir_mesh_of_ranks((uint32_t)ranks);
         memcpy(mesh.axes[0].name, IR_AXIS_TENSOR, sizeof IR_AXIS_TENSOR);
     }

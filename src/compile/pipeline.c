@@ -27,7 +27,7 @@ static bool wants_evaluation(const compile_options_t *options) {
     return options->evaluation;
 }
 static bool wants_shadows(const compile_options_t *options) {
-    return options->shadows && wants_mixed(options) && !options->evaluation;
+    return options->shadows && !options->evaluation;
 }
 static bool wants_primitives(const compile_options_t *options) {
     return options->primitives;
@@ -107,6 +107,11 @@ static st_status_t fill_defaults(const compile_options_t *given, compile_options
         return FAIL(ST_UNSUPPORTED,
                     "a graph is compiled in its own types, in f64, bf16 or f16, not in %s",
                     ir_dtype_text(out->dtype));
+    if (out->shadows && !wants_mixed(out))
+        return FAIL(ST_INVALID,
+                    "option 'weight-shadows' is 'on' and option 'dtype' '%s': weights are kept in "
+                    "the type of the step with --dtype bf16 or --dtype f16",
+                    out->dtype == IR_DTYPE_NONE ? "auto" : ir_dtype_text(out->dtype));
     return ST_OK;
 }
 

@@ -353,6 +353,40 @@ static void state_of_a_plan_on_another_mesh_is_refused(void **state) {
     stator_plan_destroy(two);
 }
 
+/* Every row sets options of a compile that would otherwise do less than they ask for. */
+static void options_without_effect_are_refused(void **state) {
+    world_t *w = *state;
+    static const char *const rows[][5] = {
+        {"shard", "tp", "mesh", "data=2", "form 'tp' needs an axis 'tensor' in --mesh"},
+        {"weight-shadows", "on", "threads", "1", "'on' and option 'dtype' 'auto'"},
+        {"weight-shadows", "on", "dtype", "f64", "with --dtype bf16 or --dtype f16"},
+        {"weight-shadows", "on", "mode", "eval", "with --dtype bf16 or --dtype f16"},
+    };
+    static const char *const fine[][4] = {{"shard", "tp", "mesh", "data=2,tensor=2"},
+                                          {"shard", "tp", "ranks", "2"},
+                                          {"weight-shadows", "on", "dtype", "bf16"}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        stator_options_t *options = NULL;
+        stator_plan_t *plan = STALE(stator_plan_t);
+        assert_ok(stator_options_create(&options));
+        assert_ok(stator_options_set(options, rows[i][0], rows[i][1]));
+        assert_ok(stator_options_set(options, rows[i][2], rows[i][3]));
+        assert_invalid(stator_plan_compile(w->graph, options, NULL, &plan), rows[i][4]);
+        assert_null(plan);
+        stator_options_destroy(options);
+    }
+    for (size_t i = 0; i < sizeof fine / sizeof fine[0]; i++) {
+        stator_options_t *options = NULL;
+        stator_plan_t *plan = NULL;
+        assert_ok(stator_options_create(&options));
+        assert_ok(stator_options_set(options, fine[i][0], fine[i][1]));
+        assert_ok(stator_options_set(options, fine[i][2], fine[i][3]));
+        assert_ok(stator_plan_compile(w->graph, options, NULL, &plan));
+        stator_plan_destroy(plan);
+        stator_options_destroy(options);
+    }
+}
+
 static void a_session_tells_of_other_kernels(void **state) {
     world_t *w = *state;
     plan_t *plan = w->plan->plan;
@@ -383,6 +417,7 @@ int main(void) {
         TEST(sessions_of_one_plan_share_state),
         TEST(other_layouts_are_not_shared),
         TEST(state_of_a_plan_on_another_mesh_is_refused),
+        TEST(options_without_effect_are_refused),
         TEST(a_session_tells_of_other_kernels),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -56,7 +56,7 @@ static const row_t rows[] = {
     {"fusion", "off", DECIDES, ""},
     {"fusion", "primitives", DECIDES, ""},
     {"layout", "off", DECIDES, ""},
-    {"weight-shadows", "on", NEUTRAL, ""}, /* in float32 there are none */
+    {"weight-shadows", "on", DECIDES, "dtype=bf16"},
     {"bucket-size", "1MiB", DECIDES, ""},
     {"recompute", "off", DECIDES, ""},
     {"recompute", "fused", DECIDES, ""},
