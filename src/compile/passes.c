@@ -391,6 +391,18 @@ done:
     return status;
 }
 
+/* The programs become those of `made`, all or, where one failed, none; returns `status`. */
+static st_status_t replace_all(plan_t *plan, ir_graph_t **made, st_status_t status) {
+    for (uint32_t p = 0; p < plan->n_programs; p++) {
+        if (status == ST_OK)
+            compile_replace(&plan->programs[p].graph, made[p]);
+        else
+            ir_graph_destroy(made[p]);
+    }
+    st_free(made);
+    return status;
+}
+
 /* Programs of ranks have the same nodes: all do as the largest one's costs say. */
 st_status_t compile_pass_accumulate(compile_context_t *c) {
     plan_t *plan = c->plan;
@@ -400,14 +412,7 @@ st_status_t compile_pass_accumulate(compile_context_t *c) {
     const ir_graph_t *model = plan->programs[compile_largest_program(plan)].graph;
     for (uint32_t p = 0; p < plan->n_programs && status == ST_OK; p++)
         status = fuse_accumulate(plan->programs[p].graph, model, &c->target, &made[p]);
-    for (uint32_t p = 0; p < plan->n_programs; p++) {
-        if (status == ST_OK)
-            compile_replace(&plan->programs[p].graph, made[p]);
-        else
-            ir_graph_destroy(made[p]);
-    }
-    st_free(made);
-    return status;
+    return replace_all(plan, made, status);
 }
 
 st_status_t compile_pass_fuse(compile_context_t *c) {
@@ -432,8 +437,7 @@ done:
 }
 
 /* A quarter of what is summed, so that most of it is on its way while the rest is still being made;
- * between 256 KiB, where latency counts, and 4 MiB. Sums are of whole values: the same on all
- * ranks. */
+ * between 256 KiB, where latency counts, and 4 MiB. */
 static uint64_t default_bucket_bytes(const ir_graph_t *graph) {
     const uint64_t least = (uint64_t)256 << 10, most = (uint64_t)4 << 20;
     uint64_t total = 0;
@@ -446,15 +450,18 @@ static uint64_t default_bucket_bytes(const ir_graph_t *graph) {
     return total / 4 < least ? least : total / 4 > most ? most : total / 4;
 }
 
+/* The largest program's sizes count for all: uneven parts must not be merged differently. */
 st_status_t compile_pass_buckets(compile_context_t *c) {
+    plan_t *plan = c->plan;
     uint64_t bytes = c->options.bucket_bytes;
-    if (!bytes) bytes = default_bucket_bytes(c->plan->programs[0].graph);
-    for (uint32_t p = 0; p < c->plan->n_programs; p++) {
-        ir_graph_t *made;
-        TRY(fuse_buckets(c->plan->programs[p].graph, bytes, &made));
-        compile_replace(&c->plan->programs[p].graph, made);
-    }
-    return ST_OK;
+    ir_graph_t **made = st_calloc(plan->n_programs, sizeof *made);
+    st_status_t status = ST_OK;
+    if (!made) return st_no_memory(plan->n_programs * sizeof *made, "the programs");
+    const ir_graph_t *model = plan->programs[compile_largest_program(plan)].graph;
+    if (!bytes) bytes = default_bucket_bytes(model);
+    for (uint32_t p = 0; p < plan->n_programs && status == ST_OK; p++)
+        status = fuse_buckets(plan->programs[p].graph, model, bytes, &made[p]);
+    return replace_all(plan, made, status);
 }
 
 bool compile_fuses(const compile_context_t *context) {

@@ -23,9 +23,10 @@ typedef struct bucket {
 
 typedef struct buckets {
     const ir_graph_t *graph;
-    uint32_t *of_node;  /* [nodes] */
-    ir_node_t *wait;    /* [nodes]: of a start, its wait */
-    uint32_t *n_starts; /* [nodes]: starts before it */
+    const ir_graph_t *model; /* the same nodes: whose bytes count */
+    uint32_t *of_node;       /* [nodes] */
+    ir_node_t *wait;         /* [nodes]: of a start, its wait */
+    uint32_t *n_starts;      /* [nodes]: starts before it */
     ST_VEC(bucket_t) list;
 } buckets_t;
 
@@ -69,7 +70,7 @@ static bucket_t *find_bucket(const buckets_t *buckets, ir_node_t n, ir_dtype_t d
 static st_status_t place_start(buckets_t *buckets, ir_node_t n, uint64_t limit) {
     const ir_node_info_t *start = ir_node(buckets->graph, n);
     ir_dtype_t dtype = ir_value_type(buckets->graph, start->inputs[0])->dtype;
-    uint64_t bytes = start_bytes(buckets->graph, start);
+    uint64_t bytes = start_bytes(buckets->model, ir_node(buckets->model, n));
     bool uniform = one_dtype(buckets->graph, start, dtype);
     ir_node_t wait = buckets->wait[n];
     const char *mesh = ir_node_attr(start, "mesh")->s;
@@ -170,10 +171,12 @@ static st_status_t emit(void *context, ir_graph_t *to, const ir_graph_t *from, i
     return ST_OK;
 }
 
-st_status_t fuse_buckets(const ir_graph_t *graph, uint64_t bucket_bytes, ir_graph_t **out_graph) {
+st_status_t fuse_buckets(const ir_graph_t *graph, const ir_graph_t *model, uint64_t bucket_bytes,
+                         ir_graph_t **out_graph) {
     *out_graph = NULL;
-    buckets_t buckets = {.graph = graph};
+    buckets_t buckets = {.graph = graph, .model = model};
     st_status_t status = ST_OK;
+    ASSERT(graph->nodes.n == model->nodes.n);
     buckets.of_node = st_calloc(graph->nodes.n, sizeof *buckets.of_node);
     buckets.wait = st_calloc(graph->nodes.n, sizeof *buckets.wait);
     buckets.n_starts = st_calloc(graph->nodes.n, sizeof *buckets.n_starts);

@@ -10,15 +10,17 @@
  * room, of which no wait has been passed, and whose wait no other start separates from its own: so
  * sums that are needed at once (a batch norm's in the middle of the backward pass) neither pull
  * gradients along nor wait for them. The merged start stands where the bucket's last start stood,
- * the merged wait where its first wait stood. What is merged depends on positions and on the sizes
- * of whole values only, hence is the same on every rank. Linear in the graph; starts times buckets.
+ * the merged wait where its first wait stood. What is merged depends on positions and on the
+ * sizes in `model`, one rank's graph that is given for all: hence it is the same on every rank, also
+ * where their parts are of different sizes. Linear in the graph; starts times buckets.
  */
 #ifndef STATOR_FUSION_BUCKETS_H
 #define STATOR_FUSION_BUCKETS_H
 
 #include "ir/graph.h"
 
-st_status_t fuse_buckets(const ir_graph_t *graph, uint64_t bucket_bytes,
+/* `model` has the nodes of `graph`, of other sizes perhaps. */
+st_status_t fuse_buckets(const ir_graph_t *graph, const ir_graph_t *model, uint64_t bucket_bytes,
                          ir_graph_t **out_graph) ST_WARN_UNUSED;
 
 #endif

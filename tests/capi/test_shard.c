@@ -110,6 +110,24 @@ static void uneven_and_empty_heads_train_alike(void **state) {
     shard_check(&shard_llama_uneven, "tensor=8", "tp"); /* 5 groups of heads */
 }
 
+/* Limits between the bytes of one rank's part and another's: all merge alike nonetheless. */
+static void uneven_heads_on_a_mixed_mesh_merge_gradients_alike(void **state) {
+    (void)state;
+    static const char *const limits[] = {"0", "16KiB", "48000", "80000"};
+    shard_model_t model = shard_llama_uneven;
+    size_t n = 0;
+    while (model.options[n]) n++;
+    assert_true(n + 4 < sizeof model.options / sizeof model.options[0]);
+    model.options[n] = "accumulate"; /* sums of micro-batches all start at the end */
+    model.options[n + 1] = "1";
+    model.options[n + 2] = "bucket-size";
+    for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {
+        model.options[n + 3] = limits[i];
+        shard_check(&model, "data=2,tensor=2", "dp");
+    }
+    shard_check(&model, "tensor=3,data=2", "dp");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(llama_trains_alike_under_data_forms_with_less_state),
@@ -117,6 +135,7 @@ int main(void) {
         cmocka_unit_test(resnet_trains_alike_under_data_forms),
         cmocka_unit_test(llama_trains_alike_under_tensor_parallel),
         cmocka_unit_test(uneven_and_empty_heads_train_alike),
+        cmocka_unit_test(uneven_heads_on_a_mixed_mesh_merge_gradients_alike),
         cmocka_unit_test(state_is_saved_whole_and_loaded_on_another_mesh),
         cmocka_unit_test(evaluation_shares_split_state),
         cmocka_unit_test(pins_are_kept_to_and_train_alike),

@@ -13,14 +13,17 @@
 #include "ir/text.h"
 #include "ir/verify.h"
 
-static void expect(uint64_t bucket_bytes, const char *text, const char *wanted) {
-    ir_graph_t *graph = NULL, *result = NULL, *model = NULL;
+/* `sizes`: the graph whose sizes count. */
+static void expect_by(uint64_t bucket_bytes, const char *sizes, const char *text,
+                      const char *wanted) {
+    ir_graph_t *graph = NULL, *by = NULL, *result = NULL, *model = NULL;
     char *got, *printed;
     st_status_t status = ir_graph_parse(text, strlen(text), &graph);
     if (status != ST_OK) print_error("%s\n", st_last_error());
     assert_int_equal(status, ST_OK);
+    assert_int_equal(ir_graph_parse(sizes, strlen(sizes), &by), ST_OK);
     assert_int_equal(ir_graph_parse(wanted, strlen(wanted), &model), ST_OK);
-    assert_int_equal(fuse_buckets(graph, bucket_bytes, &result), ST_OK);
+    assert_int_equal(fuse_buckets(graph, by, bucket_bytes, &result), ST_OK);
     assert_int_equal(ir_graph_verify(result), ST_OK);
     assert_int_equal(ir_graph_print(result, &got), ST_OK);
     assert_int_equal(ir_graph_print(model, &printed), ST_OK);
@@ -28,8 +31,13 @@ static void expect(uint64_t bucket_bytes, const char *text, const char *wanted) 
     st_free(got);
     st_free(printed);
     ir_graph_destroy(graph);
+    ir_graph_destroy(by);
     ir_graph_destroy(result);
     ir_graph_destroy(model);
+}
+
+static void expect(uint64_t bucket_bytes, const char *text, const char *wanted) {
+    expect_by(bucket_bytes, text, text, wanted);
 }
 
 static const char three[] =
@@ -90,6 +98,21 @@ static void the_limit_closes_a_bucket(void **state) {
     expect(1, three, three);
 }
 
+/* A rank of smaller parts does as the one of the largest does, whose sizes close the bucket. */
+static void sizes_of_the_model_count_on_a_smaller_rank(void **state) {
+    (void)state;
+    char small[sizeof three], one[sizeof three], *at;
+    memcpy(small, three, sizeof three);
+    at = strstr(small, "[4]");
+    assert_non_null(at);
+    at[1] = '3';
+    memcpy(one, small, sizeof three);
+    expect_by(24, three, small, one); /* two of 12 bytes would fit, two of 16 do not */
+    at[1] = '8';
+    memcpy(one, three, sizeof three);
+    expect_by(63, small, three, one); /* and where the other is larger */
+}
+
 /* What is waited for cannot take another member, and element types do not mix. */
 static void waits_and_types_close_a_bucket(void **state) {
     (void)state;
@@ -146,6 +169,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_fit_into_one),
         cmocka_unit_test(the_limit_closes_a_bucket),
+        cmocka_unit_test(sizes_of_the_model_count_on_a_smaller_rank),
         cmocka_unit_test(what_is_needed_at_once_stays_alone),
         cmocka_unit_test(waits_and_types_close_a_bucket),
     };
