@@ -32,15 +32,14 @@ if(TARGET stator_capi)
     list(APPEND files $<TARGET_FILE:${library}>)
   endforeach()
   set(object ${CMAKE_BINARY_DIR}/libstator.o)
-  set(script ${CMAKE_SOURCE_DIR}/cmake/libstator.ld)
   set(archive ${CMAKE_BINARY_DIR}/libstator.a)
   add_custom_command(
     OUTPUT ${archive}
-    COMMAND ${CMAKE_LINKER} -r -T ${script} -o ${object} --whole-archive ${files}
+    COMMAND ${CMAKE_LINKER} -r -o ${object} --whole-archive ${files}
     COMMAND ${CMAKE_OBJCOPY} --localize-hidden --wildcard --keep-global-symbol=stator_* ${object}
     COMMAND ${CMAKE_COMMAND} -E rm -f ${archive}
     COMMAND ${CMAKE_AR} crs ${archive} ${object}
-    DEPENDS ${libraries} ${files} ${script} BYPRODUCTS ${object}
+    DEPENDS ${libraries} ${files} BYPRODUCTS ${object}
     COMMENT "Linking libstator.a" VERBATIM)
   add_custom_target(stator_static ALL DEPENDS ${archive})
 endif()
