@@ -154,6 +154,13 @@ static ir_value_t cut_blocks(ir_build_t *b, const stem_t *t, ir_value_t x) {
     return ir_b_reshape(b, ir_b_transpose(b, ir_b_reshape(b, x, 6, cut), perm), 4, deep);
 }
 
+/* Blocks of this stride: of another one's they can have the depth (3 x 3 x 8, 6 x 6 x 2), not the
+ * counts. */
+static bool is_cut(const ir_type_t *blocks, const stem_t *t) {
+    return blocks->dims[1] == t->blocks[0] && blocks->dims[2] == t->blocks[1] &&
+           blocks->dims[3] == t->s * t->s * t->wide;
+}
+
 /* [O, C, k, k] → [O, K, K, s s C] */
 static ir_value_t cut_taps(ir_build_t *b, const stem_t *t, ir_value_t w) {
     const int64_t low[4] = {0, 0, t->zeros[0], t->zeros[1]};
@@ -207,7 +214,7 @@ static st_status_t write_all(const bool *marks, const ir_graph_t *graph, ir_buil
         }
         b->graph->phase = node->phase;
         ir_value_t *x = &blocks[node->inputs[0]]; /* plus 1: one form for all that read it so */
-        if (!*x || ir_b_type(b, *x - 1)->dims[3] != t.s * t.s * t.wide)
+        if (!*x || !is_cut(ir_b_type(b, *x - 1), &t))
             *x = cut_blocks(b, &t, map[node->inputs[0]]) + 1;
         map[node->first_output] = write_stem(b, node, &t, *x - 1, map);
         if (b->status != ST_OK) return st_error_context(b->status, "%s", ir_node_label(graph, n));

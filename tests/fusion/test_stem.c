@@ -105,6 +105,57 @@ static void three_channels_become_blocks(void **state) {
            "  output \"dw\" = %24\n");
 }
 
+/* Over the same pixels, with blocks of equal depth: 3 x 3 x 8 channels and 6 x 6 x 2. */
+static void strides_with_blocks_of_one_depth_have_their_own_blocks(void **state) {
+    (void)state;
+    expect(&slow_gpu,
+           "  %0 x = input {dtype=f64, shape=[2,1,12,6]}\n"
+           "  %1 v = parameter {dtype=f64, shape=[5,1,3,3]}\n"
+           "  %2 w = parameter {dtype=f64, shape=[5,1,6,6]}\n"
+           "  %3 = conv(%0, %1) {strides=[3,3], pads_low=[0,0], pads_high=[0,0], "
+           "dilations=[1,1]}\n"
+           "  %4 = conv(%0, %2) {strides=[6,6], pads_low=[0,0], pads_high=[0,0], "
+           "dilations=[1,1]}\n"
+           "  output \"y\" = %3\n"
+           "  output \"z\" = %4\n",
+           "  %0 x = input {dtype=f64, shape=[2,1,12,6]}\n"
+           "  %1 v = parameter {dtype=f64, shape=[5,1,3,3]}\n"
+           "  %2 w = parameter {dtype=f64, shape=[5,1,6,6]}\n"
+           "  %3 = constant {dtype=i32, shape=[8], data=[0,0,0,0,0,0,0,0]}\n"
+           "  %4 = gather(%0, %3) {axis=1}\n"
+           "  %5 = constant {dtype=bool, shape=[8,1,1], "
+           "data=[true,false,false,false,false,false,false,false]}\n"
+           "  %6 = constant {dtype=f64, shape=[], data=0}\n"
+           "  %7 = select(%5, %4, %6)\n"
+           "  %8 = reshape(%7) {shape=[2,8,4,3,2,3]}\n"
+           "  %9 = transpose(%8) {perm=[0,2,4,3,5,1]}\n"
+           "  %10 = reshape(%9) {shape=[2,4,2,72]}\n"
+           "  %11 = pad(%1) {low=[0,0,0,0], high=[0,7,0,0]}\n"
+           "  %12 = reshape(%11) {shape=[5,8,1,3,1,3]}\n"
+           "  %13 = transpose(%12) {perm=[0,2,4,3,5,1]}\n"
+           "  %14 = reshape(%13) {shape=[5,1,1,72]}\n"
+           "  %15 = conv(%10, %14) {strides=[1,1], pads_low=[0,0], pads_high=[0,0], "
+           "dilations=[1,1], channels_last=true}\n"
+           "  %16 = transpose(%15) {perm=[0,3,1,2]}\n"
+           "  %17 = constant {dtype=i32, shape=[2], data=[0,0]}\n"
+           "  %18 = gather(%0, %17) {axis=1}\n"
+           "  %19 = constant {dtype=bool, shape=[2,1,1], data=[true,false]}\n"
+           "  %20 = constant {dtype=f64, shape=[], data=0}\n"
+           "  %21 = select(%19, %18, %20)\n"
+           "  %22 = reshape(%21) {shape=[2,2,2,6,1,6]}\n"
+           "  %23 = transpose(%22) {perm=[0,2,4,3,5,1]}\n"
+           "  %24 = reshape(%23) {shape=[2,2,1,72]}\n"
+           "  %25 = pad(%2) {low=[0,0,0,0], high=[0,1,0,0]}\n"
+           "  %26 = reshape(%25) {shape=[5,2,1,6,1,6]}\n"
+           "  %27 = transpose(%26) {perm=[0,2,4,3,5,1]}\n"
+           "  %28 = reshape(%27) {shape=[5,1,1,72]}\n"
+           "  %29 = conv(%24, %28) {strides=[1,1], pads_low=[0,0], pads_high=[0,0], "
+           "dilations=[1,1], channels_last=true}\n"
+           "  %30 = transpose(%29) {perm=[0,3,1,2]}\n"
+           "  output \"y\" = %16\n"
+           "  output \"z\" = %30\n");
+}
+
 /* No gain, or a processor, whose sums keep their order. */
 static void others_stay(void **state) {
     (void)state;
@@ -151,6 +202,7 @@ static void every_geometry_keeps_its_values(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(three_channels_become_blocks),
+        cmocka_unit_test(strides_with_blocks_of_one_depth_have_their_own_blocks),
         cmocka_unit_test(others_stay),
         cmocka_unit_test(every_geometry_keeps_its_values),
     };
