@@ -109,20 +109,27 @@ static uint32_t next_place(const compile_fit_t *fit, uint32_t low, uint64_t miss
     return at;
 }
 
+/* The mesh with as many ranks, of which more or fewer split the batch; false: there is none. */
+static bool mesh_of(const compile_context_t *c, uint32_t n_ranks, ir_mesh_t *out_mesh) {
+    *out_mesh = c->options.mesh;
+    const uint32_t data = ir_mesh_find(out_mesh, IR_AXIS_DATA);
+    if (n_ranks == c->options.n_ranks) return true;
+    if (data == IR_NONE) return false;
+    const uint32_t others = c->options.n_ranks / out_mesh->axes[data].size;
+    if (n_ranks % others) return false;
+    out_mesh->axes[data].size = n_ranks / others;
+    return true;
+}
+
 /* Bytes that another plan of the same graph takes, if it fits; 0: it does not. */
 static st_status_t bytes_elsewhere(const compile_context_t *c, uint64_t limit, uint32_t n_ranks,
-                                   uint32_t n_items, uint64_t *out_bytes) {
+                                   shard_form_t form, uint32_t n_items, uint64_t *out_bytes) {
     compile_options_t options = c->options;
-    const uint32_t data = ir_mesh_find(&options.mesh, IR_AXIS_DATA);
     plan_t *plan;
     *out_bytes = 0;
-    if (n_ranks != options.n_ranks) { /* more of them split the batch */
-        if (data == IR_NONE) return ST_OK;
-        const uint32_t others = options.n_ranks / options.mesh.axes[data].size;
-        if (n_ranks % others) return ST_OK;
-        options.mesh.axes[data].size = n_ranks / others;
-    }
+    if (!mesh_of(c, n_ranks, &options.mesh)) return ST_OK;
     options.n_ranks = n_ranks;
+    options.form = form;
     options.only_items = n_items;
     options.memory_limit = limit;
     options.no_advice = true;
@@ -137,17 +144,22 @@ static st_status_t bytes_elsewhere(const compile_context_t *c, uint64_t limit, u
     return ST_OK;
 }
 
-/* The fewest ranks on which the graph fits, up to 16 times as many; 0: none, or the plan shares the
- * state of another one, whose ranks it has. */
-static st_status_t ranks_that_fit(const compile_context_t *c, uint64_t limit, uint32_t *out_ranks,
-                                  uint64_t *out_bytes) {
+/* The fewest ranks on which the graph fits in this form, up to 16 times as many as now, those of now
+ * included if they have another form; 0: none, or the plan shares the state of another one, whose
+ * ranks it has. */
+static st_status_t ranks_that_fit(const compile_context_t *c, uint64_t limit, shard_form_t form,
+                                  uint32_t *out_ranks, uint64_t *out_bytes) {
     const uint32_t now = c->options.n_ranks;
-    uint32_t low = now, high = 0;
+    const bool tries_now = form != c->options.form && now > 1;
+    uint32_t low = tries_now ? now - 1 : now, high = 0;
     *out_ranks = 0;
     if (c->options.state_of) return ST_OK;
-    for (uint32_t ranks = 2 * now; ranks <= 16 * now && ranks <= 1024 && high != low + 1;) {
+    for (uint32_t ranks = tries_now ? now : 2 * now;
+         ranks <= 16 * now && ranks <= 1024 && high != low + 1;) {
         uint64_t bytes;
-        TRY(bytes_elsewhere(c, limit, ranks, 0, &bytes));
+        st_status_t status = bytes_elsewhere(c, limit, ranks, form, 0, &bytes);
+        if (status == ST_UNSUPPORTED || status == ST_INVALID) break; /* no plan for so many */
+        if (status != ST_OK) return status;
         if (bytes)
             high = ranks, *out_bytes = bytes;
         else
@@ -166,7 +178,7 @@ static st_status_t items_that_fit(const compile_context_t *c, uint64_t limit, ui
     while (c->options.n_ranks == 1 && high > low + 1) {
         uint32_t middle = low + (high - low) / 2;
         uint64_t bytes;
-        st_status_t status = bytes_elsewhere(c, limit, 1, middle, &bytes);
+        st_status_t status = bytes_elsewhere(c, limit, 1, c->options.form, middle, &bytes);
         if (status == ST_UNSUPPORTED) break; /* the batch cannot be split */
         if (status != ST_OK) return status;
         if (bytes)
@@ -186,15 +198,49 @@ typedef struct fitting {
     char largest[192];     /* the largest tensor of that, at its fullest moment; "" if not known */
 } fitting_t;
 
+/* The state alone is beyond the limit: only ranks that hold parts of it help. */
+static st_status_t advise_split_state(const fitting_t *f, uint64_t state, size_t capacity,
+                                      char *out_text) {
+    const compile_context_t *c = f->c;
+    uint32_t ranks;
+    uint64_t bytes = 0;
+    ir_mesh_t mesh;
+    char text[IR_MESH_TEXT_BYTES], size[2][ST_NUMBER_BYTES];
+    TRY(ranks_that_fit(c, f->limit, SHARD_FORM_ZERO3, &ranks, &bytes));
+    const int used = snprintf(out_text, capacity, "; no batch fits: the state alone needs %s",
+                              st_size_text(state, size[0]));
+    if (c->options.state_of || used < 0 || (size_t)used >= capacity) return ST_OK;
+    if (ranks && mesh_of(c, ranks, &mesh))
+        snprintf(out_text + used, capacity - (size_t)used,
+                 "; with --mesh %s --shard zero3 %u ranks (now %u) need %s each",
+                 ir_mesh_text(&mesh, text, sizeof text), ranks, c->options.n_ranks,
+                 st_size_text(bytes, size[1]));
+    else
+        snprintf(out_text + used, capacity - (size_t)used,
+                 "; more ranks that split it (--mesh data=N --shard zero3) are needed");
+    return ST_OK;
+}
+
+static uint64_t state_bytes(const plan_t *plan) {
+    uint64_t most = 0;
+    for (uint32_t p = 0; p < plan->n_programs; p++) {
+        const uint64_t bytes = plan->programs[p].region_bytes[PLAN_STATE];
+        if (bytes > most) most = bytes;
+    }
+    return most;
+}
+
 static st_status_t does_not_fit(const fitting_t *f) {
     const compile_context_t *c = f->c;
-    const uint64_t limit = f->limit;
+    const uint64_t limit = f->limit, state = state_bytes(c->plan);
     uint32_t ranks = 0, items = 0;
     uint64_t rank_bytes = 0, item_bytes = 0;
-    char advice[2][96] = {"", ""}, size[2][ST_NUMBER_BYTES];
-    if (!c->options.no_advice) {
+    char advice[2][320] = {"", ""}, size[2][ST_NUMBER_BYTES];
+    if (!c->options.no_advice && state > limit && !c->options.auto_sharding) {
+        TRY(advise_split_state(f, state, sizeof advice[0], advice[0]));
+    } else if (!c->options.no_advice) {
         TRY(items_that_fit(c, limit, &items, &item_bytes));
-        TRY(ranks_that_fit(c, limit, &ranks, &rank_bytes));
+        TRY(ranks_that_fit(c, limit, c->options.form, &ranks, &rank_bytes));
     }
     if (items)
         snprintf(advice[0], sizeof advice[0], "; a batch of %u (now %lld) needs %s", items,

@@ -14,7 +14,8 @@ st_status_t compile_pass_recompute(compile_context_t *context) ST_WARN_UNUSED;
  * The path does not depend on the limit, so a lower limit never makes a faster plan.
  *
  * ST_DOES_NOT_FIT where no place does: says what the least is, and how many ranks or what batch
- * would do. O(log places) runs of the passes. */
+ * would do; where the state alone is beyond the limit, what mesh would do whose ranks split it.
+ * O(log places) runs of the passes. */
 st_status_t compile_run_fitting(compile_context_t *context, const compile_pass_t *passes,
                                 size_t n_passes) ST_WARN_UNUSED;
 void compile_fit_close(compile_fit_t *fit); /* zeroed is fine */

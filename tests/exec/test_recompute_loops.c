@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "autodiff/train_graph.h"
+#include "base/number.h"
 #include "compile/recompute.h"
 #include "exec/recompute_checks.h"
 
@@ -90,6 +91,58 @@ static void advice_for_micro_batches_is_true_and_tight(void **state) {
     check_advice(3);
 }
 
+/* Parameters and both moments of two layers: the limits are below these alone. */
+static st_status_t compile_state(const ir_mesh_t *mesh, shard_form_t form, uint64_t limit,
+                                 const plan_t *state_of, plan_t **out_plan) {
+    ir_graph_t *forward = model_deep(64, 2);
+    ir_graph_t *graph = model_train_with(forward, "adamw", 0, 1, 0);
+    compile_options_t options = {
+        .mesh = *mesh, .form = form, .n_threads = 1, .memory_limit = limit, .state_of = state_of};
+    st_status_t status = compile_plan(graph, &options, out_plan);
+    ir_graph_destroy(graph);
+    ir_graph_destroy(forward);
+    return status;
+}
+
+/* The mesh that it names fits, and no smaller one of that form does. */
+static void where_the_state_alone_does_not_fit_a_mesh_that_splits_it_is_named(void **state) {
+    (void)state;
+    const ir_mesh_t one = ir_mesh_of_ranks(1), two = ir_mesh_of_ranks(2);
+    const ir_mesh_t *const meshes[] = {&one, &two};
+    plan_t *owner, *plan;
+    assert_int_equal(compile_state(&one, SHARD_FORM_DP, 0, NULL, &owner), ST_OK);
+    const uint64_t all = owner->programs[0].region_bytes[PLAN_STATE], limit = all - 1;
+    char needs[64], size[ST_NUMBER_BYTES];
+    snprintf(needs, sizeof needs, "; no batch fits: the state alone needs %s;",
+             st_size_text(all, size));
+    for (int m = 0; m < 2; m++) {
+        unsigned data = 0, ranks = 0, now = 0;
+        assert_int_equal(compile_state(meshes[m], SHARD_FORM_DP, limit, NULL, &plan),
+                         ST_DOES_NOT_FIT);
+        const char *named = strstr(st_last_error(), "; with --mesh data=");
+        if (!named || !strstr(st_last_error(), needs)) fail_msg("%s", st_last_error());
+        assert_int_equal(sscanf(named, "; with --mesh data=%u --shard zero3 %u ranks (now %u) need",
+                                &data, &ranks, &now),
+                         3);
+        assert_true(data == ranks && now == ir_mesh_ranks(meshes[m]) && data >= 2);
+        ir_mesh_t mesh = ir_mesh_of_ranks(data);
+        assert_int_equal(compile_state(&mesh, SHARD_FORM_ZERO3, limit, NULL, &plan), ST_OK);
+        assert_true(compile_rank_bytes(plan) <= limit);
+        plan_destroy(plan);
+        if (data == 2) continue;
+        mesh = ir_mesh_of_ranks(data - 1);
+        assert_int_equal(compile_state(&mesh, SHARD_FORM_ZERO3, limit, NULL, &plan),
+                         ST_DOES_NOT_FIT);
+    }
+    /* none of 16 ranks has so little; and what shares its state has the ranks that it has */
+    assert_int_equal(compile_state(&one, SHARD_FORM_DP, 1024, NULL, &plan), ST_DOES_NOT_FIT);
+    assert_non_null(strstr(st_last_error(), "--mesh data=N --shard zero3"));
+    assert_int_equal(compile_state(&one, SHARD_FORM_DP, limit, owner, &plan), ST_DOES_NOT_FIT);
+    assert_non_null(strstr(st_last_error(), "no batch fits"));
+    assert_null(strstr(st_last_error(), "--mesh"));
+    plan_destroy(owner);
+}
+
 /* Its ranks are those of the plan whose state it shares: only a smaller batch can help. */
 static void a_plan_that_shares_state_and_does_not_fit_says_so(void **state) {
     (void)state;
@@ -142,6 +195,7 @@ int main(void) {
         cmocka_unit_test(advice_is_true_and_tight),
         cmocka_unit_test(advice_for_micro_batches_is_true_and_tight),
         cmocka_unit_test(a_plan_that_shares_state_and_does_not_fit_says_so),
+        cmocka_unit_test(where_the_state_alone_does_not_fit_a_mesh_that_splits_it_is_named),
         cmocka_unit_test(advice_leaves_the_plan_cache_alone),
     };
     setenv("STATOR_POISON", "1", 1);
