@@ -205,6 +205,14 @@ static void find_needs(plan_reuse_t *r) {
     }
 }
 
+/* Does it count nothing: along one element, or by steps of zero from a whole number? */
+static bool stands_still(const plan_reuse_t *r, const ir_node_info_t *iota) {
+    const double start = ir_attr_float(iota, "start"), limit = 0x1p52;
+    const bool whole = start > -limit && start < limit && start == (double)(int64_t)start;
+    return type_of(r, iota->first_output)->dims[ir_attr_int(iota, "axis")] == 1 ||
+           (whole && ir_attr_float(iota, "step") == 0);
+}
+
 static void find_uniform(plan_reuse_t *r) {
     for (ir_node_t i = 0; i < r->graph->nodes.n; i++) {
         const ir_node_info_t *node = ir_node(r->graph, i);
@@ -215,6 +223,7 @@ static void find_uniform(plan_reuse_t *r) {
         if (node->op == IR_OP_CONSTANT)
             all = ir_node_attr(node, "data")->data.bytes <=
                   ir_dtype_bytes(type_of(r, node->first_output)->dtype);
+        if (node->op == IR_OP_IOTA) all = stands_still(r, node);
         for (uint32_t k = 0; k < node->n_outputs; k++)
             r->uniform[node->first_output + k] = all || elements(r, node->first_output + k) == 1;
     }

@@ -5,7 +5,8 @@
  * Algorithm: a value is its canon with dims in another order: `order[d]` is the canon's dim that its dim
  * d is. A transpose composes orders. An elementwise node whose operands with more than one element are
  * all of its own shape and in one order has the canon of an earlier such node with the same op and canons.
- * All else is its own canon. Linear, through a hash table. */
+ * Views of one value with the same dims have one canon. All else is its own. Linear, through a hash table,
+ * times the shapes in which one value is seen. */
 #include <string.h>
 
 #include "base/hash.h"
@@ -23,7 +24,8 @@ typedef struct turning {
     order_t *order; /* [values] to the canon's dims */
     order_t
         *frame; /* [values] of a canon that is elementwise: to the dims of its operands' canons */
-    uint32_t *slots; /* nodes + 1 by hash, open addressing; 0: empty */
+    ir_value_t *next_shape; /* [values] the same elements with other dims; 0: none */
+    uint32_t *slots;        /* nodes + 1 by hash, open addressing; 0: empty */
     size_t n_slots;
 } turning_t;
 
@@ -92,9 +94,13 @@ static void turn(turning_t *t, ir_node_t i, const ir_value_t *same) {
     if (node->n_outputs != 1) return;
     const ir_value_t v = node->first_output;
     if (same[v] != v) { /* an equal, or what a view shows */
-        if (!ir_dims_equal(type_of(t, v), type_of(t, same[v]))) return;
-        t->canon[v] = t->canon[same[v]];
-        t->order[v] = t->order[same[v]];
+        ir_value_t first = same[v];
+        while (!ir_dims_equal(type_of(t, v), type_of(t, first))) {
+            if (!t->next_shape[first]) t->next_shape[first] = v;
+            first = t->next_shape[first];
+        }
+        t->canon[v] = t->canon[first];
+        t->order[v] = t->order[first];
     } else if (node->op == IR_OP_TRANSPOSE) {
         const ir_attr_t *perm = ir_node_attr(node, "perm");
         t->canon[v] = t->canon[node->inputs[0]];
@@ -112,8 +118,9 @@ st_status_t plan_find_turned(const ir_graph_t *graph, const bool *live, const ir
     while (t.n_slots < 2 * graph->nodes.n) t.n_slots *= 2;
     t.order = st_calloc(graph->values.n + 1, sizeof *t.order);
     t.frame = st_calloc(graph->values.n + 1, sizeof *t.frame);
+    t.next_shape = st_calloc(graph->values.n + 1, sizeof *t.next_shape);
     t.slots = st_calloc(t.n_slots, sizeof *t.slots);
-    if (!t.order || !t.frame || !t.slots)
+    if (!t.order || !t.frame || !t.next_shape || !t.slots)
         status = st_no_memory(t.n_slots * sizeof *t.slots, "the proof of a fused node");
     for (ir_node_t i = 0; status == ST_OK && i < graph->nodes.n; i++) {
         const ir_node_info_t *node = ir_node(graph, i);
@@ -124,6 +131,7 @@ st_status_t plan_find_turned(const ir_graph_t *graph, const bool *live, const ir
     }
     st_free(t.order);
     st_free(t.frame);
+    st_free(t.next_shape);
     st_free(t.slots);
     return status;
 }

@@ -128,6 +128,12 @@ static void test_orders_of_dims(void **state) {
     expect(TURNED("tanh"), true, "one tanh");
     expect(TURNED("sigmoid"), false, "the sigmoid reads x behind the square");
     expect(X
+           "%1 = reshape(%0) {shape=[2,30]}\n%2 = reshape(%0) {shape=[2,30]}\n%3 = tanh(%1)\n"
+           "%4 = square(%3)\n%5 = transpose(%2) {perm=[1,0]}\n%6 = tanh(%5)\n"
+           "%7 = transpose(%6) {perm=[1,0]}\n%8 = relu(%7)\n"
+           "output \"a\" = %4\noutput \"b\" = %8\n",
+           true, "one tanh, of two views with the same dims");
+    expect(X
            "%1 = tanh(%0)\n%2 = transpose(%0) {perm=[1,0]}\n%3 = tanh(%2)\n"
            "%4 = reshape(%3) {shape=[6,10]}\n%5 = mul(%1, %4)\noutput \"a\" = %5\n",
            false, "an element waits for another's place");
@@ -147,6 +153,21 @@ static void test_one_element(void **state) {
         "%2 = constant {dtype=f32, shape=[], data=1}\n%3 = mul(%1, %0)\n"
         "%4 = add(%0, %2)\noutput \"t\" = %4\noutput \"p\" = %3\n";
     expect(read, false, "p reads t from its memory");
+    static const char counts_nothing[] =
+        "%0 t = input {dtype=f32, shape=[], batch_axis=-1}\n"
+        "%1 = iota {dtype=f32, shape=[5,1], axis=1, start=0.5}\n%2 = add(%1, %0)\n"
+        "%3 = tanh(%0)\noutput \"t\" = %3\noutput \"p\" = %2\n";
+    expect(counts_nothing, true, "the five sums are one, computed once");
+    static const char stays[] =
+        "%0 t = input {dtype=f32, shape=[], batch_axis=-1}\n"
+        "%1 = iota {dtype=f32, shape=[5], axis=0, start=2, step=0}\n%2 = add(%1, %0)\n"
+        "%3 = tanh(%0)\noutput \"t\" = %3\noutput \"p\" = %2\n";
+    expect(stays, true, "2 + t five times, computed once");
+    static const char counts[] =
+        "%0 t = input {dtype=f32, shape=[], batch_axis=-1}\n"
+        "%1 = iota {dtype=f32, shape=[5], axis=0}\n%2 = add(%1, %0)\n"
+        "%3 = tanh(%0)\noutput \"t\" = %3\noutput \"p\" = %2\n";
+    expect(counts, false, "each sum reads t");
     static const char late[] =
         "%0 t = input {dtype=f32, shape=[], batch_axis=-1}\n"
         "%1 y = input {dtype=f32, shape=[77], batch_axis=-1}\n"
