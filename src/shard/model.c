@@ -6,7 +6,8 @@
 #include "base/hash.h"
 #include "base/memory.h"
 
-enum { ROUNDS = 2, MOST_STARTS = 16, NO_COPY = UINT32_MAX };
+#define NO_COPY UINT32_MAX
+enum { ROUNDS = 2, MOST_STARTS = 16 };
 
 /* Nodes that decide together. */
 typedef struct group {
