@@ -131,6 +131,7 @@ static double unit_ns(const target_t *t, ir_op_t op, const work_t *w, double byt
 typedef struct body_time {
     const target_t *target;
     double ns;
+    st_status_t status;
 } body_time_t;
 
 static void add_time(void *context, const ir_op_ctx_t *ctx, const ir_type_t *out_types) {
@@ -138,6 +139,7 @@ static void add_time(void *context, const ir_op_ctx_t *ctx, const ir_type_t *out
     const target_t *t = sum->target;
     work_t w;
     work_of(ctx, out_types, &w);
+    if (w.status != ST_OK) sum->status = w.status;
     double ns = t->tile_ns[ctx->op][w.dtype];
     if (ns > 0)
         sum->ns += w.units * ns;
@@ -146,10 +148,11 @@ static void add_time(void *context, const ir_op_ctx_t *ctx, const ir_type_t *out
     else
         sum->ns += w.product_flop / rate_of(t->product_gflops, w.dtype);
 }
-static double body_ns(const target_t *t, const ir_op_ctx_t *ctx) {
-    body_time_t sum = {t, 0};
-    if (work_each_node(ir_ctx_attr(ctx, "body")->graph, add_time, &sum) != ST_OK) st_clear_error();
-    return sum.ns;
+static body_time_t body_time(const target_t *t, const ir_op_ctx_t *ctx) {
+    body_time_t sum = {t, 0, ST_OK};
+    st_status_t status = work_each_node(ir_ctx_attr(ctx, "body")->graph, add_time, &sum);
+    if (status != ST_OK) sum.status = status;
+    return sum;
 }
 
 /* ---- kernels ---- */
@@ -315,7 +318,9 @@ static void time_of(const target_t *t, const ir_op_ctx_t *ctx, const work_t *w, 
         if (t->nest_us > 0) launch = t->nest_us;
         double edges = bytes / (double)ir_dtype_bytes(w->dtype) * t->edge_ns[w->dtype];
         memory = fmax(memory, edges / passes * 1e-3);
-        compute = body_ns(t, ctx) / passes * 1e-3;
+        const body_time_t body = body_time(t, ctx);
+        if (body.status != ST_OK) out->status = body.status;
+        compute = body.ns / passes * 1e-3;
         out->us = launch + fmax(compute, memory);
         double apart = each_by_itself(ir_ctx_attr(ctx, "body")->graph) ? STRIPS_APART : 1;
         if (edges > 0) out->us += apart * fmin(compute, memory);
@@ -347,7 +352,8 @@ void target_work_only(void *context, const ir_op_ctx_t *ctx, const ir_type_t *ou
                        .product_flop = w.product_flop,
                        .bytes_read = w.bytes_read,
                        .bytes_written = w.bytes_written,
-                       .limit = "launch"};
+                       .limit = "launch",
+                       .status = w.status};
 }
 
 /* ---- regions: their bodies' nodes are kernels of their own ---- */
@@ -356,6 +362,7 @@ typedef struct region_sum {
     const target_t *target;
     double us;
     uint32_t launches;
+    st_status_t status;
 } region_sum_t;
 
 static void add_node(void *context, const ir_op_ctx_t *ctx, const ir_type_t *out_types) {
@@ -364,10 +371,12 @@ static void add_node(void *context, const ir_op_ctx_t *ctx, const ir_type_t *out
     target_cost_at(sum->target, ctx, out_types, 0, &cost);
     sum->us += cost.us;
     sum->launches += cost.launches;
+    if (cost.status != ST_OK) sum->status = cost.status;
 }
 static region_sum_t region_cost(const target_t *t, const ir_op_ctx_t *ctx, const char *body) {
-    region_sum_t sum = {t, 0, 0};
-    if (work_each_node(ir_ctx_attr(ctx, body)->graph, add_node, &sum) != ST_OK) st_clear_error();
+    region_sum_t sum = {t, 0, 0, ST_OK};
+    st_status_t status = work_each_node(ir_ctx_attr(ctx, body)->graph, add_node, &sum);
+    if (status != ST_OK) sum.status = status;
     return sum;
 }
 static bool is_region(ir_op_t op) {
@@ -383,8 +392,11 @@ static void region(const target_t *t, const ir_op_ctx_t *ctx, ir_cost_t *out) {
     } else {
         region_sum_t other = region_cost(t, ctx, "else");
         sum = region_cost(t, ctx, "then");
+        const st_status_t status = sum.status != ST_OK ? sum.status : other.status;
         if (other.us > sum.us) sum = other;
+        sum.status = status;
     }
+    if (sum.status != ST_OK) out->status = sum.status;
     out->us = sum.us + t->machine.launch_us;
     out->launches = sum.launches;
     out->limit = "compute";

@@ -86,6 +86,7 @@ static st_status_t node_cost(const target_t *t, const plan_program_t *program, i
     TRY(ir_node_ctx_open(&ctx, program->graph, n));
     target_cost_at(t, &ctx.op, ctx.out, far, out);
     ir_node_ctx_close(&ctx);
+    if (out->status != ST_OK) return out->status;
     if (program->steps[n].kernel) out->kernel = program->steps[n].kernel;
     out->workspace = program->steps[n].workspace.bytes;
     return ST_OK;

@@ -218,14 +218,12 @@ static void add_work(void *context, const ir_op_ctx_t *ctx, const ir_type_t *out
     sum->units += inner.units;
     sum->bytes_read += inner.bytes_read;
     sum->bytes_written += inner.bytes_written;
+    if (inner.status != ST_OK) sum->status = inner.status;
 }
-/* Out of memory: a body counts as nothing but its operands' bytes. */
 static work_t sum_of(const ir_graph_t *body) {
     work_t sum = {0};
-    if (work_each_node(body, add_work, &sum) != ST_OK) {
-        sum = (work_t){0};
-        st_clear_error();
-    }
+    st_status_t status = work_each_node(body, add_work, &sum);
+    if (status != ST_OK) sum.status = status;
     return sum;
 }
 static void of_body(const ir_op_ctx_t *ctx, const ir_type_t *out, work_t *w) {
@@ -234,6 +232,7 @@ static void of_body(const ir_op_ctx_t *ctx, const ir_type_t *out, work_t *w) {
     w->flop = sum.flop;
     w->product_flop = sum.product_flop;
     w->units = sum.units;
+    w->status = sum.status;
 }
 static void repeated(const ir_op_ctx_t *ctx, const ir_type_t *out, work_t *w) {
     double trip = (double)ir_ctx_int(ctx, "trip");
@@ -244,6 +243,7 @@ static void repeated(const ir_op_ctx_t *ctx, const ir_type_t *out, work_t *w) {
     w->units *= trip;
     w->bytes_read = sum.bytes_read * trip;
     w->bytes_written = sum.bytes_written * trip;
+    if (sum.status != ST_OK) w->status = sum.status;
 }
 static void either(const ir_op_ctx_t *ctx, const ir_type_t *out, work_t *w) {
     work_t a = sum_of(ir_ctx_attr(ctx, "then")->graph), b = sum_of(ir_ctx_attr(ctx, "else")->graph);
@@ -254,6 +254,7 @@ static void either(const ir_op_ctx_t *ctx, const ir_type_t *out, work_t *w) {
     w->units = more->units;
     w->bytes_read = more->bytes_read;
     w->bytes_written = more->bytes_written;
+    w->status = a.status != ST_OK ? a.status : b.status;
 }
 
 st_status_t work_each_node(const ir_graph_t *body, work_visit_t each, void *context) {

@@ -33,6 +33,7 @@ typedef struct work {
     const char
         *variant; /* how the shape chooses another loop: "rows", "columns"; "" if it does not */
     work_dims_t dims;
+    st_status_t status; /* NO_MEMORY: a body could not be read, and no number here counts */
 } work_t;
 
 /* A `fused` node does what the nodes of its body do, but only its own operands move; of a `repeat` they

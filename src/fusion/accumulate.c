@@ -73,6 +73,7 @@ static st_status_t pays(const decision_t *d, ir_node_t add, ir_node_t product, i
     const char *reason;
     if (!d->target->can_run(d->target->context, &ctx, y, &reason)) return ST_OK;
     d->target->cost(d->target->context, &ctx, y, &together);
+    if (together.status != ST_OK) return together.status;
     TRY(ir_target_cost(d->target, d->graph, product, &apart));
     TRY(ir_target_cost(d->target, d->graph, add, &sum));
     *out_pays = together.kernel && apart.kernel && strcmp(together.kernel, apart.kernel) == 0 &&

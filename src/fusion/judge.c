@@ -45,6 +45,7 @@ static st_status_t ask_fused(judge_t *judge, const regions_t *regions, ir_graph_
         out->legal = target->can_run(target->context, &ctx.op, ctx.out, &reason);
     if (!out->legal) out->reason = st_arena_strdup(&judge->arena, reason);
     ir_node_ctx_close(&ctx);
+    if (out->cost.status != ST_OK) return out->cost.status;
     return out->reason ? ST_OK : st_no_memory(0, "a reason");
 }
 

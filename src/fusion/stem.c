@@ -69,7 +69,7 @@ static st_status_t cost_of(const ir_target_t *target, const ir_node_info_t *node
     if (!target->can_run(target->context, &ctx, &out, &reason)) return ST_OK;
     target->cost(target->context, &ctx, &out, &cost);
     *out_us = cost.us;
-    return ST_OK;
+    return cost.status;
 }
 
 /* Sets attribute `key` of a copy of the node's. */

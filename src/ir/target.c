@@ -9,5 +9,5 @@ st_status_t ir_target_cost(const ir_target_t *target, const ir_graph_t *graph, i
     TRY(ir_node_ctx_open(&ctx, graph, n));
     target->cost(target->context, &ctx.op, ctx.out, out);
     ir_node_ctx_close(&ctx);
-    return ST_OK;
+    return out->status;
 }

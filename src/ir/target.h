@@ -39,6 +39,7 @@ typedef struct ir_cost {
     const char *kernel; /* what would run: "cpu.matmul.onednn", "cublaslt.matmul"; NULL: nothing,
                          * the node is a view or a source */
     const char *limit;  /* what the time goes to: "compute", "memory", "launch", "link" */
+    st_status_t status; /* NO_MEMORY: a body could not be read, and no number here counts */
 } ir_cost_t;
 
 typedef struct ir_target {
@@ -51,7 +52,7 @@ typedef struct ir_target {
     st_status_t (*evaluate)(void *context, const ir_op_ctx_t *ctx, const ir_type_t *out_types,
                             const void *const *in, void *const *out);
     const ir_machine_t *machine; /* NULL: not known; so it is where tests make a bare target */
-    /* Fills in *out; never fails: a node that nothing on the device can run is costed by its bytes
+    /* Fills in *out, whose status says whether that was possible: a node that nothing on the device can run is costed by its bytes
      * and operations, with kernel NULL. Pure: equal nodes cost the same. A `fused` node costs what
      * its body does in one launch with its edges moved once. NULL where `machine` is. */
     void (*cost)(void *context, const ir_op_ctx_t *ctx, const ir_type_t *out_types, ir_cost_t *out);

@@ -102,6 +102,7 @@ st_status_t shard_node_ps(const shard_ring_t *ring, const ir_target_t *target,
     ctx.in = local;
     ctx.attrs = attrs;
     target->cost(target->context, &ctx, local + node->n_inputs, &cost);
+    status = cost.status;
     double us = cost.us;
     if (!(def->flags & IR_CONTRACTION) && cost.kernel && !(def->flags & IR_COLLECTIVE))
         us = NEST_SHARE * fmax(0, us - cost.launches * target->machine->launch_us);

@@ -4,12 +4,16 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <string.h>
 
 #include <cmocka.h>
 
+#include "base/memory.h"
 #include "compile/target.h"
 #include "compile/work.h"
 #include "ir/build.h"
+#include "ir/text.h"
 
 static ir_type_t f32(int32_t rank, int64_t a, int64_t b, int64_t c, int64_t d) {
     return ir_type_make(IR_F32, rank, (int64_t[]){a, b, c, d});
@@ -134,6 +138,77 @@ static void test_bytes(void **state) {
     target_destroy(target);
 }
 
+/* A body with a node of so many operands that reading it takes memory: wherever memory ends, the
+ * cost is an error and no other number. */
+static void check_no_memory(const char *before, const char *input, const char *after) {
+    char text[2048];
+    int at = snprintf(text, sizeof text, "%s", before);
+    for (int i = 0; i < 32; i++)
+        at += snprintf(text + at, sizeof text - (size_t)at, "%s%s", i ? ", " : "", input);
+    snprintf(text + at, sizeof text - (size_t)at, "%s", after);
+    ir_graph_t *graph;
+    target_t *target;
+    ir_target_t ask = {0};
+    ir_cost_t whole, cost;
+    if (ir_graph_parse(text, strlen(text), &graph) != ST_OK) fail_msg("%s", st_last_error());
+    assert_int_equal(target_open("cpu", &target), ST_OK);
+    target_fill(target, &ask);
+    ir_node_t n = (ir_node_t)graph->nodes.n - 1;
+    assert_int_equal(ir_target_cost(&ask, graph, n, &whole), ST_OK);
+    assert_true(whole.us > 0);
+    uint64_t n_allocations = st_memory_allocations();
+    assert_int_equal(ir_target_cost(&ask, graph, n, &cost), ST_OK);
+    n_allocations = st_memory_allocations() - n_allocations;
+    assert_true(n_allocations > 0);
+    uint64_t failed = 0;
+    for (uint64_t i = 0; i < n_allocations; i++) {
+        st_memory_fail_after((int64_t)i, false);
+        const st_status_t status = ir_target_cost(&ask, graph, n, &cost);
+        st_memory_fail_after(-1, false);
+        if (status == ST_NO_MEMORY)
+            failed++;
+        else if (status != ST_OK || cost.us != whole.us || cost.flop != whole.flop)
+            fail_msg("allocation %llu of %llu: %s, %g us instead of %g", (unsigned long long)i,
+                     (unsigned long long)n_allocations, st_last_error(), cost.us, whole.us);
+    }
+    assert_true(failed > 0);
+    ir_graph_destroy(graph);
+    target_destroy(target);
+}
+
+static void no_memory_for_a_body_is_an_error(void **state) {
+    (void)state;
+    check_no_memory(
+        "graph \"g\" {\n"
+        "  %p p = input {dtype=bool, shape=[], batch_axis=-1}\n"
+        "  %x x = input {dtype=f32, shape=[8,8], batch_axis=-1}\n"
+        "  %r = cond(%p, %x) {then=graph {\n"
+        "    %a a = input {dtype=f32, shape=[8,8], batch_axis=-1}\n"
+        "    %b = concat(",
+        "%a",
+        ") {axis=0}\n"
+        "    output \"y\" = %b\n"
+        "  }, else=graph {\n"
+        "    %a a = input {dtype=f32, shape=[8,8], batch_axis=-1}\n"
+        "    %b = pad(%a) {low=[0,0], high=[248,0]}\n"
+        "    output \"y\" = %b\n"
+        "  }}\n"
+        "  output \"y\" = %r\n"
+        "}\n");
+    check_no_memory(
+        "graph \"g\" {\n"
+        "  %x x = input {dtype=f32, shape=[8,8], batch_axis=-1}\n"
+        "  %r = fused(%x) {body=graph {\n"
+        "    %a a = input {dtype=f32, shape=[8,8], batch_axis=-1}\n"
+        "    %b = concat(",
+        "%a",
+        ") {axis=0}\n"
+        "    output \"y\" = %b\n"
+        "  }}\n"
+        "  output \"y\" = %r\n"
+        "}\n");
+}
+
 /* An op that is forgotten would cost one operation an element, whatever it does. */
 static void test_known(void **state) {
     (void)state;
@@ -146,7 +221,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_known),        cmocka_unit_test(test_products),
         cmocka_unit_test(test_convolutions), cmocka_unit_test(test_attention),
-        cmocka_unit_test(test_bytes),
+        cmocka_unit_test(test_bytes),        cmocka_unit_test(no_memory_for_a_body_is_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
