@@ -322,7 +322,7 @@ stator_tensor_t capi_port_at(const ir_graph_t *graph, stator_port_kind_t kind, s
         if (port_matches(node, kind) && index-- == 0)
             return capi_tensor(node->name, ir_value_type(graph, node->first_output), NULL);
     }
-    ASSERT(!"port index is in range");
+    ASSERT(false && "port index is in range");
     return (stator_tensor_t){0};
 }
 

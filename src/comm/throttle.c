@@ -272,7 +272,7 @@ static st_status_t wrap(comm_t *inner, link_t *link, comm_t **out) {
     st_status_t status = t && parts && all ? ST_OK : st_no_memory(sizeof *t, "a communicator");
     if (status == ST_OK) {
         for (int r = 0; r < inner->size; r++) all[r] = r, parts[r] = 1;
-        *t = (throttle_t){.base = {&backend, inner->rank, inner->size},
+        *t = (throttle_t){.base = {.backend = &backend, .rank = inner->rank, .size = inner->size},
                           .inner = inner,
                           .link = link,
                           .parts = parts};

@@ -97,7 +97,7 @@ static bool parse_number(const char *text, int low, int high, int *out) {
 /* 0, or the exit code after a complaint; −1: help was shown. */
 static int parse(launch_t *l, int argc, char **argv) {
     int i = 2;
-    for (; i < argc && strcmp(argv[i], "--") != 0; i++) {
+    for (; i < argc && strcmp(argv[i], "--") != 0; i += 2) {
         const char *key = argv[i], *value = i + 1 < argc ? argv[i + 1] : NULL;
         if (strcmp(key, "--help") == 0 || strcmp(key, "-h") == 0) return usage(stdout), -1;
         bool ranks = strcmp(key, "-n") == 0, port = strcmp(key, "--port") == 0;
@@ -110,7 +110,6 @@ static int parse(launch_t *l, int argc, char **argv) {
             return complain("--port is a number from 1 to 65535, not", value);
         if (timeout && !parse_seconds(value, &l->limit_s))
             return complain("--timeout is a time like 5s or 500ms, not", value);
-        i++;
     }
     if (!l->n) return complain("-n says how many ranks to start, and is missing", NULL);
     if (i + 1 >= argc) return complain("after '--' the command is missing", NULL);

@@ -489,7 +489,9 @@ static st_status_t join(local_group_t *group, int r, comm_t **out_comm) {
         st_free(buffers);
         return st_no_memory(sizeof *local, "a communicator's handle");
     }
-    *local = (local_t){.base = {&backend, r, group->size}, .group = group, .buffers = buffers};
+    *local = (local_t){.base = {.backend = &backend, .rank = r, .size = group->size},
+                       .group = group,
+                       .buffers = buffers};
     group->members[r] = local;
     group->joined[r] = true;
     group->n_joined++;
