@@ -190,12 +190,45 @@ static st_status_t sync_parent(const char *path) {
 enum { BUFFER_BYTES = 1 << 16 };
 
 struct st_writer {
-    char *path;
-    char *partial;
+    char *path;    /* what the bytes end up in: links followed */
+    char *partial; /* NULL: `path` is a device, a pipe or the like, and is written itself */
     int fd;
     size_t buffered;
     uint8_t buffer[BUFFER_BYTES];
 };
+
+/* The path that a chain of symbolic links ends at, from the heap; nothing need exist there. */
+static st_status_t follow_links(const char *path, char **out_path) {
+    enum { LINKS_MAX = 40 };
+    char target[4096];
+    *out_path = NULL;
+    char *at = st_strdup(path);
+    for (int links = 0; at != NULL; links++) {
+        ssize_t bytes = readlink(at, target, sizeof target);
+        if (bytes < 0) { /* not a link, or nothing at all: what opens it says what is wrong */
+            *out_path = at;
+            return ST_OK;
+        }
+        if (links == LINKS_MAX || bytes == (ssize_t)sizeof target) {
+            errno = links == LINKS_MAX ? ELOOP : ENAMETOOLONG;
+            st_free(at);
+            return fail_errno("follow the link", path);
+        }
+        target[bytes] = '\0';
+        char *parent = target[0] == '/' ? NULL : parent_path(at);
+        bool known = target[0] == '/' || parent != NULL;
+        st_free(at);
+        at = !known ? NULL : parent != NULL ? st_path_join(parent, target) : st_strdup(target);
+        st_free(parent);
+    }
+    return st_no_memory(strlen(path) + 1, "a file's path");
+}
+
+/* True if something other than a regular file is there, which a rename would destroy. */
+static bool is_special(const char *path) {
+    struct stat info;
+    return stat(path, &info) == 0 && !S_ISREG(info.st_mode);
+}
 
 st_status_t st_writer_create(const char *path, st_writer_t **out_writer) {
     *out_writer = NULL;
@@ -203,18 +236,26 @@ st_status_t st_writer_create(const char *path, st_writer_t **out_writer) {
     if (writer == NULL) return st_no_memory(sizeof *writer, "a file writer");
     writer->fd = -1;
     writer->buffered = 0;
-    writer->path = st_strdup(path);
-    writer->partial = partial_path(path);
+    writer->path = NULL;
+    writer->partial = NULL;
     st_status_t status = ST_OK;
-    if (writer->path == NULL || writer->partial == NULL) {
+    /* Asked before links are followed by name: /dev/stdout's end in names that do not open. */
+    const bool special = is_special(path);
+    if (special) {
+        writer->path = st_strdup(path);
+    } else {
+        TRY_GOTO(follow_links(path, &writer->path), fail);
+        writer->partial = partial_path(writer->path);
+    }
+    if (writer->path == NULL || (writer->partial == NULL && !special)) {
         status = st_no_memory(strlen(path) + 1, "a file's path");
         goto fail;
     }
-    if (spend(1) == 1) {
-        writer->fd = open(writer->partial, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    }
+    const char *opened = special ? writer->path : writer->partial;
+    const int flags = special ? O_NOCTTY : O_CREAT | O_EXCL;
+    if (spend(1) == 1) writer->fd = open(opened, O_WRONLY | O_CLOEXEC | flags, 0666);
     if (writer->fd < 0) {
-        status = fail_errno("create", writer->partial);
+        status = fail_errno(special ? "open" : "create", opened);
         goto fail;
     }
     *out_writer = writer;
@@ -230,6 +271,8 @@ static st_status_t write_all(st_writer_t *writer, const uint8_t *data, size_t by
         size_t allowed = spend(chunk);
         ssize_t done = allowed > 0 ? write(writer->fd, data, allowed) : -1;
         if (done < 0 && errno == EINTR) continue;
+        if (done < 0 && writer->partial == NULL)
+            return FAIL(ST_IO, "cannot write '%s': %s", writer->path, strerror(errno));
         if (done < 0) return fail_errno("write", writer->path);
         data += done;
         bytes -= (size_t)done;
@@ -257,7 +300,8 @@ st_status_t st_writer_append(st_writer_t *writer, const void *data, size_t bytes
 st_status_t st_writer_commit(st_writer_t *writer) {
     st_status_t status = ST_OK;
     TRY_GOTO(flush_buffer(writer), fail);
-    if (fsync(writer->fd) != 0) {
+    /* Pipes and most devices have nothing to flush and say EINVAL. */
+    if (fsync(writer->fd) != 0 && (writer->partial != NULL || errno != EINVAL)) {
         status = fail_errno("flush", writer->path);
         goto fail;
     }
@@ -267,6 +311,7 @@ st_status_t st_writer_commit(st_writer_t *writer) {
         status = fail_errno("close", writer->path);
         goto fail;
     }
+    if (writer->partial == NULL) goto fail; /* written in place: nothing to rename */
     TRY_GOTO(st_rename(writer->partial, writer->path), fail);
     status = sync_parent(writer->path);
     st_free(writer->partial);
@@ -362,7 +407,14 @@ st_status_t st_link_over(const char *from, const char *to) {
     if (spend(1) == 1 && link(from, partial) == 0) return settle(partial, to);
     bool can_copy = errno == EPERM || errno == EOPNOTSUPP || errno == EMLINK || errno == ENOSYS ||
                     errno == EXDEV;
-    st_status_t status = can_copy ? copy_file(from, to) : fail_errno("link", to);
+    if (!can_copy) {
+        st_status_t status = fail_errno("link", to);
+        st_free(partial);
+        return status;
+    }
+    /* Not written to `to`, which may be a link: that is replaced, not followed. */
+    st_status_t status = copy_file(from, partial);
+    if (status == ST_OK) return settle(partial, to);
     st_free(partial);
     return status;
 }

@@ -2,7 +2,9 @@
  *
  * A write goes to "<path>.partial-<pid>-<n>" in the same folder, is flushed to the disk, and then
  * takes the place of `path` by rename: at any moment `path` is either the previous file or the
- * whole new one. Messages name the path and the system's reason. */
+ * whole new one. A symbolic link stays: the file that it names is replaced, or created. What is there
+ * but is no regular file (a device, a named pipe) is opened and written itself, as it comes; opening a
+ * pipe waits for its reader. Messages name the path and the system's reason. */
 #ifndef STATOR_BASE_FILE_H
 #define STATOR_BASE_FILE_H
 
@@ -37,11 +39,11 @@ st_status_t st_file_check(const st_file_t *file) ST_WARN_UNUSED;
 void st_file_close(st_file_t *file);
 
 typedef struct st_writer st_writer_t;
-/* Opens the partial file. */
+/* Opens the partial file, or what is no regular file itself. */
 st_status_t st_writer_create(const char *path, st_writer_t **out_writer) ST_WARN_UNUSED;
 st_status_t st_writer_append(st_writer_t *writer, const void *data, size_t bytes) ST_WARN_UNUSED;
 /* Flushes, renames and destroys the writer, whether or not it succeeds; on failure the partial file
- * is removed and `path` is what it was. */
+ * is removed and `path` is what it was, unless it was written itself. */
 st_status_t st_writer_commit(st_writer_t *writer) ST_WARN_UNUSED;
 /* Removes the partial file. NULL is fine. */
 void st_writer_abandon(st_writer_t *writer);

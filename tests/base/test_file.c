@@ -1,5 +1,6 @@
 /* Mapped files and atomic writes: contents, refusals, and what a full disk leaves behind. */
 #include <dirent.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -178,6 +179,86 @@ static void links_replace(void **state) {
     assert_fails(st_make_folder(scratch("one/x")), ST_IO, "a file of that name exists");
 }
 
+/* Held open for both: neither the writer nor the read waits for another end. */
+static void pipe_gets(const char *path, const char *pipe, bool by_writer) {
+    int end = open(pipe, O_RDWR | O_NONBLOCK);
+    assert_true(end >= 0);
+    if (by_writer) {
+        st_writer_t *writer;
+        assert_ok(st_writer_create(path, &writer));
+        assert_ok(st_writer_append(writer, "by", 2));
+        assert_ok(st_writer_append(writer, "tes", 3));
+        assert_ok(st_writer_commit(writer));
+    } else {
+        assert_ok(st_file_write(path, "bytes", 5));
+    }
+    char got[16];
+    assert_int_equal(read(end, got, sizeof got), 5);
+    assert_memory_equal(got, "bytes", 5);
+    close(end);
+    struct stat info;
+    assert_int_equal(lstat(pipe, &info), 0);
+    assert_true(S_ISFIFO(info.st_mode));
+}
+
+static void pipes_are_written_and_stay(void **state) {
+    (void)state;
+    assert_ok(st_make_folder(scratch("pipes")));
+    const char *pipe = scratch("pipes/pipe"), *link = scratch("pipes/link");
+    assert_int_equal(mkfifo(pipe, 0600), 0);
+    assert_int_equal(symlink("pipe", link), 0);
+    for (int by_writer = 0; by_writer < 2; by_writer++) {
+        pipe_gets(pipe, pipe, by_writer);
+        pipe_gets(link, pipe, by_writer);
+    }
+    int end = open(pipe, O_RDWR | O_NONBLOCK);
+    st_writer_t *writer;
+    assert_ok(st_writer_create(pipe, &writer));
+    st_writer_abandon(writer);
+    close(end);
+    assert_true(exists(pipe));
+    assert_int_equal(count_files(scratch("pipes")), 2); /* no partial file is left */
+    assert_fails(st_file_write(scratch("pipes"), "x", 1), ST_IO, "pipes': Is a directory");
+}
+
+static void holds(const char *path, const char *text) {
+    size_t bytes;
+    char *actual = (char *)slurp(path, &bytes);
+    assert_non_null(actual);
+    assert_int_equal(bytes, strlen(text));
+    assert_memory_equal(actual, text, bytes);
+    free(actual);
+}
+
+static void links_are_followed_and_stay(void **state) {
+    (void)state;
+    assert_ok(st_make_folder(scratch("links/far")));
+    const char *target = scratch("links/far/target"), *link = scratch("links/link");
+    const char *chain = scratch("links/chain"), *loop = scratch("links/loop");
+    assert_int_equal(symlink("far/target", link), 0);
+    assert_int_equal(symlink(link, chain), 0);
+    assert_int_equal(symlink("loop", loop), 0);
+    assert_ok(st_file_write(link, "created", 7)); /* nothing was there */
+    holds(target, "created");
+    assert_ok(st_file_write(link, "replaced", 8));
+    holds(target, "replaced");
+    st_writer_t *writer;
+    assert_ok(st_writer_create(chain, &writer));
+    assert_ok(st_writer_append(writer, "streamed", 8));
+    holds(target, "replaced");
+    assert_ok(st_writer_commit(writer));
+    holds(target, "streamed");
+    assert_fails(st_file_write(loop, "x", 1), ST_IO, "links/loop");
+    struct stat info;
+    const char *links[] = {link, chain, loop};
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(lstat(links[i], &info), 0);
+        assert_true(S_ISLNK(info.st_mode));
+    }
+    assert_int_equal(count_files(scratch("links")), 4);
+    assert_int_equal(count_files(scratch("links/far")), 1);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reads_what_was_written),
@@ -187,6 +268,8 @@ int main(void) {
         cmocka_unit_test(changes_of_all_threads_count),
         cmocka_unit_test(file_size_limit),
         cmocka_unit_test(links_replace),
+        cmocka_unit_test(pipes_are_written_and_stay),
+        cmocka_unit_test(links_are_followed_and_stay),
     };
     return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
 }
