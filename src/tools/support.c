@@ -76,11 +76,40 @@ stator_status_t tool_file_kind(const char *path, tool_kind_t *out_kind) {
     return STATOR_OK;
 }
 
+/* Whether an option that is given says what happens when a plan runs, not what the plan is. */
+static bool counts_with_plan(const tool_t *tool, const stator_option_info_t *option) {
+    static const char *const running[] = {"steps", "loss", "plan-cache", "text", "output", "json"};
+    for (size_t i = 0; i < sizeof running / sizeof running[0]; i++)
+        if (strcmp(option->key, running[i]) == 0) return true;
+    /* processes: how long they wait to meet; their number, which the session compares */
+    if (tool->comm && (strcmp(option->key, "timeout") == 0 || strcmp(option->key, "ranks") == 0))
+        return true;
+    /* a timeline without measurements */
+    if (strcmp(tool->command, "trace") == 0 && strcmp(option->key, "device") == 0)
+        return strcmp(tool_text(tool, "device"), "null") == 0;
+    /* those of 'compile', and what other commands do to the graph */
+    return !strchr(option->commands, 'c') && strcmp(option->key, "grad") != 0 &&
+           strcmp(option->key, "explain") != 0;
+}
+
+static stator_status_t load_plan(const tool_t *tool, const char *path, stator_plan_t **out_plan) {
+    stator_option_info_t option;
+    for (size_t i = 0; stator_option_at(i, &option); i++) {
+        if (!stator_options_given(tool->options, option.key) || counts_with_plan(tool, &option))
+            continue;
+        return tool_fail(STATOR_INVALID,
+                         "option '%s' was decided when the plan %s was compiled: %sgive the graph",
+                         option.key, path,
+                         strchr(option.commands, 'c') ? "give it to 'stator compile', or " : "");
+    }
+    return stator_plan_load(path, out_plan);
+}
+
 stator_status_t tool_load_plan(const tool_t *tool, const char *path, stator_plan_t **out_plan,
                                stator_tensors_t **out_weights) {
     const char *weights = tool_text(tool, "weights");
     *out_weights = NULL;
-    TOOL_TRY(stator_plan_load(path, out_plan));
+    TOOL_TRY(load_plan(tool, path, out_plan));
     return weights[0] ? stator_tensors_load(weights, out_weights) : STATOR_OK;
 }
 
@@ -91,7 +120,7 @@ stator_status_t tool_compile_or_load(const tool_t *tool, stator_plan_t **out_pla
     *out_plan = NULL;
     bool training = strcmp(tool_text(tool, "mode"), "train") == 0;
     TOOL_TRY(tool_file_kind(tool->files[0], &kind));
-    if (kind == TOOL_PLAN) return stator_plan_load(tool->files[0], out_plan);
+    if (kind == TOOL_PLAN) return load_plan(tool, tool->files[0], out_plan);
     TOOL_TRY_GOTO(tool_load_bound(tool, tool->files[0], &graph), done);
     if (training) TOOL_TRY_GOTO(stator_graph_make_training(graph, tool->options, &step), done);
     status = stator_plan_compile(training ? step : graph, tool->options, NULL, out_plan);

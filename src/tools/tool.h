@@ -70,7 +70,8 @@ stator_status_t tool_require(const tool_t *tool, const char *key, const char **o
 /* What a file is, by its first bytes; NOT_FOUND or IO if it cannot be read. */
 typedef enum tool_kind { TOOL_GRAPH, TOOL_PLAN, TOOL_TENSORS, TOOL_UNKNOWN } tool_kind_t;
 stator_status_t tool_file_kind(const char *path, tool_kind_t *out_kind);
-/* Reads a plan and the tensors of --weights (NULL without). */
+/* Reads a plan and the tensors of --weights (NULL without). INVALID: an option is given that counts only
+ * when compiling. */
 stator_status_t tool_load_plan(const tool_t *tool, const char *path, stator_plan_t **out_plan,
                                stator_tensors_t **out_weights);
 /* The plan in the file, or that of the graph in it: of the training step, or with --mode eval of
