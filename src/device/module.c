@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static const dev_module_t *opened; /* the one module there is: cuda */
@@ -15,13 +16,20 @@ static void adopt(const char *message) {
     st_error_adopt(ST_OK, message);
 }
 
-/* Folder of the file that this code was loaded from, "" if unknown. */
+/* Folder of the file that this code was loaded from, "" if unknown. A program has its first argument as
+ * that file's name: without a '/' it was found through PATH and says nothing, not the current folder. */
 static void own_folder(char *folder, size_t capacity) {
     Dl_info info;
     char path[4096];
     folder[0] = '\0';
     if (!dladdr((const void *)&mutex, &info) || !info.dli_fname) return;
-    if ((size_t)snprintf(path, sizeof path, "%s", info.dli_fname) >= sizeof path) return;
+    if (strchr(info.dli_fname, '/')) {
+        if ((size_t)snprintf(path, sizeof path, "%s", info.dli_fname) >= sizeof path) return;
+    } else {
+        ssize_t bytes = readlink("/proc/self/exe", path, sizeof path);
+        if (bytes <= 0 || bytes == (ssize_t)sizeof path) return;
+        path[bytes] = '\0';
+    }
     snprintf(folder, capacity, "%s", dirname(path));
 }
 
