@@ -50,6 +50,10 @@ typedef struct stator_plan_info {
     uint64_t state_bytes, work_bytes, comm_bytes; /* largest rank */
     uint64_t live_bound_bytes;                    /* lower bound of the work region */
     double compile_us;                            /* 0 for a loaded plan */
+    /* A step's items, of all ranks and micro-batches: samples in the first input that carries a batch, and
+     * tokens, where that one is of whole numbers with one dim behind the batch's. 0: there is none. Dims
+     * before the batch's own count as micro-batches. */
+    int64_t n_samples, n_tokens;
 } stator_plan_info_t;
 STATOR_API stator_plan_info_t stator_plan_info(const stator_plan_t *plan);
 /* Inputs and outputs as the caller feeds and fetches them: global types, data NULL. Parameters and

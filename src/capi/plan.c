@@ -175,6 +175,31 @@ stator_status_t stator_plan_print(const stator_plan_t *plan, char **out_text) {
     return capi_status(plan_print(plan->plan, out_text));
 }
 
+/* The dim of an input that carries the batch: 1 with gradient accumulation, whose micro-batches come
+ * first. −1: none does. */
+static int64_t batch_axis(const plan_t *plan, const char *input) {
+    const ir_graph_t *graph = plan->programs[plan->program_of[0]].graph;
+    for (ir_node_t i = 0; i < graph->nodes.n; i++) {
+        const ir_node_info_t *node = ir_node(graph, i);
+        if (node->op == IR_OP_INPUT && strcmp(node->name, input) == 0)
+            return ir_attr_int(node, "batch_axis");
+    }
+    return -1;
+}
+
+static void count_items(const plan_t *plan, stator_plan_info_t *info) {
+    for (uint32_t i = 0; i < plan->n_inputs; i++) {
+        const ir_type_t *type = &plan->inputs[i].type;
+        const int64_t axis = batch_axis(plan, plan->inputs[i].name);
+        if (axis < 0 || axis >= type->rank) continue;
+        info->n_samples = 1;
+        for (int64_t d = 0; d <= axis; d++) info->n_samples *= type->dims[d];
+        if (axis + 2 == type->rank && (type->dtype == IR_I32 || type->dtype == IR_I64))
+            info->n_tokens = info->n_samples * type->dims[axis + 1];
+        return;
+    }
+}
+
 stator_plan_info_t stator_plan_info(const stator_plan_t *plan) {
     const plan_t *p = plan->plan;
     stator_plan_info_t info = {
@@ -193,6 +218,7 @@ stator_plan_info_t stator_plan_info(const stator_plan_t *plan) {
         info.n_kernels += first->steps[i].kind == PLAN_STEP_KERNEL;
         info.n_collectives += first->steps[i].kind == PLAN_STEP_START;
     }
+    count_items(p, &info);
     return info;
 }
 

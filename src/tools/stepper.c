@@ -55,16 +55,8 @@ void tool_stepper_close(tool_stepper_t *stepper) {
     *stepper = (tool_stepper_t){0};
 }
 
-/* What a step has so many of: the elements of a whole-number input of two dims are tokens, else the
- * first dim of the first input with one is samples. */
 double tool_items(const stator_plan_t *plan, const char **out_unit) {
-    *out_unit = "steps/s";
-    for (size_t i = 0; i < stator_plan_count(plan, STATOR_INPUT); i++) {
-        stator_tensor_t t = stator_plan_at(plan, STATOR_INPUT, i);
-        if (t.rank == 0) continue;
-        bool tokens = t.rank == 2 && (t.dtype == STATOR_DTYPE_I32 || t.dtype == STATOR_DTYPE_I64);
-        *out_unit = tokens ? "tokens/s" : "samples/s";
-        return (double)t.dims[0] * (tokens ? (double)t.dims[1] : 1);
-    }
-    return 1;
+    const stator_plan_info_t info = stator_plan_info(plan);
+    *out_unit = info.n_tokens ? "tokens/s" : info.n_samples ? "samples/s" : "steps/s";
+    return (double)(info.n_tokens ? info.n_tokens : info.n_samples ? info.n_samples : 1);
 }

@@ -18,6 +18,16 @@ for key in libraries_s nests_s plans_s tuned capture_s; do # of GPUs
 done
 [ "$(field out 1 planned_bytes)" = "$(field out 1 used_bytes)" ] || fail "memory is not as planned: $(cat out)"
 says out '"rate_unit":"tokens/s"' '"steps":5'
+# tokens of a step: 4 windows of 8, from each micro-batch, whatever the ranks; by a plan on disk too
+items_are() { close "$(awk -v r="$(field out 1 rate)" -v ms="$(field out 1 step_ms)" 'BEGIN { printf "%.9g", r * ms / 1000 }')" "$1" 1e-6; }
+items_are 32
+answer 0 "$stator" bench g.stator --accumulate 3 --ranks 2 --threads 1 --steps 3 --json
+says out '"rate_unit":"tokens/s"'
+items_are 96
+answer 0 "$stator" compile g.stator --accumulate 2 --threads 1 -o two.plan
+answer 0 "$stator" bench two.plan --steps 3 --json
+says out '"rate_unit":"tokens/s"'
+items_are 64
 answer 0 "$stator" bench g.stator --mode eval --threads 1 --steps 3
 says out "step " "predicted" "tokens/s" "memory planned"
 answer 0 "$stator" bench g.stator --device null --target h200 --ranks 8 --steps 3 --json

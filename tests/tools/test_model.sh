@@ -62,6 +62,10 @@ close "$(field out 1 loss)" "$held" 1e-6
 "$stator" train g.stator --tokens-file text.tokens --log one.jsonl > /dev/null
 [ "$(wc -l < two.jsonl)" = $(($(wc -l < one.jsonl) / 2)) ] ||
     fail "an epoch has $(wc -l < two.jsonl) steps of two batches, $(wc -l < one.jsonl) of one"
+# items LOG LINE: of a step, its rate times its time
+items() { awk -v r="$(field "$1" "$2" rate)" -v ms="$(field "$1" "$2" step_ms)" 'BEGIN { printf "%.9g", r * ms / 1000 }'; }
+close "$(items one.jsonl 1)" 32 0.01 # 4 windows of 8
+close "$(items two.jsonl 1)" 64 0.01
 
 # ResNet on a few images of our own: IDX, big-endian head
 head_of() { # sizes...
@@ -76,6 +80,9 @@ says info conv1.weight bn1.running_var fc.weight "f32[4,1,10,10]"
     --optimizer sgd --momentum 0.9 --nesterov --lr 0.05 --epochs 2 --ranks 2 --log r.jsonl > out
 says out accuracy
 [ "$(grep -c '"step":.*"loss"' r.jsonl)" -ge 6 ] || fail "fewer than six steps: $(cat r.jsonl)"
+"$stator" train r.stator --images images --labels labels --accumulate 3 --batch-norm micro --steps 2 --log three.jsonl > out
+says out "samples/s"
+close "$(items three.jsonl 1)" 12 0.01
 for depth in 18 50; do
     "$stator" model resnet --depth $depth --classes 10 --image 32 --batch 2 -o r.stator
     "$stator" compile r.stator > out
