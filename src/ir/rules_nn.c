@@ -58,6 +58,19 @@ st_status_t ir_need_axis(const ir_op_ctx_t *ctx, int32_t *out_axis) {
     return ST_OK;
 }
 
+st_status_t ir_need_granules(const ir_op_ctx_t *ctx, int32_t axis, int64_t extent, int64_t part) {
+    int64_t granules = ir_ctx_int(ctx, "granules");
+    if (granules < 1 || extent < 0 || extent % granules)
+        return FAIL(ST_INVALID, "extent %lld does not consist of %lld equal granules",
+                    (long long)extent, (long long)granules);
+    if (part < 0 || part > extent || part % (extent ? extent / granules : 1))
+        return FAIL(
+            ST_INVALID,
+            "a part of %lld along axis %d is no whole number of granules of %lld (%lld of them)",
+            (long long)part, (int)axis, (long long)(extent / granules), (long long)granules);
+    return ST_OK;
+}
+
 /* ---- gradients ---- */
 
 ir_type_t ir_heads_first(const ir_type_t *type, bool rows_first) {

@@ -20,6 +20,10 @@ st_status_t ir_need_beside(const ir_op_ctx_t *ctx, uint32_t j, const char *what,
                            int32_t rank, const int64_t *dims) ST_WARN_UNUSED;
 /* Attribute "axis" within 0 … rank of input 0 - 1 (importers resolve negative ones). */
 st_status_t ir_need_axis(const ir_op_ctx_t *ctx, int32_t *out_axis) ST_WARN_UNUSED;
+/* A rank's `part` of `extent` along `axis` is made of whole granules, of which there are the attribute's
+ * number: 0 <= part <= extent, both multiples of extent / granules. */
+st_status_t ir_need_granules(const ir_op_ctx_t *ctx, int32_t axis, int64_t extent,
+                             int64_t part) ST_WARN_UNUSED;
 
 /* Input j is the gradient of a parameter of type `p`: its shape, and a float type no wider. */
 st_status_t ir_need_gradient(const ir_op_ctx_t *ctx, uint32_t j, const ir_type_t *p) ST_WARN_UNUSED;

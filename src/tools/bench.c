@@ -64,7 +64,7 @@ static stator_status_t run_steps(const tool_t *tool, bench_t *b) {
         b->host_ms[i] = computes ? wall * 1e3 - info.step_us * 1e-3 : wall * 1e3;
     }
     if (computes && b->stepper.has_loss && !isfinite(b->stepper.loss))
-        return tool_fail(STATOR_INVALID,
+        return tool_fail(STATOR_NOT_FINITE,
                          "the loss is not finite after %zu steps: such numbers take less power and "
                          "time than a training's, nothing is measured",
                          b->n + WARM_UP + 1);

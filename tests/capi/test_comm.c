@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "stator/stator.h"
+#include "support/port.h"
 
 static void a_process_alone_has_no_communicator(void **state) {
     (void)state;
@@ -34,16 +35,6 @@ static void a_process_alone_has_no_communicator(void **state) {
     assert_int_equal(stator_comm_join(NULL, &comm), STATOR_INVALID);
     assert_int_equal(stator_comm_join(options, NULL), STATOR_INVALID);
     stator_options_destroy(options);
-}
-
-static int free_port(void) {
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t bytes = sizeof at;
-    int made = socket(AF_INET, SOCK_STREAM, 0);
-    assert_int_equal(bind(made, (struct sockaddr *)&at, sizeof at), 0);
-    assert_int_equal(getsockname(made, (struct sockaddr *)&at, &bytes), 0);
-    close(made);
-    return ntohs(at.sin_port);
 }
 
 static void set_number(const char *name, int value) {

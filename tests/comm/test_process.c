@@ -21,19 +21,9 @@
 #include "base/memory.h"
 #include "comm/collectives.h"
 #include "comm/comm.h"
+#include "support/port.h"
 
 enum { MAX_RANKS = 16, LIMIT_MS = 5000 };
-
-/* A port that nobody listens at now. */
-static int free_port(void) {
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t bytes = sizeof at;
-    int made = socket(AF_INET, SOCK_STREAM, 0);
-    assert_int_equal(bind(made, (struct sockaddr *)&at, sizeof at), 0);
-    assert_int_equal(getsockname(made, (struct sockaddr *)&at, &bytes), 0);
-    close(made);
-    return ntohs(at.sin_port);
-}
 
 static int64_t now_ms(void) {
     struct timespec at;

@@ -32,6 +32,9 @@ answer 0 "$stator" bench g.stator --mode eval --threads 1 --steps 3
 says out "step " "predicted" "tokens/s" "memory planned"
 answer 0 "$stator" bench g.stator --device null --target h200 --ranks 8 --steps 3 --json
 close "$(field out 1 step_ms)" "$(awk -v us="$(field out 1 predicted_step_us)" 'BEGIN { printf "%.12g", us / 1000 }')" 1e-6
+answer 1 "$stator" bench g.stator --lr 1e30 --threads 1 --steps 3 --json # numbers that are no training's
+says err "the loss is not finite after 7 steps"
+[ ! -s out ] || fail "figures of a loss that is not finite: $(cat out)"
 answer 2 "$stator" bench
 says err "--calibrate"
 answer 2 "$stator" bench g.stator --calibrate

@@ -192,7 +192,8 @@ static st_status_t stage_chunk(void *context, size_t i) {
 
 static st_status_t open_stage(dev_stream_t *stream) {
     if (stream->stage) return ST_OK;
-    CUDA_TRY(cudaEventCreateWithFlags(&stream->staged, cudaEventDisableTiming));
+    if (!stream->staged)
+        CUDA_TRY(cudaEventCreateWithFlags(&stream->staged, cudaEventDisableTiming));
     CUDA_TRY(cudaHostAlloc((void **)&stream->stage, (size_t)STAGE_CHUNK * STAGE_CHUNKS,
                            cudaHostAllocDefault));
     return ST_OK;

@@ -13,16 +13,8 @@ static const ir_attr_spec_t attrs[] = {{"axis", IR_ATTR_INT, true, 0, NULL},
 static st_status_t shape(const ir_op_ctx_t *ctx, ir_type_t *out) {
     int32_t axis;
     TRY(ir_need_axis(ctx, &axis));
-    int64_t granules = ir_ctx_int(ctx, "granules"), extent = ir_ctx_int(ctx, "extent");
-    int64_t part = ctx->in[0].dims[axis];
-    if (granules < 1 || extent < 0 || extent % granules)
-        return FAIL(ST_INVALID, "extent %lld does not consist of %lld equal granules",
-                    (long long)extent, (long long)granules);
-    if (part > extent || part % (extent ? extent / granules : 1))
-        return FAIL(
-            ST_INVALID,
-            "a part of %lld along axis %d is no whole number of granules of %lld (%lld of them)",
-            (long long)part, (int)axis, (long long)(extent / granules), (long long)granules);
+    const int64_t extent = ir_ctx_int(ctx, "extent");
+    TRY(ir_need_granules(ctx, axis, extent, ctx->in[0].dims[axis]));
     out[0] = ctx->in[0];
     out[0].dims[axis] = extent;
     return ST_OK;

@@ -15,16 +15,8 @@ static st_status_t shape(const ir_op_ctx_t *ctx, ir_type_t *out) {
     int32_t axis;
     TRY(ir_check_number(ctx, 0));
     TRY(ir_need_axis(ctx, &axis));
-    int64_t granules = ir_ctx_int(ctx, "granules"), part = ir_ctx_int(ctx, "part");
-    int64_t extent = ctx->in[0].dims[axis];
-    if (granules < 1 || extent % granules)
-        return FAIL(ST_INVALID, "extent %lld does not consist of %lld equal granules",
-                    (long long)extent, (long long)granules);
-    if (part < 0 || part > extent || part % (extent ? extent / granules : 1))
-        return FAIL(
-            ST_INVALID,
-            "a part of %lld along axis %d is no whole number of granules of %lld (%lld of them)",
-            (long long)part, (int)axis, (long long)(extent / granules), (long long)granules);
+    const int64_t part = ir_ctx_int(ctx, "part");
+    TRY(ir_need_granules(ctx, axis, ctx->in[0].dims[axis], part));
     out[0] = ctx->in[0];
     out[0].dims[axis] = part;
     return ST_OK;
