@@ -30,6 +30,7 @@ typedef struct product {
     cublasLtMatmulDesc_t desc;
     cublasLtMatrixLayout_t b, a, c; /* in the library's order */
     cublasLtMatmulAlgo_t algorithm;
+    bool recorded; /* the algorithm is that of the tuning record, and counted */
     uint64_t key;
     kern_product_t shape;
     void *workspace; /* aligned as the library wants it */
@@ -163,13 +164,13 @@ static st_status_t first_algorithm(product_t *p, const kern_call_t *call) {
     return ST_OK;
 }
 
-/* What is on record; *out_taken false: nothing. */
-static st_status_t recorded_algorithm(product_t *p, dev_stream_t *stream, bool *out_taken) {
+/* Takes what is on record, if anything is: p->recorded. */
+static st_status_t recorded_algorithm(product_t *p, dev_stream_t *stream) {
     record_choice_t choice;
     cublasLtMatmulAlgo_t algorithm;
     cublasLtMatmulHeuristicResult_t found;
-    TRY(tune_find(stream, p->key, &choice, out_taken));
-    if (!*out_taken) return ST_OK;
+    TRY(tune_find(stream, p->key, &choice, &p->recorded));
+    if (!p->recorded) return ST_OK;
     memcpy(&algorithm, choice.bytes, sizeof algorithm);
     cublasStatus_t error = p->blas->cublasLtMatmulAlgoCheck(p->handle, p->desc, p->b, p->a, p->c,
                                                             p->c, &algorithm, &found);
@@ -197,12 +198,11 @@ static st_status_t fill(product_t *p, const kern_call_t *call) {
     p->workspace_bytes = call->workspace_bytes > skip ? call->workspace_bytes - skip : 0;
     TRY(make_layouts(p, call->problem));
     uint32_t alignments[4];
-    bool taken;
     alignments_of(call, alignments);
     p->key = tune_key(call->problem, p->workspace_bytes, p->blas->cublasLtGetVersion());
     p->key = st_hash64(alignments, sizeof alignments, p->key);
-    TRY(recorded_algorithm(p, call->stream, &taken));
-    return taken ? ST_OK : first_algorithm(p, call);
+    TRY(recorded_algorithm(p, call->stream));
+    return p->recorded ? ST_OK : first_algorithm(p, call);
 }
 
 /* The library alone: opening it takes as long as compiling a dozen nests. */
@@ -288,14 +288,14 @@ static st_status_t matmul_tune(kern_call_t *call, const kern_noise_t *noise) {
     product_t *p = call->prepared;
     tuning_t t = {.call = call};
     record_choice_t ways[TUNE_MAX_WAYS];
-    bool enabled, taken;
+    bool enabled;
     int n;
     uint32_t way;
-    if (is_empty(&p->shape)) return ST_OK;
+    if (is_empty(&p->shape) || p->recorded) return ST_OK;
     TRY(tune_enabled(call->stream, &enabled));
     if (!enabled) return ST_OK;
-    TRY(recorded_algorithm(p, call->stream, &taken));
-    if (taken) return ST_OK;
+    TRY(recorded_algorithm(p, call->stream)); /* by an equal product just now */
+    if (p->recorded) return ST_OK;
     TRY(list_algorithms(p, call, TUNE_MAX_WAYS, t.found, &n));
     for (int i = 0; i < n; i++) memcpy(ways[i].bytes, &t.found[i].algo, sizeof ways[i].bytes);
     st_status_t status = tune_choose(
