@@ -340,17 +340,6 @@ uint32_t compile_largest_program(const plan_t *plan) {
     return largest;
 }
 
-st_status_t compile_pass_primitives(compile_context_t *c) {
-    for (uint32_t p = 0; p < c->plan->n_programs; p++) {
-        ir_graph_t *made, *simple;
-        TRY(ir_expand_definitions(c->plan->programs[p].graph, &made));
-        compile_replace(&c->plan->programs[p].graph, made);
-        TRY(fuse_simplify(made, &c->target, &simple));
-        compile_replace(&c->plan->programs[p].graph, simple);
-    }
-    return ST_OK;
-}
-
 st_status_t compile_pass_stem(compile_context_t *c) {
     plan_t *plan = c->plan;
     const ir_graph_t *model = plan->programs[compile_largest_program(plan)].graph;
@@ -399,6 +388,28 @@ static st_status_t replace_all(plan_t *plan, ir_graph_t **made, st_status_t stat
         else
             ir_graph_destroy(made[p]);
     }
+    st_free(made);
+    return status;
+}
+
+st_status_t compile_pass_primitives(compile_context_t *c) {
+    plan_t *plan = c->plan;
+    const ir_graph_t **graphs = st_calloc(plan->n_programs, sizeof *graphs);
+    ir_graph_t **made = st_calloc(plan->n_programs, sizeof *made);
+    st_status_t status = ST_OK;
+    if (!graphs || !made)
+        TRY_GOTO(st_no_memory(plan->n_programs * sizeof *made, "the programs"), fail);
+    for (uint32_t p = 0; p < plan->n_programs; p++) {
+        ir_graph_t *expanded;
+        TRY_GOTO(ir_expand_definitions(plan->programs[p].graph, &expanded), fail);
+        compile_replace(&plan->programs[p].graph, expanded);
+        graphs[p] = expanded;
+    }
+    status = fuse_simplify_alike(plan->n_programs, graphs, &c->target, made);
+    st_free(graphs);
+    return replace_all(plan, made, status);
+fail:
+    st_free(graphs);
     st_free(made);
     return status;
 }

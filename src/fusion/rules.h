@@ -12,6 +12,12 @@
 
 typedef struct fuse_seen fuse_seen_t;
 
+/* What a sweep did with a node, for comparing graphs that differ in extents only: `form` without the
+ * numbers of values, `whole` with them. */
+typedef struct fuse_trail {
+    uint64_t form, whole;
+} fuse_trail_t;
+
 typedef struct fuse_sweep {
     const ir_graph_t *from;
     const ir_target_t *target;
@@ -24,7 +30,13 @@ typedef struct fuse_sweep {
     size_t seen_capacity, n_seen;
     ST_VEC(ir_value_t) inputs; /* of the node at hand, in `to` */
     size_t n_rewrites;
+    const bool *kept;    /* [from nodes]: copied as they are; NULL: none */
+    fuse_trail_t *trail; /* [from nodes]: what was done, 0 where it is dead; NULL: not asked */
+    bool apart;          /* the node at hand is one of those */
 } fuse_sweep_t;
+
+/* One sweep over `from`, its settings filled in; *out_graph is `to`. */
+st_status_t fuse_sweep(fuse_sweep_t *s, ir_graph_t **out_graph) ST_WARN_UNUSED;
 
 typedef st_status_t fuse_rule_t(fuse_sweep_t *s, const ir_node_info_t *node, const ir_value_t *in,
                                 ir_value_t *out);

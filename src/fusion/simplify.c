@@ -75,7 +75,7 @@ static st_status_t seen_grow(fuse_sweep_t *s) {
 }
 
 /* A node of `to` with this structure: one made before, which then belongs to the earlier of both
- * phases, else a new one. */
+ * phases, else (and where the node at hand is to stay apart) a new one. */
 static st_status_t emit(fuse_sweep_t *s, ir_op_t op, const char *name, uint32_t n_inputs,
                         const ir_value_t *inputs, const ir_attr_t *attrs, ir_value_t *out_first,
                         bool *out_found) {
@@ -89,7 +89,7 @@ static st_status_t emit(fuse_sweep_t *s, ir_op_t op, const char *name, uint32_t 
         if (s->n_seen >= s->seen_capacity / 2) TRY(seen_grow(s));
         hash = structure_hash(op, attrs, n_inputs, inputs);
         slot = seen_slot(s, op, attrs, n_inputs, inputs, hash);
-        if (slot->node) {
+        if (slot->node && !s->apart) {
             ir_node_info_t *node = &s->to->nodes.data[slot->node - 1];
             if (s->to->phase < node->phase) node->phase = s->to->phase;
             *out_first = node->first_output;
@@ -101,8 +101,9 @@ static st_status_t emit(fuse_sweep_t *s, ir_op_t op, const char *name, uint32_t 
     for (uint32_t i = 0; i < n_attrs; i++) args[i] = (ir_arg_t){def->attrs[i].key, attrs[i]};
     TRY(ir_graph_add(s->to, op, name, n_inputs, inputs, n_attrs, args, out_first));
     if (slot) {
-        *slot = (fuse_seen_t){hash, (ir_node_t)s->to->nodes.n};
-        s->n_seen++;
+        s->n_seen += !slot->node;
+        *slot =
+            (fuse_seen_t){hash, (ir_node_t)s->to->nodes.n}; /* one that is apart: from here on */
     }
     return ST_OK;
 }
@@ -236,12 +237,12 @@ static st_status_t rewrite_node(fuse_sweep_t *s, const ir_node_info_t *node) {
     const ir_value_t *in = s->inputs.data;
     ir_value_t first = IR_NONE;
     bool done = false;
-    TRY(apply_rules(s, node, in, &first));
+    if (!s->apart) TRY(apply_rules(s, node, in, &first));
     done = first != IR_NONE;
     if (done) {
         s->map[node->first_output] = first;
     } else {
-        TRY(fold(s, node, in, &done));
+        if (!s->apart) TRY(fold(s, node, in, &done));
         if (!done) {
             TRY(emit(s, node->op, node->name, node->n_inputs, in, node->attrs, &first, &done));
             for (uint32_t k = 0; k < node->n_outputs; k++)
@@ -252,6 +253,20 @@ static st_status_t rewrite_node(fuse_sweep_t *s, const ir_node_info_t *node) {
     return ST_OK;
 }
 
+/* What was done with a node: the nodes that it became, and what stands for its results. */
+static fuse_trail_t trail_of(const fuse_sweep_t *s, const ir_node_info_t *node, size_t n_before) {
+    fuse_trail_t trail = {s->to->nodes.n - n_before, s->to->nodes.n - n_before};
+    for (size_t i = n_before; i < s->to->nodes.n; i++) {
+        const ir_node_info_t *made = ir_node(s->to, (ir_node_t)i);
+        const uint32_t form[] = {made->op, made->n_inputs};
+        trail.form = st_hash64(form, sizeof form, trail.form);
+        trail.whole = st_hash64(made->inputs, made->n_inputs * sizeof *made->inputs, trail.whole);
+    }
+    trail.whole = st_hash64(&s->map[node->first_output], node->n_outputs * sizeof *s->map,
+                            st_hash64(&trail.form, sizeof trail.form, trail.whole));
+    return trail;
+}
+
 static st_status_t copy_outputs(fuse_sweep_t *s) {
     for (size_t i = 0; i < s->from->outputs.n; i++) {
         const ir_output_t *output = &s->from->outputs.data[i];
@@ -260,38 +275,39 @@ static st_status_t copy_outputs(fuse_sweep_t *s) {
     return ST_OK;
 }
 
-static st_status_t sweep(const ir_graph_t *from, const ir_target_t *target, fuse_folding_t folding,
-                         ir_graph_t **out_graph, size_t *out_rewrites) {
-    fuse_sweep_t s = {.from = from, .target = target, .folding = folding};
+st_status_t fuse_sweep(fuse_sweep_t *s, ir_graph_t **out_graph) {
+    const ir_graph_t *from = s->from;
     st_status_t status = ST_OK;
     *out_graph = NULL;
-    s.live = st_calloc(from->nodes.n, 1);
-    s.map = st_calloc(from->values.n, sizeof *s.map);
-    s.n_uses = st_calloc(from->values.n, sizeof *s.n_uses);
-    if (!s.live || !s.map || !s.n_uses)
-        TRY_GOTO(st_no_memory(from->values.n * sizeof *s.map, "the simplify pass"), done);
-    TRY_GOTO(ir_graph_create_like(from, &s.to), done);
-    mark_live(&s);
+    s->live = st_calloc(from->nodes.n, 1);
+    s->map = st_calloc(from->values.n, sizeof *s->map);
+    s->n_uses = st_calloc(from->values.n, sizeof *s->n_uses);
+    if (!s->live || !s->map || !s->n_uses)
+        TRY_GOTO(st_no_memory(from->values.n * sizeof *s->map, "the simplify pass"), done);
+    TRY_GOTO(ir_graph_create_like(from, &s->to), done);
+    mark_live(s);
     for (ir_node_t i = 0; i < from->nodes.n; i++) {
-        if (!s.live[i]) continue;
-        s.to->phase = ir_node(from, i)->phase;
-        status = rewrite_node(&s, ir_node(from, i));
+        const size_t n_before = s->to->nodes.n;
+        if (!s->live[i]) continue;
+        s->to->phase = ir_node(from, i)->phase;
+        s->apart = s->kept && s->kept[i];
+        status = rewrite_node(s, ir_node(from, i));
         if (status != ST_OK) {
             st_error_context(status, "%s", ir_node_label(from, i));
             goto done;
         }
+        if (s->trail) s->trail[i] = trail_of(s, ir_node(from, i), n_before);
     }
-    TRY_GOTO(copy_outputs(&s), done);
-    s.to->phase = IR_PHASE_FORWARD;
-    *out_graph = s.to;
-    *out_rewrites = s.n_rewrites;
+    TRY_GOTO(copy_outputs(s), done);
+    s->to->phase = IR_PHASE_FORWARD;
+    *out_graph = s->to;
 done:
-    if (status != ST_OK) ir_graph_destroy(s.to);
-    st_free(s.live);
-    st_free(s.map);
-    st_free(s.n_uses);
-    st_free(s.seen);
-    ST_VEC_FREE(&s.inputs);
+    if (status != ST_OK) ir_graph_destroy(s->to);
+    st_free(s->live);
+    st_free(s->map);
+    st_free(s->n_uses);
+    st_free(s->seen);
+    ST_VEC_FREE(&s->inputs);
     return status;
 }
 
@@ -302,10 +318,12 @@ static st_status_t sweep_to_end(const ir_graph_t *graph, const ir_target_t *targ
     *out_graph = NULL;
     for (int i = 0; i < MAX_SWEEPS && n_rewrites; i++) {
         ir_graph_t *made;
-        st_status_t status = sweep(current ? current : graph, target, folding, &made, &n_rewrites);
+        fuse_sweep_t s = {.from = current ? current : graph, .target = target, .folding = folding};
+        st_status_t status = fuse_sweep(&s, &made);
         ir_graph_destroy(current);
         current = made;
         if (status != ST_OK) return status;
+        n_rewrites = s.n_rewrites;
     }
     *out_graph = current;
     return ST_OK;

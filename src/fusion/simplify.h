@@ -14,5 +14,10 @@ st_status_t fuse_simplify(const ir_graph_t *graph, const ir_target_t *target,
  * (the source graph before its gradient, and before --dtype). */
 st_status_t fuse_simplify_exact(const ir_graph_t *graph, const ir_target_t *target,
                                 ir_graph_t **out_graph) ST_WARN_UNUSED;
+/* The same for the programs of ranks, which differ in extents only: they stay so. What the extents of
+ * one allow and those of another do not (a reshape that changes nothing where a part has one row, two
+ * equal extents that make one iota of two) is left in all. */
+st_status_t fuse_simplify_alike(uint32_t n_graphs, const ir_graph_t *const *graphs,
+                                const ir_target_t *target, ir_graph_t **out_graphs) ST_WARN_UNUSED;
 
 #endif

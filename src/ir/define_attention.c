@@ -13,10 +13,15 @@ static v_t wide(ir_build_t *b, v_t x) {
 static v_t op(ir_build_t *b, ir_op_t op_, v_t x, v_t y) {
     return ir_b_binary(b, op_, x, y);
 }
+/* A reshape also where it changes nothing: ranks that split the heads unevenly have the same nodes,
+ * whether a key head has one query head or several and also where a rank has no head. */
+static v_t regroup(ir_build_t *b, v_t x, int32_t rank, const int64_t *dims) {
+    return ir_b_node(b, IR_OP_RESHAPE, 1, &x, 1, (ir_arg_t[]){IR_ARG_INTS("shape", dims, rank)});
+}
 static v_t as_output(ir_build_t *b, const ir_op_ctx_t *ctx, uint32_t k, v_t x) {
     ir_type_t types[3];
     ir_ctx_outputs(ctx, types);
-    return ir_b_cast(b, ir_b_reshape(b, x, types[k].rank, types[k].dims), types[k].dtype);
+    return ir_b_cast(b, regroup(b, x, types[k].rank, types[k].dims), types[k].dtype);
 }
 
 /* ---- attention ----
@@ -30,13 +35,12 @@ typedef struct attend {
     double scale;
 } attend_t;
 
-/* x[B,H,M,N] as [B,G,H/G·M,N]. */
+/* x[B,H,M,N] as [B,G,H/G·M,N]; no heads stay none. */
 static v_t by_key_head(ir_build_t *b, const attend_t *a, v_t x) {
     const ir_type_t type = *ir_b_type(b, x);
-    int64_t groups = a->k_type->dims[1];
-    const int64_t dims[4] = {type.dims[0], groups, type.dims[1] / groups * type.dims[2],
-                             type.dims[3]};
-    return ir_b_reshape(b, x, 4, dims);
+    const int64_t groups = a->k_type->dims[1], share = groups ? type.dims[1] / groups : 1;
+    const int64_t dims[4] = {type.dims[0], groups, share * type.dims[2], type.dims[3]};
+    return regroup(b, x, 4, dims);
 }
 
 static attend_t operands(ir_build_t *b, const ir_op_ctx_t *ctx, const v_t *inputs, uint32_t first) {
@@ -59,7 +63,7 @@ static v_t scores_of(ir_build_t *b, const ir_op_ctx_t *ctx, const attend_t *a, c
     const int64_t rows = a->q_type->dims[2], keys = a->k_type->dims[2];
     const int64_t dims[4] = {a->q_type->dims[0], a->q_type->dims[1], rows, keys};
     int64_t window = ir_ctx_int(ctx, "window");
-    v_t x = ir_b_reshape(b, ir_b_matmul(b, a->q, a->k, false, true), 4, dims);
+    v_t x = regroup(b, ir_b_matmul(b, a->q, a->k, false, true), 4, dims);
     x = ir_b_scale(b, x, a->scale);
     if (mask && ir_b_type(b, *mask)->dtype == IR_BOOL)
         x = hide_unless(b, *mask, x);
@@ -143,7 +147,7 @@ st_status_t ir_define_attention_grad(ir_graph_t *graph, const ir_op_ctx_t *ctx, 
     delta = ir_b_reduce(&b, IR_OP_REDUCE_SUM, delta, 1, &last, true);
     v_t dp = ir_b_matmul(&b, dy_heads, a.v, false, true);
     const ir_type_t type = *ir_b_type(&b, x);
-    dp = ir_b_reshape(&b, dp, 4, type.dims);
+    dp = regroup(&b, dp, 4, type.dims);
     v_t ds = op(&b, IR_OP_MUL, p, op(&b, IR_OP_SUB, dp, delta));
     ds = by_key_head(&b, &a, ir_b_scale(&b, ds, a.scale));
     out[0] = as_output(&b, ctx, 0, ir_b_matmul(&b, ds, a.k, false, false));

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "stator/stator.h"
+#include "feed.h"
 
 #define assert_ok(expr)                                                                      \
     do {                                                                                     \
@@ -15,25 +15,6 @@
     } while (0)
 
 static const double TOLERANCE = 1e-9;
-
-/* Fixed pseudo-random sequence: splitmix64. */
-static uint64_t next_random(uint64_t *state) {
-    uint64_t z = (*state += 0x9E3779B97F4A7C15u);
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-    return z ^ (z >> 31);
-}
-
-static void fill(const stator_tensor_t *port, void *data, int64_t n_labels, uint64_t *state) {
-    size_t n = port->bytes / stator_dtype_bytes(port->dtype);
-    for (size_t i = 0; i < n; i++) {
-        uint64_t word = next_random(state);
-        if (port->dtype == STATOR_DTYPE_F64)
-            ((double *)data)[i] = (double)(word >> 11) * 0x1p-52 - 1;
-        else
-            ((int64_t *)data)[i] = (int64_t)(word % (uint64_t)n_labels);
-    }
-}
 
 typedef struct trained {
     stator_plan_t *plan;
@@ -50,7 +31,7 @@ static void run_steps(const trained_t *t, int n_steps, int64_t n_labels) {
         feeds[i].data = data[i] = malloc(feeds[i].bytes);
     }
     for (int step = 0; step < n_steps; step++) {
-        for (size_t i = 0; i < n; i++) fill(&feeds[i], data[i], n_labels, &state);
+        for (size_t i = 0; i < n; i++) feed_fill(&feeds[i], data[i], n_labels, &state);
         assert_ok(stator_session_step(t->session, n, feeds, 0, NULL));
     }
     for (size_t i = 0; i < n; i++) free(data[i]);

@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-#include "stator/stator.h"
+#include "feed.h"
 #include "support/scratch.h"
 
 #define must(expr)                                                                           \
@@ -51,25 +51,6 @@ typedef struct trained {
     size_t n_outputs;
 } trained_t;
 
-/* Fixed pseudo-random sequence: splitmix64. */
-static uint64_t next_random(uint64_t *state) {
-    uint64_t z = (*state += 0x9E3779B97F4A7C15u);
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-    return z ^ (z >> 31);
-}
-
-static void fill(const stator_tensor_t *port, void *data, int labels, uint64_t *state) {
-    size_t n = port->bytes / stator_dtype_bytes(port->dtype);
-    for (size_t i = 0; i < n; i++) {
-        uint64_t word = next_random(state);
-        if (port->dtype == STATOR_DTYPE_F64)
-            ((double *)data)[i] = (double)(word >> 11) * 0x1p-52 - 1;
-        else
-            ((int64_t *)data)[i] = (int64_t)(word % (uint64_t)labels);
-    }
-}
-
 static void step(trained_t *t, int labels, uint64_t *state) {
     stator_tensor_t feeds[8];
     stator_fetch_t fetches[8];
@@ -78,7 +59,7 @@ static void step(trained_t *t, int labels, uint64_t *state) {
     for (size_t i = 0; i < n; i++) {
         feeds[i] = stator_plan_at(t->plan, STATOR_INPUT, i);
         void *data = malloc(feeds[i].bytes);
-        fill(&feeds[i], data, labels, state);
+        feed_fill(&feeds[i], data, labels, state);
         feeds[i].data = data;
     }
     for (size_t o = 0; o < stator_plan_count(t->plan, STATOR_OUTPUT); o++) {

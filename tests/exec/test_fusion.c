@@ -175,6 +175,18 @@ static void training_steps_are_the_same_in_primitives(void **state) {
     }
 }
 
+/* Some ranks have more of the batch than others, some nothing. */
+static void empty_parts_are_the_same_in_primitives(void **state) {
+    (void)state;
+    ir_graph_t *forward[] = {model_mlp(4), model_conv(3)};
+    for (int m = 0; m < 2; m++) {
+        ir_graph_t *step = model_train(forward[m], "adamw", 0.5);
+        compare_primitives(step, 8, m ? "conv on 8 ranks" : "mlp on 8 ranks");
+        ir_graph_destroy(step);
+        ir_graph_destroy(forward[m]);
+    }
+}
+
 /* Grouped heads, all kinds of masks, and rows that see no key. */
 static void attention_and_rope_are_the_same_in_primitives(void **state) {
     (void)state;
@@ -251,6 +263,7 @@ int main(void) {
         cmocka_unit_test(phases_keep_their_operands),
         cmocka_unit_test(training_steps_compute_the_same),
         cmocka_unit_test(training_steps_are_the_same_in_primitives),
+        cmocka_unit_test(empty_parts_are_the_same_in_primitives),
         cmocka_unit_test(attention_and_rope_are_the_same_in_primitives),
         cmocka_unit_test(optimizer_updates_stay_in_place),
     };
