@@ -127,13 +127,20 @@ static bool is_like(const shard_lowering_t *lowering, ir_node_t n, const ir_stra
     return same;
 }
 
+/* What a collective along another axis began is on its way until its wait has it: nothing converts it. */
+static bool is_on_its_way(const shard_lowering_t *lowering, ir_value_t v) {
+    return ir_op_def(ir_value_producer(lowering->graph, v)->op)->flags & IR_START;
+}
+
 /* Its operands get there; in a body without a collective. */
 static bool is_local(const shard_lowering_t *lowering, const ir_node_info_t *node,
                      const ir_strategy_t *strategy) {
-    for (uint32_t j = 0; lowering->local && j < node->n_inputs; j++)
-        if (shard_needs_link(lowering->values[node->inputs[j]].home,
-                             strategy_in(strategy, node->n_inputs, j)))
-            return false;
+    for (uint32_t j = 0; j < node->n_inputs; j++) {
+        const ir_placement_t home = lowering->values[node->inputs[j]].home;
+        const ir_placement_t in = strategy_in(strategy, node->n_inputs, j);
+        if (lowering->local && shard_needs_link(home, in)) return false;
+        if (is_on_its_way(lowering, node->inputs[j]) && !ir_placement_equal(home, in)) return false;
+    }
     return true;
 }
 
@@ -192,7 +199,13 @@ static st_status_t decide_region(shard_lowering_t *lowering, ir_node_t n) {
 static st_status_t take(shard_lowering_t *lowering, ir_node_t n, const ir_placement_t *in,
                         const ir_placement_t *out) {
     const ir_node_info_t *node = ir_node(lowering->graph, n);
-    for (uint32_t j = 0; j < node->n_inputs; j++) TRY(pay(lowering, node->inputs[j], in[j]));
+    for (uint32_t j = 0; j < node->n_inputs; j++) {
+        const ir_value_t v = node->inputs[j];
+        if (is_on_its_way(lowering, v) && !ir_placement_equal(lowering->values[v].home, in[j]))
+            return FAIL(ST_INTERNAL, "%s would convert what it waits for along axis '%s'",
+                        ir_node_label(lowering->graph, n), lowering->axis.name);
+        TRY(pay(lowering, v, in[j]));
+    }
     lowering->nodes[n].in = in;
     for (uint32_t k = 0; k < node->n_outputs; k++) {
         shard_value_t *value = &lowering->values[node->first_output + k];

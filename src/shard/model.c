@@ -30,7 +30,7 @@ typedef struct reading {
     uint32_t output, operand; /* output IR_NONE: `from` is a copy; operand IR_NONE: `to` is one */
     uint32_t n;
     uint32_t n_phases; /* of the step that read it */
-    bool fixed;        /* an update reads its state */
+    bool fixed;        /* no conversion: an update reads its state, a wait what is on its way */
 } reading_t;
 
 struct shard_model {
@@ -269,7 +269,9 @@ static st_status_t find_readings(shard_model_t *m) {
         for (uint32_t j = 0; j < node->n_inputs; j++) {
             const ir_value_t v = node->inputs[j];
             const ir_value_info_t *info = &graph->values.data[v];
-            const bool fixed = node->op == IR_OP_UPDATE && j == 0;
+            const ir_op_t made_by = ir_node(graph, info->producer)->op;
+            const bool fixed =
+                (node->op == IR_OP_UPDATE && j == 0) || (ir_op_def(made_by)->flags & IR_START) != 0;
             const bool copied = m->copy_of[v] != NO_COPY && !fixed;
             TRY(note_reading(
                 m, (reading_t){v, copied ? n_groups + m->copy_of[v] : m->class_of[info->producer],

@@ -10,8 +10,10 @@
 
 #include <cmocka.h>
 
+#include "base/memory.h"
 #include "bodies.h"
 #include "ir/nest.h"
+#include "kernels/nest/plan.h"
 
 /* A text with %T as the element type and %W as the wide one. */
 static void check(const char *text, int64_t limit, double terms, const char *label) {
@@ -538,6 +540,34 @@ static void test_constants(void **state) {
           3, 4, "constants");
 }
 
+/* Without memory planning fails and says so, wherever that is: here among views of sums that are read
+ * across their rows, of which there are more than a vector begins with. */
+static void test_lack_of_memory(void **state) {
+    static const char text[] = BODY(
+        "%0 x = input {dtype=f32, shape=[70,130], batch_axis=-1}\n"
+        "%1 m = input {dtype=f32, shape=[130,70], batch_axis=-1}\n"
+        "%2 = softmax(%0) {axis=1}\n%3 = softmax(%0) {axis=0}\n"
+        "%4 = transpose(%1) {perm=[1,0]}\n%5 = mul(%2, %4)\n%6 = add(%5, %3)\n"
+        "%7 = reduce_sum(%6) {axes=[0]}\n%8 = reduce_sum(%6) {axes=[1]}\n"
+        "output \"y\" = %6\noutput \"c\" = %7\noutput \"r\" = %8\n");
+    (void)state;
+    body_t body = body_parse(text, 1, 1);
+    st_status_t status = ST_NO_MEMORY;
+    for (int64_t at = 0; status != ST_OK; at++) {
+        const char *reason;
+        nest_t *nest;
+        nx_plan_t *plan;
+        assert_int_equal(nest_build(body.graph, &nest, &reason), ST_OK);
+        st_memory_fail_after(at, false);
+        status = nx_plan_create(nest, &plan);
+        st_memory_fail_after(-1, false);
+        assert_true(status == ST_OK || status == ST_NO_MEMORY);
+        if (status == ST_OK) assert_true(at > 20);
+        nx_plan_destroy(plan);
+    }
+    body_free(&body);
+}
+
 /* An index out of range is an error that names it. */
 static void test_bad_index(void **state) {
     static const char text[] = BODY(
@@ -606,6 +636,7 @@ int main(void) {
         cmocka_unit_test(test_in_place_over_an_index),
         cmocka_unit_test(test_in_place_of_one_element),
         cmocka_unit_test(test_constants),
+        cmocka_unit_test(test_lack_of_memory),
         cmocka_unit_test(test_bad_index),
         cmocka_unit_test(test_bad_labels),
         cmocka_unit_test(test_labels_of_the_body),

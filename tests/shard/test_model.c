@@ -213,6 +213,42 @@ static void states_are_never_converted_in_place(void **state) {
     ir_graph_destroy(graph);
 }
 
+/* What a collective along another axis has begun stays as it began until its wait has it, however cheap
+ * another placement would be for the wait's reader. */
+static void what_is_on_its_way_is_never_converted(void **state) {
+    (void)state;
+    ir_graph_t *graph = parse(
+        "graph \"g\" {\n"
+        "  %0 x = input {dtype=f32, shape=[64,64,64]}\n"
+        "  %1 = reduce_scatter_start(%0) {axis=1, granules=64, part=32, mesh=\"tensor\"}\n"
+        "  %2 = reduce_scatter_wait(%1)\n"
+        "  %3 = exp(%2)\n"
+        "  output \"y\" = %3\n"
+        "}\n");
+    shard_model_t *model;
+    assert_int_equal(shard_model_open(graph, &target, &ring, true, &model), ST_OK);
+    const shard_energy_t *energy = shard_model_energy(model);
+    const uint32_t start = shard_model_class(model, 1), wait = shard_model_class(model, 2);
+    uint32_t n_starts, n_waits, n_alike = 0;
+    const ir_strategy_t *starts, *waits;
+    (void)shard_model_node(model, start, &n_starts, &starts);
+    (void)shard_model_node(model, wait, &n_waits, &waits);
+    assert_true(n_starts > 2 && n_waits > 2);
+    for (size_t p = 0; p < energy->pairs.n; p++) {
+        const shard_pair_t *pair = &energy->pairs.data[p];
+        if (pair->a != start || pair->b != wait) continue;
+        for (uint32_t x = 0; x < n_starts; x++)
+            for (uint32_t y = 0; y < n_waits; y++) {
+                const bool alike = ir_placement_equal(starts[x].out[0], waits[y].in[0]);
+                assert_true(alike == (shard_pair_cost(energy, pair, x, y) != SHARD_FORBIDDEN));
+                n_alike += alike;
+            }
+    }
+    assert_int_equal(n_alike, n_starts);
+    shard_model_destroy(model);
+    ir_graph_destroy(graph);
+}
+
 /* Heads: a weight's columns are also split in as many granules as the reshape makes heads. */
 static void reshapes_say_how_coarse_a_split_has_to_be(void **state) {
     (void)state;
@@ -359,6 +395,7 @@ int main(void) {
         cmocka_unit_test(few_rows_and_large_weights_split_the_weights),
         cmocka_unit_test(a_limit_of_memory_splits_the_state),
         cmocka_unit_test(states_are_never_converted_in_place),
+        cmocka_unit_test(what_is_on_its_way_is_never_converted),
         cmocka_unit_test(reshapes_say_how_coarse_a_split_has_to_be),
         cmocka_unit_test(identical_layers_share_a_decision),
         cmocka_unit_test(choices_are_found_again),

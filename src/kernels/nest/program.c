@@ -40,9 +40,11 @@ static uint32_t when_of(const writer_t *w, uint32_t mask, bool parallel) {
     return when;
 }
 
+/* The view's number; without memory 0, so that what is asked of it stays within `views`, which begins
+ * with room for one. */
 static uint32_t add_view(writer_t *w, const nx_view_t *view) {
     if (w->p->status == ST_OK) w->p->status = ST_VEC_PUSH(&w->views, *view);
-    return (uint32_t)w->views.n - 1;
+    return w->p->status == ST_OK ? (uint32_t)w->views.n - 1 : 0;
 }
 static void add_inst(writer_t *w, const nx_inst_t *inst) {
     if (w->p->status == ST_OK) w->p->status = ST_VEC_PUSH(&w->insts, *inst);
@@ -734,6 +736,8 @@ void nx_program(nx_planner_t *p, uint32_t number) {
     nx_pass_t *pass = w.pass;
     pass->stages = st_arena_array(&p->plan->arena, pass->n_stages, sizeof *pass->stages);
     if (!pass->stages) p->status = st_no_memory(pass->n_stages, "the plan of a nest");
+    if (p->status == ST_OK) p->status = ST_VEC_RESERVE(&w.views, 1);
+    if (p->status == ST_OK) w.views.data[0] = (nx_view_t){0};
     for (w.stage = 0; w.stage < pass->n_stages && p->status == ST_OK; w.stage++)
         write_stage(&w, &pass->stages[w.stage]);
     if (p->status == ST_OK) place_registers(&w);
