@@ -128,7 +128,8 @@ typedef struct stator_progress {
     double best;       /* best metric so far */
     int64_t n_samples; /* stator_data_samples of the data; 0: not known, and not compared */
 } stator_progress_t;
-/* Writes a checkpoint set into folder `dir`; the previous one stays loadable whatever happens.
+/* Writes a checkpoint set into folder `dir`; the previous one stays loadable whatever happens. Of several
+ * processes each writes what it alone has of the state, straight from its memory; they share the folder.
  * `is_best` also marks it as best; `keep`: how many of the newest stay. Blocks until it is on disk. IO: path
  * and reason. (Nearest: torch.distributed.checkpoint.save.) */
 STATOR_API stator_status_t stator_session_save(stator_session_t *session, const char *dir,
@@ -138,7 +139,14 @@ STATOR_API stator_status_t stator_session_save(stator_session_t *session, const 
  * ("" if none was) and is freed with stator_free. NOT_FOUND: no set; PARSE: none is whole. */
 STATOR_API stator_status_t stator_checkpoint_read(const char *dir, stator_progress_t *out_progress,
                                                   char **out_note) STATOR_WARN_UNUSED;
-/* Loads the newest whole set of `dir`: all state, exactly, on any number of ranks. NOT_FOUND: no set; PARSE:
+/* Writes the model of the newest whole set of `dir` to one safetensors file of whole tensors, a piece of
+ * memory at a time, whatever processes saved it. Says where that set stands, and in *out_note why newer
+ * ones were passed over. (Nearest: torch.distributed.checkpoint.format_utils.dcp_to_torch_save.) */
+STATOR_API stator_status_t stator_checkpoint_gather(const char *dir, const char *path,
+                                                    stator_progress_t *out_progress,
+                                                    char **out_note) STATOR_WARN_UNUSED;
+/* Loads the newest whole set of `dir`: all state, exactly, on any ranks and placements, from whatever others
+ * it was saved. Each process reads what it needs. NOT_FOUND: no set; PARSE:
  * none is whole; INVALID: it is of another model, with the names. (Nearest:
  * torch.distributed.checkpoint.load.) */
 STATOR_API stator_status_t stator_session_resume(

@@ -7,6 +7,14 @@
 
 /* 64-bit hash of `bytes` bytes (XXH64's algorithm): file checksums, graph and plan keys. */
 uint64_t st_hash64(const void *data, size_t bytes, uint64_t seed);
+/* The same of bytes that come piece by piece. */
+typedef struct st_hasher {
+    uint64_t seed, lanes[4], bytes;
+    unsigned char rest[32]; /* bytes % 32 of them wait */
+} st_hasher_t;
+void st_hasher_begin(st_hasher_t *hasher, uint64_t seed);
+void st_hasher_add(st_hasher_t *hasher, const void *data, size_t bytes);
+uint64_t st_hasher_end(const st_hasher_t *hasher);
 /* Hash of a NUL-terminated string, seed 0. */
 uint64_t st_hash_string(const char *text);
 

@@ -4,8 +4,8 @@
 #include "base/memory.h"
 #include "base/parallel.h"
 #include "capi/capi.h"
+#include "capi/session.h"
 #include "ir/op.h"
-#include "state/checkpoint.h"
 #include "state/convert.h"
 #include "state/init.h"
 #include "state/weights.h"
@@ -133,20 +133,19 @@ stator_status_t stator_session_fetch(stator_session_t *session, const char *name
 
 /* ---- state: names ---- */
 
-static const ir_graph_t *program_graph(const stator_session_t *session) {
+const ir_graph_t *capi_session_graph(const stator_session_t *session) {
     return session->plan->plan->programs[0].graph;
 }
 
 size_t stator_session_count(const stator_session_t *session, stator_port_kind_t kind) {
-    return capi_port_count(program_graph(session), kind);
+    return capi_port_count(capi_session_graph(session), kind);
 }
 stator_tensor_t stator_session_at(const stator_session_t *session, stator_port_kind_t kind,
                                   size_t index) {
     return capi_state_at(session->plan->plan, kind, index);
 }
 
-/* Global type of a state of the program. */
-static const ir_type_t *state_type(const stator_session_t *session, const ir_node_info_t *node) {
+const ir_type_t *capi_state_type(const stator_session_t *session, const ir_node_info_t *node) {
     return &plan_state(session->plan->plan, node->name)->type;
 }
 
@@ -157,8 +156,10 @@ static bool is_state(const ir_node_info_t *node) {
 static bool is_shadow(const ir_node_info_t *node) {
     return strncmp(node->name, IR_SHADOW_PREFIX, strlen(IR_SHADOW_PREFIX)) == 0;
 }
-/* Optimizer, averages and random numbers: what a checkpoint keeps apart from the model. */
-static bool is_model_state(const ir_node_info_t *node) {
+bool capi_is_saved(const ir_node_info_t *node) {
+    return is_state(node) && !is_shadow(node);
+}
+bool capi_is_model_state(const ir_node_info_t *node) {
     static const char *const trainer_prefixes[] = {"optim.", "ema.", "random."};
     if (!is_state(node)) return false;
     if (node->op == IR_OP_PARAMETER) return true;
@@ -183,11 +184,11 @@ stator_status_t stator_session_read(stator_session_t *session, const char *name,
     CAPI_REQUIRE(session);
     CAPI_REQUIRE(name);
     CAPI_REQUIRE_N(data, bytes);
-    const ir_graph_t *graph = program_graph(session);
+    const ir_graph_t *graph = capi_session_graph(session);
     ir_node_t node = ir_graph_find(graph, name);
     if (node == IR_NONE || !is_state(ir_node(graph, node)))
         return capi_status(FAIL(ST_NOT_FOUND, "there is no state '%s'", name));
-    const ir_type_t *type = state_type(session, ir_node(graph, node));
+    const ir_type_t *type = capi_state_type(session, ir_node(graph, node));
     if (bytes != ir_type_bytes(type))
         return capi_status(FAIL(ST_INVALID, "state '%s' has %zu bytes, room for %zu is given", name,
                                 ir_type_bytes(type), bytes));
@@ -198,7 +199,7 @@ stator_status_t stator_session_read(stator_session_t *session, const char *name,
 
 /* Graphs with dropout have this buffer; their masks are a function of it and the step. */
 static st_status_t write_seed(stator_session_t *session, int64_t seed) {
-    const ir_graph_t *graph = program_graph(session);
+    const ir_graph_t *graph = capi_session_graph(session);
     ir_type_t type = ir_type_scalar(IR_I64);
     if (ir_graph_find(graph, "random.seed") == IR_NONE) return ST_OK;
     return exec_state_write(session->exec, "random.seed", &type, &seed);
@@ -233,7 +234,7 @@ stator_status_t stator_session_initialize(stator_session_t *session,
                                           const stator_options_t *options) {
     CAPI_REQUIRE(session);
     CAPI_REQUIRE(options);
-    const ir_graph_t *graph = program_graph(session);
+    const ir_graph_t *graph = capi_session_graph(session);
     init_rules_t *rules = NULL;
     void *data = NULL;
     const ir_node_info_t *without_rule = NULL;
@@ -241,8 +242,8 @@ stator_status_t stator_session_initialize(stator_session_t *session,
     st_status_t status = init_rules_parse(st_options_string(options->table, "init"), &rules);
     for (size_t i = 0; status == ST_OK && i < graph->nodes.n; i++) {
         const ir_node_info_t *node = &graph->nodes.data[i];
-        if (!is_model_state(node)) continue;
-        const ir_type_t *type = state_type(session, node);
+        if (!capi_is_model_state(node)) continue;
+        const ir_type_t *type = capi_state_type(session, node);
         data = st_malloc(ir_type_bytes(type));
         if (!data) status = st_no_memory(ir_type_bytes(type), node->name);
         if (status == ST_OK) status = draw(&(drawing_t){rules, seed, node->name, type, data});
@@ -259,8 +260,8 @@ stator_status_t stator_session_initialize(stator_session_t *session,
     }
     if (status == ST_OK) status = write_seed(session, (int64_t)seed);
     if (status == ST_OK && without_rule) /* no element: for the message */
-        status = init_fill(rules, seed, without_rule->name, state_type(session, without_rule), 0, 0,
-                           &seed);
+        status = init_fill(rules, seed, without_rule->name, capi_state_type(session, without_rule),
+                           0, 0, &seed);
     init_rules_free(rules);
     return capi_status(status);
 }
@@ -283,7 +284,7 @@ st_status_t capi_wanted(const ir_graph_t *graph, st_arena_t *arena, size_t *out_
     size_t n = 0, used = 0;
     for (size_t i = 0; i < graph->nodes.n; i++) {
         const ir_node_info_t *node = &graph->nodes.data[i];
-        if (!is_model_state(node)) continue;
+        if (!capi_is_model_state(node)) continue;
         size_t others = other_names(graph, node->name, names + used, graph->aliases.n - used);
         bool assumed = node->op == IR_OP_PARAMETER && ir_attr_int(node, "assumed");
         wanted[n++] = (weights_wanted_t){node->name, *ir_value_type(graph, node->first_output),
@@ -319,7 +320,7 @@ stator_status_t stator_session_load(stator_session_t *session, const stator_tens
     weights_match_t match = {0};
     capi_file_t file = {0};
     st_status_t status = capi_tensors_file(tensors, &file);
-    if (status == ST_OK) status = capi_wanted(program_graph(session), &arena, &n, &wanted);
+    if (status == ST_OK) status = capi_wanted(capi_session_graph(session), &arena, &n, &wanted);
     for (size_t i = 0; i < n; i++)
         wanted[i].type = plan_state(session->plan->plan, wanted[i].name)->type;
     if (status == ST_OK) status = weights_match(file.file, wanted, n, &match);
@@ -332,7 +333,7 @@ stator_status_t stator_session_load(stator_session_t *session, const stator_tens
 
 static st_status_t restore_one(stator_session_t *session, const ir_node_info_t *node,
                                const safetensors_tensor_t *stored) {
-    const ir_type_t *type = state_type(session, node);
+    const ir_type_t *type = capi_state_type(session, node);
     ir_dtype_t from = safetensors_to_ir(stored->dtype);
     ir_type_t given = ir_type_make(from, stored->rank, stored->dims);
     bool convertible = state_can_convert(from) && state_can_convert(type->dtype);
@@ -353,12 +354,12 @@ stator_status_t stator_session_restore(stator_session_t *session, const stator_t
                                        int parameters) {
     CAPI_REQUIRE(session);
     CAPI_REQUIRE(tensors);
-    const ir_graph_t *graph = program_graph(session);
+    const ir_graph_t *graph = capi_session_graph(session);
     capi_file_t file = {0};
     st_status_t status = capi_tensors_file(tensors, &file);
     for (size_t i = 0; status == ST_OK && i < graph->nodes.n; i++) {
         const ir_node_info_t *node = &graph->nodes.data[i];
-        if (!is_model_state(node) || (node->op == IR_OP_PARAMETER && !parameters)) continue;
+        if (!capi_is_model_state(node) || (node->op == IR_OP_PARAMETER && !parameters)) continue;
         const safetensors_tensor_t *stored = safetensors_find(file.file, node->name);
         if (stored) status = restore_one(session, node, stored);
     }
@@ -366,143 +367,38 @@ stator_status_t stator_session_restore(stator_session_t *session, const stator_t
     return capi_status(status);
 }
 
-/* ---- state: export and checkpoints ---- */
+/* ---- state: export ---- */
 
-/* Host copies of the state, split into model and optimizer. */
-typedef struct snapshot {
-    st_arena_t arena;
-    state_tensor_t *model, *optimizer;
-    size_t n_model, n_optimizer;
-    state_alias_t *aliases;
-    size_t n_aliases;
-} snapshot_t;
-
-static st_status_t snapshot_make(const stator_session_t *session, snapshot_t *out) {
-    const ir_graph_t *graph = program_graph(session);
-    *out = (snapshot_t){0};
-    out->model = st_arena_array(&out->arena, graph->nodes.n, sizeof *out->model);
-    out->optimizer = st_arena_array(&out->arena, graph->nodes.n, sizeof *out->optimizer);
-    out->aliases = st_arena_array(&out->arena, graph->aliases.n, sizeof *out->aliases);
-    if (!out->model || !out->optimizer || !out->aliases)
-        return st_no_memory(graph->nodes.n * sizeof *out->model, "a snapshot");
-    for (size_t i = 0; i < graph->nodes.n; i++) {
-        const ir_node_info_t *node = &graph->nodes.data[i];
-        if (!is_state(node) || is_shadow(node)) continue;
-        state_tensor_t tensor = {node->name, *state_type(session, node), NULL};
-        tensor.data = st_arena_alloc(&out->arena, ir_type_bytes(&tensor.type));
-        if (!tensor.data) return st_no_memory(ir_type_bytes(&tensor.type), node->name);
-        if (is_model_state(node))
-            out->model[out->n_model++] = tensor;
-        else
-            out->optimizer[out->n_optimizer++] = tensor;
-    }
-    for (size_t i = 0; i < graph->aliases.n; i++)
-        out->aliases[out->n_aliases++] =
-            (state_alias_t){graph->aliases.data[i].name, graph->aliases.data[i].stored};
-    return ST_OK;
-}
-
-static st_status_t snapshot_transfer(stator_session_t *session, const state_tensor_t *tensors,
-                                     size_t n, bool to_session) {
-    for (size_t i = 0; i < n; i++)
-        TRY(to_session ? exec_state_write(session->exec, tensors[i].name, &tensors[i].type,
-                                          tensors[i].data)
-                       : exec_state_read(session->exec, tensors[i].name, &tensors[i].type,
-                                         tensors[i].data));
-    return ST_OK;
-}
-
-static st_status_t snapshot_read(stator_session_t *session, snapshot_t *snapshot) {
-    TRY(snapshot_make(session, snapshot));
-    TRY(snapshot_transfer(session, snapshot->model, snapshot->n_model, false));
-    return snapshot_transfer(session, snapshot->optimizer, snapshot->n_optimizer, false);
+static st_status_t export_one(stator_session_t *session, const ir_node_info_t *node,
+                              stator_tensors_t *tensors) {
+    const ir_type_t *type = capi_state_type(session, node);
+    void *data = st_malloc(ir_type_bytes(type));
+    if (!data) return st_no_memory(ir_type_bytes(type), node->name);
+    st_status_t status = exec_state_read(session->exec, node->name, type, data);
+    if (status == ST_OK) status = capi_tensors_put(tensors, node->name, type, data);
+    st_free(data);
+    return status;
 }
 
 stator_status_t stator_session_export(stator_session_t *session, stator_tensors_t **out_tensors) {
     CAPI_OUT(out_tensors);
     CAPI_REQUIRE(session);
-    snapshot_t snapshot = {0};
+    const ir_graph_t *graph = capi_session_graph(session);
     stator_status_t created = stator_tensors_create(out_tensors);
     if (created != STATOR_OK) return created;
-    st_status_t status = snapshot_read(session, &snapshot);
-    for (size_t i = 0; status == ST_OK && i < snapshot.n_model; i++)
-        status = capi_tensors_put(*out_tensors, snapshot.model[i].name, &snapshot.model[i].type,
-                                  snapshot.model[i].data);
-    for (size_t i = 0; status == ST_OK && i < snapshot.n_aliases; i++)
-        status =
-            capi_tensors_alias(*out_tensors, snapshot.aliases[i].other, snapshot.aliases[i].stored);
+    st_status_t status = ST_OK;
+    for (size_t i = 0; status == ST_OK && i < graph->nodes.n; i++) {
+        const ir_node_info_t *node = &graph->nodes.data[i];
+        if (capi_is_saved(node) && capi_is_model_state(node))
+            status = export_one(session, node, *out_tensors);
+    }
+    for (size_t i = 0; status == ST_OK && i < graph->aliases.n; i++)
+        status = capi_tensors_alias(*out_tensors, graph->aliases.data[i].name,
+                                    graph->aliases.data[i].stored);
     if (status != ST_OK) {
         stator_tensors_destroy(*out_tensors);
         *out_tensors = NULL;
     }
-    st_arena_clear(&snapshot.arena);
-    return capi_status(status);
-}
-
-stator_status_t stator_session_save(stator_session_t *session, const char *dir,
-                                    const stator_progress_t *progress, int32_t keep, int is_best) {
-    CAPI_REQUIRE(session);
-    CAPI_REQUIRE(dir);
-    CAPI_REQUIRE(progress);
-    snapshot_t s = {0};
-    st_status_t status = snapshot_read(session, &s);
-    if (status == ST_OK) {
-        checkpoint_contents_t contents = {
-            s.model,
-            s.n_model,
-            s.aliases,
-            s.n_aliases,
-            s.optimizer,
-            s.n_optimizer,
-            {progress->step, progress->epoch, progress->sample, progress->seed,
-             progress->has_best != 0, progress->best, progress->n_samples}};
-        checkpoint_policy_t policy = {keep, is_best != 0};
-        if (exec_session_first(session->exec) == 0)
-            status = checkpoint_save(dir, &contents, &policy);
-    }
-    status = exec_session_follow(session->exec, status);
-    st_arena_clear(&s.arena);
-    return capi_status(status);
-}
-
-static stator_progress_t progress_of(const checkpoint_t *checkpoint) {
-    const checkpoint_progress_t *p = checkpoint_progress(checkpoint);
-    return (stator_progress_t){p->step,     p->epoch, p->sample,   p->seed,
-                               p->has_best, p->best,  p->n_samples};
-}
-
-stator_status_t stator_checkpoint_read(const char *dir, stator_progress_t *out_progress,
-                                       char **out_note) {
-    CAPI_OUT(out_note);
-    CAPI_REQUIRE(out_progress);
-    CAPI_REQUIRE(dir);
-    checkpoint_t *checkpoint = NULL;
-    st_status_t status = checkpoint_open(dir, &checkpoint);
-    if (status == ST_OK) {
-        *out_progress = progress_of(checkpoint);
-        *out_note = st_strdup(checkpoint_skipped(checkpoint));
-        if (!*out_note) status = st_no_memory(strlen(checkpoint_skipped(checkpoint)), "a note");
-    }
-    checkpoint_close(checkpoint);
-    return capi_status(status);
-}
-
-stator_status_t stator_session_resume(stator_session_t *session, const char *dir,
-                                      stator_progress_t *out_progress) {
-    CAPI_REQUIRE(session);
-    CAPI_REQUIRE(dir);
-    CAPI_REQUIRE(out_progress);
-    checkpoint_t *checkpoint = NULL;
-    snapshot_t s = {0};
-    st_status_t status = checkpoint_open(dir, &checkpoint);
-    if (status == ST_OK) status = snapshot_make(session, &s);
-    if (status == ST_OK) status = checkpoint_load_model(checkpoint, s.model, s.n_model);
-    if (status == ST_OK) status = checkpoint_load_optimizer(checkpoint, s.optimizer, s.n_optimizer);
-    if (status == ST_OK) status = snapshot_transfer(session, s.model, s.n_model, true);
-    if (status == ST_OK) status = snapshot_transfer(session, s.optimizer, s.n_optimizer, true);
-    if (status == ST_OK) *out_progress = progress_of(checkpoint);
-    st_arena_clear(&s.arena);
-    checkpoint_close(checkpoint);
     return capi_status(status);
 }
 

@@ -41,12 +41,6 @@ st_status_t exec_agree(exec_session_t *session) {
 
 /* ---- tensors in parts ---- */
 
-static size_t part_bytes(const exec_part_t *part) {
-    size_t bytes = ir_dtype_bytes(part->type.dtype);
-    for (int32_t d = 0; d < part->type.rank; d++) bytes *= (size_t)part->box.extent[d];
-    return bytes;
-}
-
 static st_status_t copy_in(void *whole, void *local, size_t offset, size_t bytes) {
     memcpy(local, (char *)whole + offset, bytes);
     return ST_OK;
@@ -64,8 +58,8 @@ static bool size_parts(const exec_session_t *session, const plan_port_t *port, i
     *out_total = 0;
     for (uint32_t r = 0; r < session->plan->n_ranks; r++) {
         exec_part_t part = exec_part_make(session->plan, port, r, NULL);
-        in_parts |= part_bytes(&part) != ir_type_bytes(&port->type);
-        sizes[r] = part.delivers ? (int64_t)part_bytes(&part) : 0;
+        in_parts |= ir_box_bytes(&part.type, &part.box) != ir_type_bytes(&port->type);
+        sizes[r] = part.delivers ? (int64_t)ir_box_bytes(&part.type, &part.box) : 0;
         *out_total += (size_t)sizes[r];
     }
     return in_parts;
@@ -110,23 +104,73 @@ st_status_t exec_complete_outputs(exec_session_t *session) {
     return ST_OK;
 }
 
-/* ---- rank 0's work ---- */
+/* ---- words between ranks ---- */
+
+uint32_t exec_session_processes(const exec_session_t *session) {
+    return session->beside ? (uint32_t)comm_size(session->beside) : 1;
+}
+
+st_status_t exec_session_tell(exec_session_t *session, void *data, size_t bytes) {
+    const int64_t n = (int64_t)bytes;
+    if (!session->beside) return ST_OK;
+    TRY(comm_broadcast_start(session->beside, 0, IR_U8, 0, 1, &data, &n));
+    return comm_wait_for(session->beside, 0, FOLLOW_MS);
+}
+
+st_status_t exec_session_gather(exec_session_t *session, const void *own, size_t bytes, void *all) {
+    const size_t n = exec_session_processes(session);
+    if (!session->beside) {
+        memcpy(all, own, bytes);
+        return ST_OK;
+    }
+    int64_t *parts = st_calloc(n, sizeof *parts);
+    if (!parts) return st_no_memory(n * sizeof *parts, "an agreement");
+    for (size_t r = 0; r < n; r++) parts[r] = (int64_t)bytes;
+    comm_segment_t cut = {.in = own, .out = all, .outer = 1, .parts = parts};
+    st_status_t status = comm_all_gather_start(session->beside, 0, IR_U8, 1, &cut);
+    if (status == ST_OK) status = comm_wait_for(session->beside, 0, FOLLOW_MS);
+    st_free(parts);
+    return status;
+}
 
 typedef struct word {
     int32_t status;
     char message[EXEC_MESSAGE_BYTES];
 } word_t;
 
+static word_t say(st_status_t own) {
+    word_t word = {.status = (int32_t)own};
+    if (own != ST_OK) snprintf(word.message, sizeof word.message, "%s", st_last_error());
+    return word;
+}
+
 st_status_t exec_session_follow(exec_session_t *session, st_status_t own) {
     if (!session->beside) return own;
-    word_t word = {.status = (int32_t)own};
-    int64_t bytes = sizeof word;
-    void *data = &word;
-    if (own != ST_OK) snprintf(word.message, sizeof word.message, "%s", st_last_error());
-    TRY(comm_broadcast_start(session->beside, 0, IR_U8, 0, 1, &data, &bytes));
-    TRY(comm_wait_for(session->beside, 0, FOLLOW_MS));
+    word_t word = say(own);
+    TRY(exec_session_tell(session, &word, sizeof word));
     word.message[sizeof word.message - 1] = '\0';
     return word.status == ST_OK ? ST_OK : st_error_adopt((st_status_t)word.status, word.message);
+}
+
+st_status_t exec_session_agree(exec_session_t *session, st_status_t own) {
+    if (!session->beside) return own;
+    const uint32_t n = exec_session_processes(session);
+    const int32_t mine = (int32_t)own;
+    word_t word = say(own);
+    int32_t *all = st_calloc(n, sizeof *all);
+    if (!all) return st_no_memory(n * sizeof *all, "an agreement");
+    st_status_t status = exec_session_gather(session, &mine, sizeof mine, all);
+    uint32_t first = 0;
+    while (status == ST_OK && first < n && all[first] == ST_OK) first++;
+    st_free(all);
+    if (status != ST_OK || first == n) return status;
+    const int64_t bytes = sizeof word;
+    void *data = &word;
+    TRY(comm_broadcast_start(session->beside, 0, IR_U8, (int)first, 1, &data, &bytes));
+    TRY(comm_wait_for(session->beside, 0, FOLLOW_MS));
+    word.message[sizeof word.message - 1] = '\0';
+    st_status_t adopted = st_error_adopt((st_status_t)word.status, word.message);
+    return first == session->first ? adopted : st_error_context(adopted, "rank %u", first);
 }
 
 uint32_t exec_session_first(const exec_session_t *session) {

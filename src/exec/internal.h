@@ -150,9 +150,7 @@ void exec_shadows_note_step(exec_session_t *session);
 
 /* Before the first step, on the rank's own thread: what kernels choose by measuring (tune.c). */
 st_status_t exec_tune(exec_rank_t *rank) ST_WARN_UNUSED;
-/* Copies between a part of a state and the global tensor. */
-st_status_t exec_state_part_in(const exec_rank_t *rank, const exec_part_t *part,
-                               const void *from) ST_WARN_UNUSED;
+/* Copies a part of a state to its place in the global tensor. */
 st_status_t exec_state_part_out(const exec_rank_t *rank, const exec_part_t *part,
                                 void *to) ST_WARN_UNUSED;
 

@@ -120,10 +120,6 @@ st_status_t exec_rank_deliver(const exec_rank_t *rank) {
     return rank->device->synchronize(rank->stream);
 }
 
-st_status_t exec_state_part_in(const exec_rank_t *rank, const exec_part_t *part, const void *from) {
-    move_t move = {.rank = rank, .from = from};
-    return exec_part_each(part, move_in, &move);
-}
 st_status_t exec_state_part_out(const exec_rank_t *rank, const exec_part_t *part, void *to) {
     move_t move = {.rank = rank, .to = to};
     return exec_part_each(part, move_out, &move);

@@ -468,54 +468,6 @@ st_status_t exec_session_fetch(exec_session_t *session, const exec_fetch_t *fetc
     return session->beside ? exec_complete_outputs(session) : ST_OK;
 }
 
-/* ---- state ---- */
-
-static st_status_t find_state(const exec_session_t *session, const char *name,
-                              const ir_type_t *type, const plan_port_t **out_state) {
-    const plan_port_t *state = plan_state(session->plan, name);
-    char given[IR_TYPE_TEXT_BYTES], expected[IR_TYPE_TEXT_BYTES];
-    *out_state = state;
-    if (!state) return FAIL(ST_NOT_FOUND, "there is no parameter or buffer '%s'", name);
-    if (!ir_type_equal(&state->type, type))
-        return FAIL(ST_INVALID, "'%s' is %s, not %s", name,
-                    ir_type_text(&state->type, expected, sizeof expected),
-                    ir_type_text(type, given, sizeof given));
-    return ST_OK;
-}
-
-static exec_part_t part_of_state(const exec_session_t *session, const plan_port_t *state,
-                                 uint32_t rank) {
-    const exec_rank_t *r = &session->ranks[rank];
-    return exec_part_make(session->plan, state, rank,
-                          exec_address(r, plan_state_place(r->program, state->name)));
-}
-
-st_status_t exec_state_write(exec_session_t *session, const char *name, const ir_type_t *type,
-                             const void *data) {
-    const plan_port_t *state;
-    TRY(exec_session_idle(session));
-    TRY(find_state(session, name, type, &state));
-    exec_shadows_note_write(session);
-    for (uint32_t r = session->first; r < session->first + session->n_local; r++) {
-        exec_part_t part = part_of_state(session, state, r);
-        TRY(exec_state_part_in(&session->ranks[r], &part, data));
-    }
-    return ST_OK;
-}
-
-st_status_t exec_state_read(exec_session_t *session, const char *name, const ir_type_t *type,
-                            void *data) {
-    const plan_port_t *state;
-    TRY(exec_session_idle(session));
-    TRY(find_state(session, name, type, &state));
-    for (uint32_t r = session->first; r < session->first + session->n_local; r++) {
-        exec_part_t part = part_of_state(session, state, r);
-        if (part.delivers || session->beside)
-            TRY(exec_state_part_out(&session->ranks[r], &part, data));
-    }
-    return session->beside ? exec_complete(session, state, data) : ST_OK;
-}
-
 /* ---- figures ---- */
 
 const char *exec_session_note(const exec_session_t *session) {

@@ -75,6 +75,15 @@ st_status_t exec_session_fetch(exec_session_t *session, const exec_fetch_t *fetc
 /* What one rank does for all (a file it writes): rank 0's status becomes that of every rank, which
  * waits for it as long as rank 0 lives. Without a communicator it is the caller's own. */
 st_status_t exec_session_follow(exec_session_t *session, st_status_t own) ST_WARN_UNUSED;
+/* What all ranks do together: the status of the first rank that failed, naming it, on every rank. */
+st_status_t exec_session_agree(exec_session_t *session, st_status_t own) ST_WARN_UNUSED;
+/* Rank 0's bytes on every rank; every rank's `bytes`, as many each, in the order of ranks. Without a
+ * communicator they are the caller's own. */
+st_status_t exec_session_tell(exec_session_t *session, void *data, size_t bytes) ST_WARN_UNUSED;
+st_status_t exec_session_gather(exec_session_t *session, const void *own, size_t bytes,
+                                void *all) ST_WARN_UNUSED;
+/* Processes that share the plan's ranks: 1 without a communicator. */
+uint32_t exec_session_processes(const exec_session_t *session);
 /* The first rank of this process: 0 without a communicator. */
 uint32_t exec_session_first(const exec_session_t *session);
 
@@ -85,6 +94,17 @@ st_status_t exec_state_write(exec_session_t *session, const char *name, const ir
                              const void *data) ST_WARN_UNUSED;
 st_status_t exec_state_read(exec_session_t *session, const char *name, const ir_type_t *type,
                             void *data) ST_WARN_UNUSED;
+/* The same in parts, which every process reads and writes by itself. Of the dense tensor of `box`, each rank
+ * of this process takes what it has a part in. */
+st_status_t exec_state_write_box(exec_session_t *session, const char *name, const ir_type_t *type,
+                                 const ir_box_t *box, const void *data) ST_WARN_UNUSED;
+/* What this process keeps of a state: all of it, if it has all ranks, else its rank's part; *out_delivers:
+ * no rank before it has the same part. */
+st_status_t exec_state_piece(const exec_session_t *session, const char *name, ir_box_t *out_box,
+                             bool *out_delivers) ST_WARN_UNUSED;
+/* `bytes` bytes of the dense tensor of a piece that this process delivers, from `offset` on. */
+st_status_t exec_state_read_range(exec_session_t *session, const char *name, size_t offset,
+                                  size_t bytes, void *out) ST_WARN_UNUSED;
 
 /* What a caller may want to know though it is no error, "" if nothing: that the plan was made for
  * another processor level or other libraries than run here, so that bits may differ. Lives as long

@@ -12,6 +12,7 @@
 #ifndef STATOR_IR_MESH_H
 #define STATOR_IR_MESH_H
 
+#include "ir/box.h"
 #include "ir/op.h"
 
 enum { IR_MAX_AXES = 4, IR_AXIS_NAME_BYTES = 16, IR_MESH_TEXT_BYTES = 128, IR_MAX_RANKS = 65536 };
@@ -50,9 +51,6 @@ void ir_mesh_order(const ir_mesh_t *mesh, uint32_t *order);
 /* The part of a tensor of type `type` that `rank` holds: placements[axis] says how each axis splits
  * it, none partial. IR_GRANULES_EACH: each element along the dim is a granule of its own. */
 enum { IR_GRANULES_EACH = 0 };
-typedef struct ir_box {
-    int64_t begin[IR_MAX_RANK], extent[IR_MAX_RANK];
-} ir_box_t;
 void ir_mesh_box(const ir_mesh_t *mesh, const ir_placement_t *placements, const ir_type_t *type,
                  uint32_t rank, ir_box_t *out_box);
 /* Whether the parts are well defined: dims that there are, which granules divide. */

@@ -12,9 +12,6 @@
 #include "base/file.h"
 #include "base/vec.h"
 
-const char *const checkpoint_files[CHECKPOINT_N_FILES] = {"model.safetensors",
-                                                          "optimizer.safetensors", "trainer.json"};
-
 void checkpoint_set_name(int64_t serial, int64_t step, char out[CHECKPOINT_SET_NAME_BYTES]) {
     snprintf(out, CHECKPOINT_SET_NAME_BYTES, "set-%06" PRId64 "-step-%" PRId64, serial, step);
 }

@@ -9,8 +9,7 @@
 
 enum {
     CHECKPOINT_SET_NAME_BYTES = 64,
-    CHECKPOINT_PARTIAL_NAME_BYTES = CHECKPOINT_SET_NAME_BYTES + 48,
-    CHECKPOINT_N_FILES = 3
+    CHECKPOINT_PARTIAL_NAME_BYTES = CHECKPOINT_SET_NAME_BYTES + 48
 };
 
 typedef struct checkpoint_set {
@@ -22,9 +21,6 @@ typedef struct checkpoint_sets {
     checkpoint_set_t *data;
     size_t n, cap;
 } checkpoint_sets_t;
-
-/* The files of a set besides the manifest: model, optimizer, trainer. */
-extern const char *const checkpoint_files[CHECKPOINT_N_FILES];
 
 /* Newest first. A missing folder has none. Free with ST_VEC_FREE. */
 st_status_t checkpoint_list(const char *dir, checkpoint_sets_t *out_sets) ST_WARN_UNUSED;

@@ -31,7 +31,7 @@ typedef struct alias {
 struct safetensors {
     st_file_t file; /* zero when reading from memory */
     st_arena_t arena;
-    const uint8_t *data; /* after the header */
+    const uint8_t *begin, *data; /* of the file; after the header */
     size_t data_bytes;
     safetensors_tensor_t *tensors;
     size_t n_tensors;
@@ -39,6 +39,7 @@ struct safetensors {
     size_t n_metadata;
     alias_t *aliases;
     size_t n_aliases;
+    bool has_sums; /* of every tensor */
 };
 
 static int compare_tensors(const void *a, const void *b) {
@@ -226,7 +227,7 @@ static st_status_t check_one_sum(const char *text, uint64_t actual, const char *
 }
 
 /* Files of ours have a checksum of the metadata and of every tensor; files of others have none. */
-static st_status_t check_sums(const safetensors_t *file) {
+static st_status_t check_metadata(safetensors_t *file) {
     size_t prefix_bytes = strlen(SAFETENSORS_CHECKSUM_PREFIX);
     size_t n_sums = 0;
     uint64_t hash = 0;
@@ -240,20 +241,35 @@ static st_status_t check_sums(const safetensors_t *file) {
     if (sum == NULL && n_sums == 0) return ST_OK;
     if (sum == NULL) return FAIL(ST_PARSE, "metadata lacks '" SAFETENSORS_CHECKSUM_KEY "'");
     TRY(check_one_sum(sum, hash, "metadata"));
-    for (size_t i = 0; i < file->n_tensors; i++) {
-        const safetensors_tensor_t *tensor = &file->tensors[i];
-        char what[256];
-        snprintf(what, sizeof what, "tensor '%s'", tensor->name);
-        char *key = st_malloc(prefix_bytes + strlen(tensor->name) + 1);
-        if (key == NULL) return st_no_memory(prefix_bytes, "a checksum key");
-        memcpy(key, SAFETENSORS_CHECKSUM_PREFIX, prefix_bytes);
-        strcpy(key + prefix_bytes, tensor->name);
-        const char *text = safetensors_metadata(file, key);
-        st_free(key);
-        if (text == NULL) return FAIL(ST_PARSE, "%s: its checksum is missing", what);
-        TRY(check_one_sum(text, safetensors_tensor_hash(tensor), what));
-    }
+    file->has_sums = true;
     return ST_OK;
+}
+
+static st_status_t check_tensor_sum(const safetensors_t *file, const safetensors_tensor_t *tensor) {
+    size_t prefix_bytes = strlen(SAFETENSORS_CHECKSUM_PREFIX);
+    char what[256];
+    snprintf(what, sizeof what, "tensor '%s' at byte %zu", tensor->name,
+             (size_t)((const uint8_t *)tensor->data - file->begin));
+    char *key = st_malloc(prefix_bytes + strlen(tensor->name) + 1);
+    if (key == NULL) return st_no_memory(prefix_bytes, "a checksum key");
+    memcpy(key, SAFETENSORS_CHECKSUM_PREFIX, prefix_bytes);
+    strcpy(key + prefix_bytes, tensor->name);
+    const char *text = safetensors_metadata(file, key);
+    st_free(key);
+    if (text == NULL) return FAIL(ST_PARSE, "%s: its checksum is missing", what);
+    return check_one_sum(text, safetensors_tensor_hash(tensor), what);
+}
+
+static st_status_t check_tensor_sums(const safetensors_t *file) {
+    for (size_t i = 0; file->has_sums && i < file->n_tensors; i++)
+        TRY(check_tensor_sum(file, &file->tensors[i]));
+    return ST_OK;
+}
+
+st_status_t safetensors_verify(const safetensors_t *file) {
+    st_status_t status = check_tensor_sums(file);
+    if (status != ST_OK) st_error_context(status, "'%s'", safetensors_path(file));
+    return status;
 }
 
 static st_status_t read_all(safetensors_t *file, const uint8_t *data, size_t bytes) {
@@ -268,6 +284,7 @@ static st_status_t read_all(safetensors_t *file, const uint8_t *data, size_t byt
                     "not a safetensors file: a header of %llu bytes in a file of %zu (limit %d)",
                     (unsigned long long)header_bytes, bytes, SAFETENSORS_MAX_HEADER_BYTES);
     }
+    file->begin = data;
     file->data = data + 8 + header_bytes;
     file->data_bytes = bytes - 8 - (size_t)header_bytes;
     json_object *header;
@@ -278,7 +295,7 @@ static st_status_t read_all(safetensors_t *file, const uint8_t *data, size_t byt
     TRY(status);
     TRY(check_tiling(file));
     TRY(collect_aliases(file));
-    return check_sums(file);
+    return check_metadata(file);
 }
 
 static st_status_t create(safetensors_t **out_file) {
@@ -289,6 +306,7 @@ static st_status_t create(safetensors_t **out_file) {
 st_status_t safetensors_open_memory(const void *data, size_t bytes, safetensors_t **out_file) {
     TRY(create(out_file));
     st_status_t status = read_all(*out_file, data, bytes);
+    if (status == ST_OK) status = check_tensor_sums(*out_file);
     if (status != ST_OK) {
         safetensors_close(*out_file);
         *out_file = NULL;
@@ -296,7 +314,7 @@ st_status_t safetensors_open_memory(const void *data, size_t bytes, safetensors_
     return status;
 }
 
-st_status_t safetensors_open(const char *path, safetensors_t **out_file) {
+st_status_t safetensors_open_unverified(const char *path, safetensors_t **out_file) {
     TRY(create(out_file));
     safetensors_t *file = *out_file;
     st_status_t status = st_file_open(path, &file->file);
@@ -311,6 +329,16 @@ st_status_t safetensors_open(const char *path, safetensors_t **out_file) {
     return status;
 }
 
+st_status_t safetensors_open(const char *path, safetensors_t **out_file) {
+    TRY(safetensors_open_unverified(path, out_file));
+    st_status_t status = safetensors_verify(*out_file);
+    if (status != ST_OK) {
+        safetensors_close(*out_file);
+        *out_file = NULL;
+    }
+    return status;
+}
+
 void safetensors_close(safetensors_t *file) {
     if (file == NULL) return;
     st_file_close(&file->file);
@@ -320,6 +348,10 @@ void safetensors_close(safetensors_t *file) {
 
 const char *safetensors_path(const safetensors_t *file) {
     return file->file.path != NULL ? file->file.path : "memory";
+}
+
+size_t safetensors_file_bytes(const safetensors_t *file) {
+    return (size_t)(file->data - file->begin) + file->data_bytes;
 }
 
 size_t safetensors_count(const safetensors_t *file) {

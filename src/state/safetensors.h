@@ -54,11 +54,16 @@ st_status_t safetensors_open(const char *path, safetensors_t **out_file) ST_WARN
 /* The same for a buffer, which must outlive the result. */
 st_status_t safetensors_open_memory(const void *data, size_t bytes,
                                     safetensors_t **out_file) ST_WARN_UNUSED;
+/* The same without reading the tensors, however large they are: their checksums, if the file has them,
+ * are left to safetensors_verify, which names the first that does not hold and its place. */
+st_status_t safetensors_open_unverified(const char *path, safetensors_t **out_file) ST_WARN_UNUSED;
+st_status_t safetensors_verify(const safetensors_t *file) ST_WARN_UNUSED;
 /* NULL is fine. */
 void safetensors_close(safetensors_t *file);
 
 /* Path, or "memory". */
 const char *safetensors_path(const safetensors_t *file);
+size_t safetensors_file_bytes(const safetensors_t *file);
 /* Stored tensors, in ascending order of their names. */
 size_t safetensors_count(const safetensors_t *file);
 const safetensors_tensor_t *safetensors_at(const safetensors_t *file, size_t index);
@@ -82,6 +87,17 @@ void safetensors_writer_destroy(safetensors_writer_t *writer);
 st_status_t safetensors_writer_add(safetensors_writer_t *writer, const char *name,
                                    safetensors_dtype_t dtype, int32_t rank, const int64_t *dims,
                                    const void *data, size_t bytes) ST_WARN_UNUSED;
+/* A tensor that is read while the file is written, twice (its checksum stands before it), at most
+ * SAFETENSORS_BUFFER_BYTES at a time and in ascending order. The source outlives the writer. */
+typedef struct safetensors_source {
+    st_status_t (*read)(void *context, const char *name, size_t offset, size_t bytes, void *out);
+    void *context;
+} safetensors_source_t;
+enum { SAFETENSORS_BUFFER_BYTES = 16 << 20 };
+st_status_t safetensors_writer_add_source(safetensors_writer_t *writer, const char *name,
+                                          safetensors_dtype_t dtype, int32_t rank,
+                                          const int64_t *dims,
+                                          const safetensors_source_t *source) ST_WARN_UNUSED;
 st_status_t safetensors_writer_add_metadata(safetensors_writer_t *writer, const char *key,
                                             const char *value) ST_WARN_UNUSED;
 /* `other` becomes another name of the tensor `stored`, which must be there by commit. */

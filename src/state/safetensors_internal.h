@@ -10,6 +10,8 @@ enum { SAFETENSORS_MAX_HEADER_BYTES = 100000000 };
 #define SAFETENSORS_CHECKSUM_KEY "stator.xxh64"
 #define SAFETENSORS_CHECKSUM_PREFIX "stator.xxh64."
 
+/* Of a tensor's name, type and shape: what the hash of its data begins with. */
+uint64_t safetensors_tensor_seed(const safetensors_tensor_t *tensor);
 /* Of a tensor's data, name, type and shape. */
 uint64_t safetensors_tensor_hash(const safetensors_tensor_t *tensor);
 /* Chains one metadata entry into a running hash; entries come in ascending order of their keys. */

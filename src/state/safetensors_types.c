@@ -36,12 +36,15 @@ safetensors_dtype_t safetensors_from_ir(ir_dtype_t dtype) {
     return SAFETENSORS_N_DTYPES;
 }
 
-uint64_t safetensors_tensor_hash(const safetensors_tensor_t *tensor) {
+uint64_t safetensors_tensor_seed(const safetensors_tensor_t *tensor) {
     uint64_t seed = st_hash_string(tensor->name);
     seed = st_hash64(tensor->dims, sizeof(int64_t) * (size_t)tensor->rank, seed);
     const char *type = safetensors_dtype_text(tensor->dtype);
-    seed = st_hash64(type, strlen(type), seed);
-    return st_hash64(tensor->data, tensor->bytes, seed);
+    return st_hash64(type, strlen(type), seed);
+}
+
+uint64_t safetensors_tensor_hash(const safetensors_tensor_t *tensor) {
+    return st_hash64(tensor->data, tensor->bytes, safetensors_tensor_seed(tensor));
 }
 
 uint64_t safetensors_metadata_hash(uint64_t hash, const char *key, const char *value) {

@@ -7,6 +7,7 @@
 
 #include "base/arena.h"
 #include "base/file.h"
+#include "base/hash.h"
 #include "base/vec.h"
 #include "state/json.h"
 #include "state/safetensors_internal.h"
@@ -18,9 +19,15 @@ typedef struct entry {
     bool is_alias;
 } entry_t;
 
+/* Comparisons see the tensor alone, which comes first. */
+typedef struct stored {
+    safetensors_tensor_t tensor; /* data is NULL where it is read from a source */
+    safetensors_source_t source;
+} stored_t;
+
 struct safetensors_writer {
     st_arena_t arena;
-    ST_VEC(safetensors_tensor_t) tensors;
+    ST_VEC(stored_t) tensors;
     ST_VEC(entry_t) metadata;
 };
 
@@ -49,27 +56,47 @@ static st_status_t keep(safetensors_writer_t *writer, const char *text, const ch
     return *out_copy != NULL ? ST_OK : st_no_memory(strlen(text) + 1, "a safetensors header");
 }
 
-st_status_t safetensors_writer_add(safetensors_writer_t *writer, const char *name,
-                                   safetensors_dtype_t dtype, int32_t rank, const int64_t *dims,
-                                   const void *data, size_t bytes) {
+static st_status_t add_tensor(safetensors_writer_t *writer, safetensors_tensor_t tensor,
+                              const int64_t *dims, safetensors_source_t source) {
+    const char *name = tensor.name;
     if (name[0] == '\0' || strcmp(name, "__metadata__") == 0) {
         return FAIL(ST_INVALID, "'%s' cannot be the name of a stored tensor", name);
     }
     TRY(check_utf8(name, "tensor name"));
-    if ((unsigned)dtype >= SAFETENSORS_N_DTYPES || rank < 0 || rank > IR_MAX_RANK) {
+    if ((unsigned)tensor.dtype >= SAFETENSORS_N_DTYPES || tensor.rank < 0 ||
+        tensor.rank > IR_MAX_RANK) {
         return FAIL(ST_INVALID, "tensor '%s': dtype %d or rank %d cannot be stored", name,
-                    (int)dtype, rank);
+                    (int)tensor.dtype, tensor.rank);
     }
     size_t expected;
-    if (!safetensors_shape_bytes(dtype, rank, dims, &expected) || expected != bytes) {
+    bool has_size = safetensors_shape_bytes(tensor.dtype, tensor.rank, dims, &expected);
+    if (source.read != NULL && has_size) tensor.bytes = expected;
+    if (!has_size || expected != tensor.bytes) {
         return FAIL(ST_INVALID, "tensor '%s': %zu bytes given do not match its shape and dtype",
-                    name, bytes);
+                    name, tensor.bytes);
     }
-    safetensors_tensor_t tensor = {
-        .dtype = dtype, .rank = rank, .data = data != NULL ? data : "", .bytes = bytes};
-    for (int32_t i = 0; i < rank; i++) tensor.dims[i] = dims[i];
+    for (int32_t i = 0; i < tensor.rank; i++) tensor.dims[i] = dims[i];
     TRY(keep(writer, name, &tensor.name));
-    return ST_VEC_PUSH(&writer->tensors, tensor);
+    stored_t stored = {tensor, source};
+    return ST_VEC_PUSH(&writer->tensors, stored);
+}
+
+st_status_t safetensors_writer_add(safetensors_writer_t *writer, const char *name,
+                                   safetensors_dtype_t dtype, int32_t rank, const int64_t *dims,
+                                   const void *data, size_t bytes) {
+    const safetensors_tensor_t tensor = {.name = name,
+                                         .dtype = dtype,
+                                         .rank = rank,
+                                         .data = data != NULL ? data : "",
+                                         .bytes = bytes};
+    return add_tensor(writer, tensor, dims, (safetensors_source_t){0});
+}
+
+st_status_t safetensors_writer_add_source(safetensors_writer_t *writer, const char *name,
+                                          safetensors_dtype_t dtype, int32_t rank,
+                                          const int64_t *dims, const safetensors_source_t *source) {
+    const safetensors_tensor_t tensor = {.name = name, .dtype = dtype, .rank = rank};
+    return add_tensor(writer, tensor, dims, *source);
 }
 
 static st_status_t add_entry(safetensors_writer_t *writer, const char *key, const char *value,
@@ -112,24 +139,24 @@ static int compare_entries(const void *a, const void *b) {
 
 /* Names are unique, aliases lead to stored tensors. Leaves the tensors sorted by name. */
 static st_status_t check_contents(safetensors_writer_t *writer) {
-    safetensors_tensor_t *tensors = writer->tensors.data;
+    stored_t *tensors = writer->tensors.data;
     size_t n = writer->tensors.n;
     if (n > 0) qsort(tensors, n, sizeof *tensors, compare_names);
     for (size_t i = 1; i < n; i++) {
-        if (strcmp(tensors[i - 1].name, tensors[i].name) == 0) {
-            return FAIL(ST_INVALID, "two tensors have the name '%s'", tensors[i].name);
+        if (compare_names(&tensors[i - 1], &tensors[i]) == 0) {
+            return FAIL(ST_INVALID, "two tensors have the name '%s'", tensors[i].tensor.name);
         }
     }
     for (size_t i = 0; i < writer->metadata.n; i++) {
         const entry_t *entry = &writer->metadata.data[i];
         safetensors_tensor_t key = {.name = entry->value};
         if (!entry->is_alias) continue;
-        if (n == 0 || bsearch(&key, tensors, n, sizeof key, compare_names) == NULL) {
+        if (n == 0 || bsearch(&key, tensors, n, sizeof *tensors, compare_names) == NULL) {
             return FAIL(ST_INVALID, "alias '%s': no tensor '%s' is stored", entry->key,
                         entry->value);
         }
         key.name = entry->key;
-        if (bsearch(&key, tensors, n, sizeof key, compare_names) != NULL) {
+        if (bsearch(&key, tensors, n, sizeof *tensors, compare_names) != NULL) {
             return FAIL(ST_INVALID, "alias '%s' is also the name of a stored tensor", entry->key);
         }
     }
@@ -171,8 +198,46 @@ static st_status_t put_entry(text_t *text, const char *key, const char *value, b
     return put_quoted(text, value);
 }
 
+/* Hands a tensor's bytes on in pieces that lie in memory, read into `buffer` where they do not. */
+typedef st_status_t (*take_t)(void *context, const void *data, size_t bytes);
+static st_status_t each_piece(const stored_t *stored, void *buffer, take_t take, void *context) {
+    const safetensors_tensor_t *tensor = &stored->tensor;
+    if (stored->source.read == NULL) return take(context, tensor->data, tensor->bytes);
+    for (size_t at = 0, bytes; at < tensor->bytes; at += bytes) {
+        bytes = tensor->bytes - at;
+        if (bytes > SAFETENSORS_BUFFER_BYTES) bytes = SAFETENSORS_BUFFER_BYTES;
+        TRY(stored->source.read(stored->source.context, tensor->name, at, bytes, buffer));
+        TRY(take(context, buffer, bytes));
+    }
+    return ST_OK;
+}
+
+/* For the largest tensor that is read from a source. */
+static st_status_t make_buffer(const safetensors_writer_t *writer, void **out_buffer) {
+    size_t bytes = 0;
+    for (size_t i = 0; i < writer->tensors.n; i++) {
+        const stored_t *stored = &writer->tensors.data[i];
+        if (stored->source.read && stored->tensor.bytes > bytes) bytes = stored->tensor.bytes;
+    }
+    if (bytes > SAFETENSORS_BUFFER_BYTES) bytes = SAFETENSORS_BUFFER_BYTES;
+    *out_buffer = st_malloc(bytes);
+    return *out_buffer != NULL ? ST_OK : st_no_memory(bytes, "a file's buffer");
+}
+
+static st_status_t take_hash(void *context, const void *data, size_t bytes) {
+    st_hasher_add(context, data, bytes);
+    return ST_OK;
+}
+static st_status_t take_file(void *context, const void *data, size_t bytes) {
+    return st_writer_append(context, data, bytes);
+}
+static st_status_t take_text(void *context, const void *data, size_t bytes) {
+    return put(context, data, bytes);
+}
+
 /* The sorted metadata with checksums. `entries` has room for one more per tensor and one. */
-static st_status_t put_metadata(safetensors_writer_t *writer, st_arena_t *arena, text_t *text) {
+static st_status_t put_metadata(safetensors_writer_t *writer, void *buffer, st_arena_t *arena,
+                                text_t *text) {
     size_t n_tensors = writer->tensors.n;
     size_t capacity = writer->metadata.n + n_tensors;
     entry_t *entries = st_arena_array(arena, capacity, sizeof *entries);
@@ -180,9 +245,12 @@ static st_status_t put_metadata(safetensors_writer_t *writer, st_arena_t *arena,
     size_t n = 0;
     for (; n < writer->metadata.n; n++) entries[n] = writer->metadata.data[n];
     for (size_t i = 0; i < n_tensors; i++) {
-        const safetensors_tensor_t *tensor = &writer->tensors.data[i];
+        const safetensors_tensor_t *tensor = &writer->tensors.data[i].tensor;
         char sum[STATE_HEX_BYTES];
-        state_hex64(safetensors_tensor_hash(tensor), sum);
+        st_hasher_t hasher;
+        st_hasher_begin(&hasher, safetensors_tensor_seed(tensor));
+        TRY(each_piece(&writer->tensors.data[i], buffer, take_hash, &hasher));
+        state_hex64(st_hasher_end(&hasher), sum);
         entries[n].key = st_arena_printf(arena, SAFETENSORS_CHECKSUM_PREFIX "%s", tensor->name);
         entries[n].value = st_arena_strdup(arena, sum);
         if (entries[n].key == NULL || entries[n].value == NULL) {
@@ -223,16 +291,17 @@ static st_status_t put_tensor(text_t *text, const safetensors_tensor_t *tensor, 
 }
 
 /* The whole header with its length in front. Leaves the tensors in storage order. */
-static st_status_t make_header(safetensors_writer_t *writer, st_arena_t *arena, text_t *text) {
+static st_status_t make_header(safetensors_writer_t *writer, void *buffer, st_arena_t *arena,
+                               text_t *text) {
     static const char no_length[8];
     TRY(check_contents(writer));
     TRY(put(text, no_length, sizeof no_length));
-    TRY(put_metadata(writer, arena, text));
+    TRY(put_metadata(writer, buffer, arena, text));
     size_t n = writer->tensors.n;
     if (n > 0) qsort(writer->tensors.data, n, sizeof *writer->tensors.data, compare_storage);
     size_t offset = 0;
     for (size_t i = 0; i < n; i++) {
-        const safetensors_tensor_t *tensor = &writer->tensors.data[i];
+        const safetensors_tensor_t *tensor = &writer->tensors.data[i].tensor;
         if (tensor->bytes > INT64_MAX - offset) {
             return FAIL(ST_INVALID, "tensor '%s': the file's size overflows", tensor->name);
         }
@@ -254,18 +323,19 @@ st_status_t safetensors_writer_commit(safetensors_writer_t *writer, const char *
     st_arena_t arena = {0};
     text_t text = {0};
     st_writer_t *output = NULL;
+    void *buffer = NULL;
     st_status_t status;
-    TRY_GOTO(make_header(writer, &arena, &text), fail);
+    TRY_GOTO(make_buffer(writer, &buffer), fail);
+    TRY_GOTO(make_header(writer, buffer, &arena, &text), fail);
     TRY_GOTO(st_writer_create(path, &output), fail);
     TRY_GOTO(st_writer_append(output, text.data, text.n), fail);
-    for (size_t i = 0; i < writer->tensors.n; i++) {
-        const safetensors_tensor_t *tensor = &writer->tensors.data[i];
-        TRY_GOTO(st_writer_append(output, tensor->data, tensor->bytes), fail);
-    }
+    for (size_t i = 0; i < writer->tensors.n; i++)
+        TRY_GOTO(each_piece(&writer->tensors.data[i], buffer, take_file, output), fail);
     status = st_writer_commit(output);
     output = NULL;
 fail:
     st_writer_abandon(output);
+    st_free(buffer);
     ST_VEC_FREE(&text);
     st_arena_clear(&arena);
     return status;
@@ -275,17 +345,18 @@ st_status_t safetensors_writer_encode(safetensors_writer_t *writer, void **out_d
                                       size_t *out_bytes) {
     st_arena_t arena = {0};
     text_t text = {0};
+    void *buffer = NULL;
     *out_data = NULL;
     st_status_t status;
-    TRY_GOTO(make_header(writer, &arena, &text), done);
-    for (size_t i = 0; i < writer->tensors.n; i++) {
-        const safetensors_tensor_t *tensor = &writer->tensors.data[i];
-        TRY_GOTO(put(&text, tensor->data, tensor->bytes), done);
-    }
+    TRY_GOTO(make_buffer(writer, &buffer), done);
+    TRY_GOTO(make_header(writer, buffer, &arena, &text), done);
+    for (size_t i = 0; i < writer->tensors.n; i++)
+        TRY_GOTO(each_piece(&writer->tensors.data[i], buffer, take_text, &text), done);
     *out_data = text.data;
     *out_bytes = text.n;
     text = (text_t){0};
 done:
+    st_free(buffer);
     ST_VEC_FREE(&text);
     st_arena_clear(&arena);
     return status;

@@ -24,6 +24,9 @@ static const tool_command_t commands[] = {
     {"eval", 'e', "GRAPH", "evaluate on held-out data", 1, 1, true, tool_eval},
     {"bench", 'b', "[GRAPH|PLAN]", "time steps beside what is predicted, or measure the machine", 0,
      1, true, tool_bench},
+    {"checkpoint", 'k', "check|gather DIR",
+     "check a folder of checkpoints, or write its newest model to one file (-o)", 2, 2, false,
+     tool_checkpoint},
     {"generate", 'g', "", "write text with a language model", 0, 0, false, tool_generate},
 };
 enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
@@ -68,8 +71,9 @@ static int exit_code(stator_status_t status) {
 static void print_usage(FILE *to) {
     fprintf(to, "usage: stator COMMAND [FILE] [--option value] …\n\ncommands:\n");
     for (int i = 0; i < N_COMMANDS; i++)
-        fprintf(to, "  %-9s %-13s %s\n", commands[i].name, commands[i].arguments, commands[i].help);
-    fprintf(to, "  %-9s %-13s %s\n", "launch", "-- COMMAND",
+        fprintf(to, "  %-10s %-16s %s\n", commands[i].name, commands[i].arguments,
+                commands[i].help);
+    fprintf(to, "  %-10s %-16s %s\n", "launch", "-- COMMAND",
             "start a command as several ranks of this host");
     fprintf(to, "\n'stator COMMAND --help' lists the options of a command.\n");
 }

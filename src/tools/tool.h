@@ -41,6 +41,7 @@ typedef struct tool_command {
 stator_status_t tool_model(tool_t *tool);
 stator_status_t tool_import(tool_t *tool);
 stator_status_t tool_info(tool_t *tool);
+stator_status_t tool_checkpoint(tool_t *tool);
 stator_status_t tool_compile(tool_t *tool);
 stator_status_t tool_plan(tool_t *tool);
 stator_status_t tool_bench(tool_t *tool);

@@ -63,6 +63,21 @@ static void hash64_ignores_alignment(void **state) {
     }
 }
 
+static void hash_of_pieces_is_that_of_the_whole(void **state) {
+    (void)state;
+    unsigned char sample[SAMPLE_BYTES];
+    sample_fill(sample);
+    for (size_t bytes = 0; bytes <= SAMPLE_BYTES; bytes++) {
+        for (size_t piece = 1; piece <= 70; piece++) {
+            st_hasher_t hasher;
+            st_hasher_begin(&hasher, sample_prime);
+            for (size_t at = 0; at < bytes; at += piece)
+                st_hasher_add(&hasher, sample + at, bytes - at < piece ? bytes - at : piece);
+            assert_int_equal(st_hasher_end(&hasher), st_hash64(sample, bytes, sample_prime));
+        }
+    }
+}
+
 static void hash64_sees_every_bit(void **state) {
     (void)state;
     unsigned char sample[SAMPLE_BYTES];
@@ -124,6 +139,7 @@ int main(void) {
         cmocka_unit_test(hash64_gives_published_values),
         cmocka_unit_test(hash_string_is_hash64_of_its_bytes),
         cmocka_unit_test(hash64_ignores_alignment),
+        cmocka_unit_test(hash_of_pieces_is_that_of_the_whole),
         cmocka_unit_test(hash64_sees_every_bit),
         cmocka_unit_test(philox_gives_published_values),
         cmocka_unit_test(uniform_stays_below_one),

@@ -42,16 +42,37 @@ done
 says err "[0] resumed at step 6"
 cmp on.threads/model.safetensors on.processes/model.safetensors
 
-# Split parameters, moments and products: what no process holds whole is put together for the checkpoint.
+# Split parameters, moments and products: each process writes what it has, and the parts are what threads write
+# whole. A form of parts goes on from the other.
 for form in "--shard zero1" "--mesh data=2,tensor=2 --shard zero3"; do
-    rm -rf split.threads split.processes
+    rm -rf split.threads split.processes split.on
     # shellcheck disable=SC2086
     {
         "$stator" train g.stator $llama $form --ranks 4 --save split.threads > /dev/null
         launch 4 train g.stator $llama $form --save split.processes > /dev/null
     }
-    diff -r -x .lock split.threads split.processes
+    ls split.processes/set-*-step-6/optimizer-00003-of-00004.safetensors > /dev/null
+    answer 0 "$stator" checkpoint gather split.processes -o gathered.safetensors
+    says out "split.processes: step 6, written"
+    cmp gathered.safetensors split.threads/model.safetensors
+    # shellcheck disable=SC2086
+    {
+        "$stator" train g.stator $llama --steps 8 --ranks 2 --resume split.processes --save split.on > /dev/null 2>&1
+        launch 3 train g.stator $llama --steps 8 --shard zero2 --resume split.threads > /dev/null 2> err
+    }
+    says err "[0] resumed at step 6"
 done
+answer 2 "$stator" checkpoint gather split.processes
+says err output
+answer 2 "$stator" checkpoint melt split.processes
+says err melt gather
+answer 0 "$stator" checkpoint check split.processes --json
+says out '{"folder":"split.processes","step":6}'
+answer 0 "$stator" checkpoint --help
+says out "gather DIR" "--output"
+rm split.processes/set-*/model-00002-of-00004.safetensors
+answer 2 "$stator" checkpoint gather split.processes -o gathered.safetensors
+says err "the part of rank 2" model-00002-of-00004.safetensors
 
 # Slower links change when, not what.
 # shellcheck disable=SC2086

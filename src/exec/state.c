@@ -1,0 +1,105 @@
+/* State by name: whole, or the parts that this process keeps (session.h). */
+#include "exec/internal.h"
+
+static st_status_t find_state(const exec_session_t *session, const char *name,
+                              const plan_port_t **out_state) {
+    *out_state = plan_state(session->plan, name);
+    return *out_state ? ST_OK : FAIL(ST_NOT_FOUND, "there is no parameter or buffer '%s'", name);
+}
+
+static st_status_t find_typed(const exec_session_t *session, const char *name,
+                              const ir_type_t *type, const plan_port_t **out_state) {
+    char given[IR_TYPE_TEXT_BYTES], expected[IR_TYPE_TEXT_BYTES];
+    TRY(find_state(session, name, out_state));
+    if (ir_type_equal(&(*out_state)->type, type)) return ST_OK;
+    return FAIL(ST_INVALID, "'%s' is %s, not %s", name,
+                ir_type_text(&(*out_state)->type, expected, sizeof expected),
+                ir_type_text(type, given, sizeof given));
+}
+
+static exec_part_t part_of_state(const exec_session_t *session, const plan_port_t *state,
+                                 uint32_t rank) {
+    const exec_rank_t *r = &session->ranks[rank];
+    return exec_part_make(session->plan, state, rank,
+                          exec_address(r, plan_state_place(r->program, state->name)));
+}
+
+/* ---- whole ---- */
+
+st_status_t exec_state_write(exec_session_t *session, const char *name, const ir_type_t *type,
+                             const void *data) {
+    const ir_box_t whole = ir_box_whole(type);
+    return exec_state_write_box(session, name, type, &whole, data);
+}
+
+st_status_t exec_state_read(exec_session_t *session, const char *name, const ir_type_t *type,
+                            void *data) {
+    const plan_port_t *state;
+    TRY(exec_session_idle(session));
+    TRY(find_typed(session, name, type, &state));
+    for (uint32_t r = session->first; r < session->first + session->n_local; r++) {
+        exec_part_t part = part_of_state(session, state, r);
+        if (part.delivers || session->beside)
+            TRY(exec_state_part_out(&session->ranks[r], &part, data));
+    }
+    return session->beside ? exec_complete(session, state, data) : ST_OK;
+}
+
+/* ---- parts ---- */
+
+typedef struct move {
+    const exec_rank_t *rank;
+    char *local, *out;
+    const char *data;
+} move_t;
+
+static st_status_t move_in(void *context, size_t in_data, size_t in_part, size_t bytes) {
+    const move_t *m = context;
+    return m->rank->device->copy_in(m->rank->stream, m->local + in_part, m->data + in_data, bytes);
+}
+static st_status_t move_out(void *context, size_t in_data, size_t in_part, size_t bytes) {
+    const move_t *m = context;
+    return m->rank->device->copy_out(m->rank->stream, m->out + in_data, m->local + in_part, bytes);
+}
+
+st_status_t exec_state_write_box(exec_session_t *session, const char *name, const ir_type_t *type,
+                                 const ir_box_t *box, const void *data) {
+    const plan_port_t *state;
+    TRY(exec_session_idle(session));
+    TRY(find_typed(session, name, type, &state));
+    exec_shadows_note_write(session);
+    for (uint32_t r = session->first; r < session->first + session->n_local; r++) {
+        const exec_part_t part = part_of_state(session, state, r);
+        move_t move = {.rank = &session->ranks[r], .local = part.local, .data = data};
+        TRY(ir_box_runs(type, box, &part.box, move_in, &move));
+    }
+    return ST_OK;
+}
+
+st_status_t exec_state_piece(const exec_session_t *session, const char *name, ir_box_t *out_box,
+                             bool *out_delivers) {
+    const plan_port_t *state;
+    TRY(find_state(session, name, &state));
+    const exec_part_t part = exec_part_make(session->plan, state, session->first, NULL);
+    *out_box = session->beside ? part.box : ir_box_whole(&state->type);
+    *out_delivers = !session->beside || part.delivers;
+    return ST_OK;
+}
+
+st_status_t exec_state_read_range(exec_session_t *session, const char *name, size_t offset,
+                                  size_t bytes, void *out) {
+    const plan_port_t *state;
+    ir_box_t piece;
+    bool delivers;
+    TRY(exec_session_idle(session));
+    TRY(find_state(session, name, &state));
+    TRY(exec_state_piece(session, name, &piece, &delivers));
+    for (uint32_t r = session->first; r < session->first + session->n_local; r++) {
+        const exec_part_t part = part_of_state(session, state, r);
+        move_t move = {.rank = &session->ranks[r], .local = part.local, .out = out};
+        if (part.delivers)
+            TRY(ir_box_runs_within(&state->type, &piece, offset, bytes, &part.box, move_out,
+                                   &move));
+    }
+    return ST_OK;
+}
