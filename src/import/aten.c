@@ -9,8 +9,6 @@
 #include "import/pt2_meta.h"
 #include "ir/op.h"
 
-enum { MAX_NESTED_GRAPHS = 16 };
-
 void aten_fail(aten_t *a, st_status_t status, const char *format, ...) {
     if (a->b.status != ST_OK) return;
     char text[1024];
@@ -30,6 +28,7 @@ void aten_free(aten_t *a) {
     ST_VEC_FREE(&a->storages);
     ST_VEC_FREE(&a->depends);
     ST_VEC_FREE(&a->returned);
+    ST_VEC_FREE(&a->known.values);
 }
 
 ir_type_t aten_type(const aten_t *a, ir_value_t value) {
@@ -132,18 +131,22 @@ static bool value_depends(const aten_t *a, const ir_node_info_t *node, ir_value_
     return false;
 }
 
-void aten_refuse_gradient(aten_t *a, ir_value_t value, const char *why) {
-    if (!aten_ok(a)) return;
+bool aten_depends(aten_t *a, ir_value_t value) {
+    if (!aten_ok(a)) return false;
     const ir_graph_t *graph = a->b.graph;
     if (ST_VEC_RESERVE(&a->depends, graph->values.n) != ST_OK) {
         set_status(a, ST_NO_MEMORY);
-        return;
+        return false;
     }
     /* values are in order of their producers, so each needs only earlier ones */
     for (size_t v = a->depends.n; v < graph->values.n; v++, a->depends.n++)
         a->depends.data[v] =
             value_depends(a, ir_value_producer(graph, (ir_value_t)v), (ir_value_t)v);
-    if (a->depends.data[value])
+    return a->depends.data[value];
+}
+
+void aten_refuse_gradient(aten_t *a, ir_value_t value, const char *why) {
+    if (aten_depends(a, value))
         aten_fail(
             a, ST_UNSUPPORTED,
             "%s a value that depends on a parameter: stopping a gradient there is not supported",
@@ -378,7 +381,7 @@ static void collect_nested(json_object *node, int depth, missing_t *missing) {
 
 static void collect_missing(json_object *graph, int depth, missing_t *missing) {
     json_object *nodes = import_json_array(graph, "nodes");
-    size_t n = nodes && depth <= MAX_NESTED_GRAPHS ? json_object_array_length(nodes) : 0;
+    size_t n = nodes && depth <= ATEN_MAX_NESTED ? json_object_array_length(nodes) : 0;
     for (size_t i = 0; i < n; i++) {
         json_object *node = json_object_array_get_idx(nodes, i);
         const char *target = import_json_string(node, "target"),
@@ -400,102 +403,4 @@ st_status_t aten_check_supported(json_object *graph) {
     return FAIL(ST_UNSUPPORTED, "%zu node%s cannot be imported, for want of their operators: %s%s",
                 missing.n, missing.n == 1 ? "" : "s", missing.text,
                 strlen(missing.text) + 1 == sizeof missing.text ? " …" : "");
-}
-
-/* ---- nested graphs ---- */
-
-/* Item of an input of a nested graph, as the outer scope knows it: same slot, so that mutation of
- * it inside is seen outside. */
-static aten_item_t outer_item(aten_t *a, size_t index) {
-    json_object *input = json_object_array_get_idx(a->inputs, index), *member;
-    const char *tag = import_json_tag(import_json_get(input, "arg"), &member);
-    const char *name =
-        tag && strcmp(tag, "as_tensor") == 0 ? import_json_string(member, "name") : NULL;
-    aten_item_t *item = name ? aten_lookup(a->scope, name) : NULL;
-    return item ? *item : aten_item_at(a, index);
-}
-
-/* Runs the graph that is argument `at` on the arguments after it, in a scope of its own. */
-static void run_nested(aten_t *a, size_t at, bool no_gradient, const char *why) {
-    json_object *input = json_object_array_get_idx(a->inputs, at), *member;
-    const char *tag = import_json_tag(import_json_get(input, "arg"), &member);
-    json_object *graph = import_json_get(member, "graph");
-    json_object *names = import_json_array(graph, "inputs"),
-                *outputs = import_json_array(graph, "outputs");
-    size_t n_inputs = json_object_array_length(a->inputs);
-    if (!tag || strcmp(tag, "as_graph") != 0 || !names || !outputs) {
-        aten_fail(a, ST_PARSE, "argument %zu is not a graph", at);
-        return;
-    }
-    if (json_object_array_length(names) != n_inputs - at - 1) {
-        aten_fail(a, ST_PARSE, "the nested graph has %zu inputs, %zu are given",
-                  json_object_array_length(names), n_inputs - at - 1);
-        return;
-    }
-    if (a->depth >= MAX_NESTED_GRAPHS) {
-        aten_fail(a, ST_UNSUPPORTED, "graphs are nested deeper than %d", MAX_NESTED_GRAPHS);
-        return;
-    }
-    aten_scope_t inner = {.tensor_values = import_json_get(graph, "tensor_values")};
-    aten_t outer = *a;
-    for (size_t i = 0; i < n_inputs - at - 1 && aten_ok(a); i++) {
-        aten_item_t item = outer_item(a, at + 1 + i);
-        json_object *bound;
-        import_json_tag(json_object_array_get_idx(names, i), &bound);
-        const char *name = import_json_string(bound, "name");
-        if (!name) aten_fail(a, ST_PARSE, "input %zu of the nested graph has no name", i);
-        if (item.kind == ATEN_TENSOR && no_gradient)
-            aten_refuse_gradient(a, aten_slot_value(a, item.slot), why);
-        a->scope = &inner;
-        if (name) aten_bind(a, name, item);
-        a->scope = outer.scope;
-    }
-    a->scope = &inner;
-    a->depth++;
-    aten_run(a, graph);
-    a->depth--;
-    ST_VEC(aten_item_t) results = {0};
-    for (size_t i = 0; i < json_object_array_length(outputs) && aten_ok(a); i++) {
-        json_object *bound;
-        import_json_tag(json_object_array_get_idx(outputs, i), &bound);
-        const char *name = import_json_string(bound, "name");
-        aten_item_t *item = name ? aten_lookup(&inner, name) : NULL;
-        if (!item)
-            aten_fail(a, ST_PARSE, "output %zu of the nested graph is not one of its values", i);
-        else
-            set_status(a, ST_VEC_PUSH(&results, *item));
-    }
-    /* back to the outer node, whose results are the inner slots: what aliases inside, aliases
-     * outside */
-    a->scope = outer.scope;
-    a->node = outer.node, a->inputs = outer.inputs, a->op = outer.op;
-    a->node_name = outer.node_name, a->target = outer.target;
-    a->used = UINT32_MAX;
-    a->fresh = false;
-    a->returned.n = 0;
-    for (size_t i = 0; i < results.n && aten_ok(a); i++) {
-        aten_item_t item = results.data[i];
-        if (item.kind == ATEN_TENSOR) {
-            item.i = (int64_t)item.slot + 1;
-            item.slot = aten_slot_value(a, item.slot);
-        }
-        aten_return_item(a, item);
-    }
-    ST_VEC_FREE(&results);
-}
-
-void aten_set_grad(aten_t *a) {
-    aten_item_t enabled = aten_item_at(a, 0);
-    if (enabled.kind != ATEN_BOOL) aten_fail(a, ST_PARSE, "argument 0 is not a bool");
-    if (aten_ok(a)) run_nested(a, 1, enabled.i == 0, "torch.no_grad() around");
-}
-
-/* wrap_with_autocast(device, dtype, enabled, cache, graph, …) */
-void aten_autocast(aten_t *a) {
-    aten_item_t enabled = aten_item_at(a, 2);
-    if (enabled.kind != ATEN_BOOL) aten_fail(a, ST_PARSE, "argument 2 is not a bool");
-    if (enabled.i)
-        aten_fail(a, ST_UNSUPPORTED,
-                  "autocast inside the model: export it in float32 and choose the precision here");
-    if (aten_ok(a)) run_nested(a, 4, false, "");
 }

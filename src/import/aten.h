@@ -21,6 +21,7 @@
 #include <json-c/json.h>
 
 #include "import/import.h"
+#include "import/known.h"
 #include "ir/build.h"
 
 typedef enum aten_kind {
@@ -87,7 +88,10 @@ struct aten {
     ST_VEC(bool) depends;                /* by IR value: on a parameter, differentiably */
     ir_value_t random_seed, random_step; /* IR_NONE until a random op needs them */
     int64_t n_random;
-    int depth; /* of nested graphs */
+    int depth;             /* of nested graphs */
+    bool in_body;          /* nodes go into the body of a condition or a loop */
+    import_knowns_t known; /* of the graph that nodes go into */
+    int64_t known_left;
     /* the node at hand */
     json_object *node, *inputs;
     const char *node_name, *target;
@@ -151,6 +155,39 @@ int32_t aten_axis_of(aten_t *a, int64_t axis, int32_t rank);
 void aten_ignore(aten_t *a, const char *name);
 /* Item of an argument union, also for positional arguments of operators without names. */
 aten_item_t aten_item_at(aten_t *a, size_t index);
+/* The same, a tensor by its slot. */
+aten_item_t aten_slot_item_at(aten_t *a, size_t index);
+/* Slots of the tensors of a positional list. The array belongs to the arena. */
+size_t aten_slots_at(aten_t *a, size_t index, uint32_t **out_slots);
+
+/* The name of a value that a union {"as_tensor": {"name": …}} gives; NULL if it is none. */
+const char *aten_union_name(json_object *value);
+
+/* ---- graphs that nodes own (aten_nested.c) ---- */
+enum { ATEN_MAX_NESTED = 16 };
+/* The node at hand, while a graph that it owns is read. */
+typedef struct aten_nest {
+    json_object *node, *inputs, *graph; /* `graph`: the one that is read */
+    const char *node_name, *target;
+    const aten_op_t *op;
+    aten_scope_t *scope; /* the one outside */
+    aten_scope_t inner;
+} aten_nest_t;
+/* Opens a scope of its own for the graph that is argument `at`, which must have `n_inputs` inputs.
+ * False after a failure; else to be left. */
+bool aten_nest_open(aten_t *a, size_t at, size_t n_inputs, aten_nest_t *out_nest);
+/* Name of input i of the graph. */
+const char *aten_nest_input(aten_t *a, const aten_nest_t *nest, size_t i);
+/* Runs its nodes. */
+void aten_nest_run(aten_t *a, aten_nest_t *nest);
+size_t aten_nest_n_outputs(const aten_nest_t *nest);
+aten_item_t aten_nest_output(aten_t *a, const aten_nest_t *nest, size_t k);
+/* Back to the node that owns it. */
+void aten_nest_close(aten_t *a, aten_nest_t *nest);
+/* Runs the graph that is argument `at` where the node stands, on these items: tensors by their slots,
+ * so that what is written to one inside is seen outside. Its results become the node's. `why`:
+ * gradients must not flow through it, for this reason; NULL: they may. */
+void aten_run_nested(aten_t *a, size_t at, size_t n, const aten_item_t *items, const char *why);
 
 /* ---- results ---- */
 void aten_return(aten_t *a, ir_value_t value);
@@ -171,6 +208,8 @@ aten_item_t aten_item_tensor(ir_value_t value);
 ir_dtype_t aten_scalar_dtype(aten_item_t scalar);
 /* float, or the default float type for integers and bools (division, exp, mean …) */
 ir_value_t aten_to_float(aten_t *a, ir_value_t x);
+/* Whether a gradient flows from a value to a parameter. */
+bool aten_depends(aten_t *a, ir_value_t value);
 /* Refuses a value that depends on a parameter: no gradient may flow, and the IR has no stop. */
 void aten_refuse_gradient(aten_t *a, ir_value_t value, const char *why);
 
@@ -183,6 +222,8 @@ ir_value_t aten_log_one_plus_exp(aten_t *a, ir_value_t x);
 /* x with a share p of its elements set to 0 in training, the rest scaled up. */
 ir_value_t aten_dropped(aten_t *a, ir_value_t x, double p);
 ir_type_t aten_type(const aten_t *a, ir_value_t value);
+/* x with a dim of extent 1 at `axis` (aten_shape.c). */
+ir_value_t aten_with_dim(aten_t *a, ir_value_t x, int32_t axis);
 /* bool cast */
 ir_value_t aten_to_bool(aten_t *a, ir_value_t x);
 
@@ -244,11 +285,13 @@ ATEN_HANDLER(squeeze);
 ATEN_HANDLER(unsqueeze);
 ATEN_HANDLER(permute);
 ATEN_HANDLER(transpose);
+ATEN_HANDLER(movedim);
 ATEN_HANDLER(transpose_matrix);
 ATEN_HANDLER(expand);
 ATEN_HANDLER(broadcast_tensors);
 ATEN_HANDLER(repeat);
 ATEN_HANDLER(repeat_interleave);
+/* aten_cut.c */
 ATEN_HANDLER(cat);
 ATEN_HANDLER(stack);
 ATEN_HANDLER(split);
@@ -305,8 +348,13 @@ ATEN_HANDLER(cross_entropy);
 ATEN_HANDLER(nll);
 ATEN_HANDLER(distance);
 ATEN_HANDLER(bce_with_logits);
-/* aten.c */
+/* aten_nested.c */
 ATEN_HANDLER(set_grad);
 ATEN_HANDLER(autocast);
+/* aten_control.c */
+ATEN_HANDLER(cond);
+ATEN_HANDLER(while_loop);
+ATEN_HANDLER(scan);
+ATEN_HANDLER(map);
 
 #endif

@@ -96,6 +96,45 @@ aten_item_t aten_item_at(aten_t *a, size_t index) {
     return union_item(a, "?", tag, member);
 }
 
+const char *aten_union_name(json_object *value) {
+    json_object *member;
+    const char *tag = import_json_tag(value, &member);
+    return tag && strcmp(tag, "as_tensor") == 0 ? import_json_string(member, "name") : NULL;
+}
+
+aten_item_t aten_slot_item_at(aten_t *a, size_t index) {
+    json_object *input = json_object_array_get_idx(a->inputs, index);
+    const char *name = aten_union_name(import_json_get(input, "arg"));
+    aten_item_t *item = name ? aten_lookup(a->scope, name) : NULL;
+    return item ? *item : aten_item_at(a, index);
+}
+
+size_t aten_slots_at(aten_t *a, size_t index, uint32_t **out_slots) {
+    json_object *input = json_object_array_get_idx(a->inputs, index), *member;
+    const char *tag = import_json_tag(import_json_get(input, "arg"), &member);
+    *out_slots = NULL;
+    if (!aten_ok(a)) return 0;
+    const bool list = tag && json_object_is_type(member, json_type_array);
+    if (!list || (strcmp(tag, "as_tensors") != 0 && json_object_array_length(member) > 0)) {
+        aten_fail(a, ST_UNSUPPORTED, "argument %zu is of kind '%s', a list of tensors is needed",
+                  index, tag ? tag : "none");
+        return 0;
+    }
+    if (index < 32) a->used |= 1u << index;
+    size_t n = json_object_array_length(member);
+    uint32_t *slots = st_arena_array(a->arena, n + 1, sizeof *slots);
+    if (!slots) a->b.status = st_no_memory(n * sizeof *slots, "a list of tensors");
+    for (size_t i = 0; i < n && aten_ok(a); i++) {
+        const char *name = import_json_string(json_object_array_get_idx(member, i), "name");
+        aten_item_t item = named_item(a, "?", name);
+        if (aten_ok(a) && item.kind != ATEN_TENSOR)
+            aten_fail(a, ST_UNSUPPORTED, "'%s' is no tensor", name);
+        slots[i] = item.slot;
+    }
+    *out_slots = slots;
+    return aten_ok(a) ? n : 0;
+}
+
 uint32_t aten_slot(aten_t *a, const char *name) {
     json_object *member;
     const char *tag = find_arg(a, name, &member);

@@ -123,6 +123,9 @@ void aten_fill_self(aten_t *a) {
 
 /* Seed and step counter of random ops: two buffers that exist in graphs with such ops only. */
 static void need_random(aten_t *a) {
+    if (a->in_body)
+        aten_fail(a, ST_UNSUPPORTED,
+                  "random numbers inside a condition or a loop are not supported");
     if (a->random_seed != IR_NONE || !aten_ok(a)) return;
     a->random_seed = ir_b_buffer(&a->b, "random.seed", ir_type_scalar(IR_I64));
     a->random_step = ir_b_buffer(&a->b, "random.step", ir_type_scalar(IR_I64));

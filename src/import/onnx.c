@@ -444,9 +444,9 @@ static st_status_t read_model(onnx_t *o, const char *what) {
 st_status_t onnx_read(const char *path, const void *data, size_t bytes, const char *what,
                       const import_options_t *options, import_result_t *result) {
     st_arena_t arena = {0};
-    onnx_knowns_t known = {0};
     onnx_shared_t all = {
-        .known_left = ONNX_KNOWN_TOTAL, .random_seed = IR_NONE, .random_step = IR_NONE};
+        .known_left = IMPORT_KNOWN_TOTAL, .random_seed = IR_NONE, .random_step = IR_NONE};
+    import_knowns_t known = {.arena = &arena, .left = &all.known_left};
     onnx_t o = {.result = result,
                 .options = options,
                 .path = path,
@@ -458,7 +458,7 @@ st_status_t onnx_read(const char *path, const void *data, size_t bytes, const ch
     if (status != ST_OK) status = st_error_context(status, "%s", what);
     st_map_free(&o.names);
     ST_VEC_FREE(&o.values);
-    ST_VEC_FREE(&known);
+    ST_VEC_FREE(&known.values);
     ST_VEC_FREE(&all.files);
     ST_VEC_FREE(&all.frozen);
     ST_VEC_FREE(&all.scalars);

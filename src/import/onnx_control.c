@@ -9,10 +9,11 @@
 #include <math.h>
 #include <string.h>
 
+#include "import/control.h"
 #include "import/onnx_reader.h"
 #include "ir/body.h"
 
-enum { MOST_VALUES = 256 }; /* of one node */
+enum { MOST_VALUES = IMPORT_MOST_VALUES };
 
 static const Onnx__GraphProto *graph_of(onnx_t *o, const char *name, size_t n_inputs,
                                         size_t n_outputs) {
@@ -90,17 +91,11 @@ static void take_both(onnx_t *o, ir_value_t condition, const Onnx__GraphProto *c
     for (int i = 0; i < 2 && onnx_ok(o); i++)
         for (size_t c = 0; c < in[i].captures.n; c++) {
             size_t at = 0;
-            while (at < n && all[1 + at] != in[i].captures.data[c].outside) at++;
-            if (at == n) all[1 + n++] = in[i].captures.data[c].outside;
+            while (at < n && all[at] != in[i].captures.data[c].outside) at++;
+            if (at == n) all[n++] = in[i].captures.data[c].outside;
         }
-    for (int i = 0; i < 2 && onnx_ok(o); i++) widen(o, &in[i], n, all + 1, &bodies[i]);
-    ir_value_t first = IR_NONE;
-    if (onnx_ok(o)) {
-        all[0] = condition;
-        first = ir_b_node(
-            &o->b, IR_OP_COND, (uint32_t)n + 1, all, 2,
-            (ir_arg_t[]){IR_ARG_GRAPH("then", bodies[0]), IR_ARG_GRAPH("else", bodies[1])});
-    }
+    for (int i = 0; i < 2 && onnx_ok(o); i++) widen(o, &in[i], n, all, &bodies[i]);
+    ir_value_t first = import_cond(&o->b, condition, n, all, bodies);
     for (int i = 1; i >= 0; i--) {
         onnx_scope_close(o, &in[i]);
         ir_graph_destroy(bodies[i]);
@@ -116,12 +111,8 @@ void onnx_if(onnx_t *o) {
                                                graph_of(o, "else_branch", 0, n)};
     if (!onnx_ok(o)) return;
     ir_type_t type = onnx_type(o, condition);
-    if (type.dtype != IR_BOOL || ir_type_elements(&type) != 1) {
-        char text[IR_TYPE_TEXT_BYTES];
-        onnx_fail(o, ST_INVALID, "the condition is %s, one bool is needed",
-                  ir_type_text(&type, text, sizeof text));
-        return;
-    }
+    o->b.status = import_check_condition(&type);
+    if (!onnx_ok(o)) return;
     if (n > MOST_VALUES) {
         onnx_fail(o, ST_UNSUPPORTED, "%zu outputs, the limit is %d", n, MOST_VALUES);
         return;
@@ -130,7 +121,7 @@ void onnx_if(onnx_t *o) {
     if (known)
         take_branch(o, graphs[*known ? 0 : 1]);
     else if (onnx_ok(o))
-        take_both(o, ir_b_reshape(&o->b, condition, 0, NULL), graphs);
+        take_both(o, condition, graphs);
 }
 
 /* ---- loops ---- */
@@ -158,14 +149,7 @@ static void close_outputs(onnx_t *o, loop_t *l, size_t from) {
         if (!onnx_ok(&l->in)) return;
         ir_type_t type = onnx_type(&l->in, made);
         ir_type_t before = k < l->n_carried ? onnx_type(o, l->operand[k]) : type;
-        if (!ir_type_equal(&type, &before)) {
-            char a[IR_TYPE_TEXT_BYTES], b[IR_TYPE_TEXT_BYTES];
-            onnx_fail(&l->in, ST_UNSUPPORTED,
-                      "the carried value '%.128s' begins as %s and is %s after a turn: its shape "
-                      "and type must stay",
-                      l->in.graph->output[from + k]->name, ir_type_text(&before, a, sizeof a),
-                      ir_type_text(&type, b, sizeof b));
-        }
+        l->in.b.status = import_check_carried(l->in.graph->output[from + k]->name, &before, &type);
         ir_b_body_output(&l->in.b, made);
     }
 }
@@ -179,11 +163,13 @@ static ir_value_t add_repeat(onnx_t *o, loop_t *l) {
     if (!onnx_ok(o)) return IR_NONE;
     for (size_t j = 0; j < n; j++)
         operand[j] = j < own ? l->operand[j] : l->in.captures.data[j - own].outside;
-    return ir_b_node(&o->b, IR_OP_REPEAT, (uint32_t)n, operand, 5,
-                     (ir_arg_t[]){IR_ARG_GRAPH("body", l->in.b.graph), IR_ARG_INT("trip", l->trip),
-                                  IR_ARG_INT("carried", (int64_t)l->n_carried),
-                                  IR_ARG_INT("scanned", (int64_t)l->n_scanned),
-                                  IR_ARG_BOOL("reverse", l->reverse)});
+    return import_repeat(&o->b, &(import_loop_t){.body = l->in.b.graph,
+                                                 .trip = l->trip,
+                                                 .n = n,
+                                                 .n_carried = l->n_carried,
+                                                 .n_scanned = l->n_scanned,
+                                                 .operands = operand,
+                                                 .reverse = l->reverse});
 }
 
 static bool fits(onnx_t *o, size_t n) {

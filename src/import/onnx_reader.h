@@ -18,9 +18,10 @@
 
 #include "base/map.h"
 #include "import/import.h"
+#include "import/known.h"
 #include "ir/build.h"
 
-enum { ONNX_FIRST_OPSET = 9, ONNX_LAST_OPSET = 21, ONNX_MAX_LIST = 64, ONNX_KNOWN_TOTAL = 1 << 22 };
+enum { ONNX_FIRST_OPSET = 9, ONNX_LAST_OPSET = 21, ONNX_MAX_LIST = 64 };
 
 /* What a name of the graph stands for. */
 typedef struct onnx_value {
@@ -32,13 +33,6 @@ typedef struct onnx_value {
     bool updated;       /* a buffer that has its update */
     bool outside;       /* of the graph around this one */
 } onnx_value_t;
-
-/* Elements known while importing, row-major. */
-typedef struct onnx_known {
-    const void *data; /* NULL: not known */
-    ir_type_t type;
-    bool asked;
-} onnx_known_t;
 
 /* A file with external data, opened once. */
 typedef struct onnx_file {
@@ -63,8 +57,6 @@ typedef struct onnx_capture {
     ir_value_t outside, inside;
 } onnx_capture_t;
 
-typedef ST_VEC(onnx_known_t) onnx_knowns_t; /* by IR value */
-
 typedef struct onnx onnx_t;
 typedef struct onnx_op {
     const char *name;
@@ -84,7 +76,7 @@ struct onnx {
     int64_t opset;
     st_map_t names; /* → index into values */
     ST_VEC(onnx_value_t) values;
-    onnx_knowns_t *known;
+    import_knowns_t *known; /* of the graph that nodes go into */
     onnx_shared_t *all;
     onnx_t *outer; /* of the graph around the node that owns this one; NULL: the model's */
     bool open;     /* puts its nodes into the outer graph */

@@ -26,10 +26,12 @@ void onnx_scope_open(onnx_t *o, const Onnx__GraphProto *graph, bool open, onnx_t
     out_inner->known = NULL;
     if (!onnx_ok(o)) return;
     out_inner->known = st_arena_array(o->arena, 1, sizeof *out_inner->known);
-    if (!out_inner->known)
+    if (!out_inner->known) {
         out_inner->b.status = st_no_memory(sizeof *out_inner->known, "a graph in a node");
-    else
-        out_inner->b.status = ir_graph_create("", &out_inner->b.graph);
+        return;
+    }
+    *out_inner->known = (import_knowns_t){.arena = o->arena, .left = &o->all->known_left};
+    out_inner->b.status = ir_graph_create("", &out_inner->b.graph);
     if (out_inner->b.status == ST_OK) out_inner->b.graph->phase = o->b.graph->phase;
 }
 
@@ -37,7 +39,7 @@ void onnx_scope_close(onnx_t *o, onnx_t *inner) {
     if (onnx_ok(o)) o->b.status = inner->b.status;
     if (!inner->open) {
         ir_graph_destroy(inner->b.graph);
-        if (inner->known) ST_VEC_FREE(inner->known);
+        if (inner->known) ST_VEC_FREE(&inner->known->values);
     }
     st_map_free(&inner->names);
     ST_VEC_FREE(&inner->values);

@@ -323,6 +323,8 @@ static st_status_t add_state(reader_t *r, const char *name, const char *argument
         state.is_parameter ? ir_b_parameter(b, name, meta.type) : ir_b_buffer(b, name, meta.type);
     TRY(b->status);
     TRY(add_tensor(r, &state, &meta.type, data));
+    if (!state.is_parameter && !persistent) /* a constant of the code, unless something writes it */
+        TRY(import_known_set(&r->aten.known, b->graph, state.value, data));
     aten_bind_tensor(&r->aten, argument, state.value);
     TRY(b->status);
     state.slot = aten_lookup(&r->scope, argument)->slot;
@@ -487,6 +489,10 @@ static st_status_t add_updates(reader_t *r) {
         if (state->is_parameter)
             return FAIL(ST_UNSUPPORTED, "node '%s' changes parameter '%s': only the optimizer may",
                         storage->changed_by, state->name);
+        if (state->value < r->aten.known.values.n && r->aten.known.values.data[state->value].used)
+            return FAIL(ST_UNSUPPORTED,
+                        "how often a loop runs depends on '%s', which node '%s' changes",
+                        state->name, storage->changed_by);
         ir_value_t value = aten_slot_value(&r->aten, state->slot);
         ir_b_update(b, state->value, value);
         TRY(b->status);
@@ -634,7 +640,9 @@ st_status_t pt2_read(const char *path, const void *data, size_t bytes, const cha
                       .scope = &r.scope,
                       .node_name = "",
                       .random_seed = IR_NONE,
-                      .random_step = IR_NONE};
+                      .random_step = IR_NONE,
+                      .known_left = IMPORT_KNOWN_TOTAL};
+    r.aten.known = (import_knowns_t){.arena = &r.arena, .left = &r.aten.known_left};
     st_status_t status = zip_open(data, bytes, what, &r.zip);
     if (status != ST_OK) return status;
     status = read_archive(&r, path);

@@ -24,7 +24,7 @@ typedef struct pt2_meta {
     int64_t offset; /* elements */
     bool requires_grad;
     bool symbolic;
-    bool has_strides;
+    bool has_strides; /* and the offset */
 } pt2_meta_t;
 st_status_t pt2_meta_read(json_object *meta, const char *name, const pt2_sizes_t *sizes,
                           pt2_meta_t *out) ST_WARN_UNUSED;

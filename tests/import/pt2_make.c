@@ -287,6 +287,8 @@ static void add_union(text_t *out, const char *at, const char *end) {
         text_add(out, "]}");
     } else if (*at == '%') {
         text_add(out, "{\"as_tensor\":{\"name\":\"%.*s\"}}", n - 1, at + 1);
+    } else if (*at == '$') {
+        text_add(out, "%.*s", n - 1, at + 1);
     } else if (*at == '&') {
         text_add(out, "{\"as_sym_int\":{\"as_name\":\"%.*s\"}}", n - 1, at + 1);
     } else if (*at == '\'') {
@@ -337,6 +339,26 @@ void pt2_node(pt2_maker_t *m, const char *target, const char *arguments, const c
     if (results[0] == '&') results++;
     size_t first = strcspn(results + list, ",]");
     text_add(&m->nodes, "],\"metadata\":{},\"name\":\"%.*s\"}", (int)first, results + list);
+}
+
+char *pt2_graph(pt2_maker_t *m, const char *inputs, const char *outputs) {
+    static const char *const parts[] = {"${\"as_graph\":{\"name\":\"g\",\"graph\":{\"inputs\":[",
+                                        "],\"outputs\":["};
+    text_t json = {0};
+    for (int i = 0; i < 2; i++) {
+        const char *names = i ? outputs : inputs;
+        text_add(&json, "%s", parts[i]);
+        for (const char *at = names; *at;) {
+            size_t n = strcspn(at, ",");
+            text_add(&json, "%s{\"as_tensor\":{\"name\":\"%.*s\"}}", at > names ? "," : "", (int)n,
+                     at);
+            at += n + (at[n] == ',');
+        }
+    }
+    text_add(&json, "],\"nodes\":[%s],\"tensor_values\":{}}}}", m->nodes.data ? m->nodes.data : "");
+    free(m->nodes.data);
+    *m = (pt2_maker_t){0};
+    return json.data;
 }
 
 void pt2_output(pt2_maker_t *m, const char *name) {

@@ -298,6 +298,10 @@ static void test_shapes(void **state) {
          "f32[2,2]", D(2, 3, 5, 6));
     CASE("slice.Tensor", "self=%x dim=1 start=0 end=9 step=2", "z", X23, "z", "f32[2,2]",
          D(1, 3, 4, 6));
+    CASE("movedim.int", "self=%x source=0 destination=-1", "z", X23, "z", "f32[3,2]",
+         D(1, 4, 2, 5, 3, 6));
+    CASE("movedim.intlist", "self=%x source=[1,0] destination=[0,1]", "z", X23, "z", "f32[3,2]",
+         D(1, 4, 2, 5, 3, 6));
     CASE("flip.default", "self=%x dims=[-1]", "z", X23, "z", "f32[2,3]", D(3, 2, 1, 6, 5, 4));
     CASE("roll.default", "self=%x shifts=[1] dims=[1]", "z", X23, "z", "f32[2,3]",
          D(3, 1, 2, 6, 4, 5));
