@@ -48,8 +48,9 @@ typedef struct stator_plan_info {
     uint32_t n_kernels;                           /* launches a step on rank 0 */
     uint32_t n_collectives;                       /* a step */
     uint64_t state_bytes, work_bytes, comm_bytes; /* largest rank */
-    uint64_t live_bound_bytes;                    /* lower bound of the work region */
-    double compile_us;                            /* 0 for a loaded plan */
+    uint64_t feeds_bytes;      /* of it: room for stator_session_feed; 0: there is none */
+    uint64_t live_bound_bytes; /* lower bound of the work region */
+    double compile_us;         /* 0 for a loaded plan */
     /* A step's items, of all ranks and micro-batches: samples in the first input that carries a batch, and
      * tokens, where that one is of whole numbers with one dim behind the batch's. 0: there is none. Dims
      * before the batch's own count as micro-batches. */

@@ -25,6 +25,7 @@ typedef struct stator_report_totals {
     const char *target; /* its name */
     /* memory, in bytes */
     uint64_t state_bytes, work_bytes, comm_bytes; /* the regions, as a session allocates them */
+    uint64_t feeds_bytes;                         /* the inputs of one step more */
     uint64_t total_bytes;                         /* their sum */
     uint64_t
         live_bound_bytes; /* most that is alive at one time in `work`: what no packing goes below */

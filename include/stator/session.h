@@ -51,8 +51,8 @@ typedef struct stator_fetch {
     size_t bytes;
 } stator_fetch_t;
 
-/* One step. Feeds are global tensors by name, one for each input of the plan, of exactly its type;
- * the data is read during the call only. Fetches name any outputs, which are written when it returns OK: the
+/* One step. Feeds are global tensors by name, one for each input of the plan, of exactly its type; none at
+ * all where stator_session_feed gave them; the data is read during the call only. Fetches name any outputs, which are written when it returns OK: the
  * loss is that of before the update. INVALID shows expected and given; NOT_FOUND lists the names there are,
  * and says how to have a value of the graph kept (option "fetch"); PEER_LOST: a rank did not come to a
  * collective in time. (Nearest: cudaGraphLaunch and cudaStreamSynchronize.) */
@@ -74,6 +74,16 @@ STATOR_API stator_status_t stator_session_step_wait(stator_session_t *session) S
 /* 1 if wait would not block, also where no step is in progress. Does not block. (Nearest: cudaStreamQuery,
  * MPI_Test.) */
 STATOR_API int stator_session_step_done(stator_session_t *session);
+
+/* The inputs of the steps to come: copied to the device while the step that was started runs, and taken by the
+ * next one, which is given no feeds. They stay: a step without feeds that follows takes them again. All inputs
+ * at once, as feeds of a step; returns when their data has been read and is the caller's again. Needs a plan
+ * with room for them, which option "feed-ahead" gives (stator_plan_info_t.feeds_bytes). The loop of a training
+ * is feed, start, then feed the batch after and wait, again and again. INVALID: the plan has no such room, or
+ * as for a step's feeds. Blocks until the inputs of the step in progress have been taken. (Nearest: PyTorch's
+ * pin_memory with non_blocking copies on a stream of their own.) */
+STATOR_API stator_status_t stator_session_feed(stator_session_t *session, size_t n_feeds,
+                                               const stator_tensor_t *feeds) STATOR_WARN_UNUSED;
 
 /* An output of the last step, until the next one begins: `bytes` must be its size. Any value of the graph can
  * be one: compile (and make the training step) with option "fetch" = its name. Several are separated by
@@ -153,7 +163,8 @@ STATOR_API stator_status_t stator_session_resume(
     stator_session_t *session, const char *dir, stator_progress_t *out_progress) STATOR_WARN_UNUSED;
 
 typedef struct stator_session_info {
-    uint64_t state_bytes, work_bytes, comm_bytes; /* allocated on this process's first rank */
+    /* allocated on this process's first rank */
+    uint64_t state_bytes, work_bytes, comm_bytes, feeds_bytes;
     /* the last step that has ended, on that rank, in microseconds; the part spent waiting for collectives */
     double step_us, wait_us;
 } stator_session_info_t;

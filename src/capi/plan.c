@@ -28,6 +28,11 @@ static shard_form_t form_of(const char *text) {
     return (shard_form_t)form; /* auto, too */
 }
 
+static compile_feed_ahead_t feed_ahead_of(const char *text) {
+    if (strcmp(text, "auto") == 0) return COMPILE_FEED_AHEAD_AUTO;
+    return strcmp(text, "on") == 0 ? COMPILE_FEED_AHEAD_ON : COMPILE_FEED_AHEAD_OFF;
+}
+
 static st_status_t read_options(const stator_options_t *options, const stator_plan_t *state_of,
                                 compile_options_t *out) {
     const st_options_t *table = options->table;
@@ -88,6 +93,7 @@ static st_status_t read_options(const stator_options_t *options, const stator_pl
         .shadows = strcmp(st_options_string(table, "weight-shadows"), "on") == 0,
         .no_layout = strcmp(st_options_string(table, "layout"), "off") == 0,
         .bucket_bytes = st_options_size(table, "bucket-size"),
+        .feed_ahead = feed_ahead_of(st_options_string(table, "feed-ahead")),
         .recompute = recompute_policy(st_options_string(table, "recompute")),
         .memory_limit = st_options_size(table, "memory-limit"),
         .timeout_ms = (uint64_t)ceil(timeout * 1000),
@@ -210,6 +216,7 @@ stator_plan_info_t stator_plan_info(const stator_plan_t *plan) {
         if (bytes[PLAN_STATE] > info.state_bytes) info.state_bytes = bytes[PLAN_STATE];
         if (bytes[PLAN_WORK] > info.work_bytes) info.work_bytes = bytes[PLAN_WORK];
         if (bytes[PLAN_COMM] > info.comm_bytes) info.comm_bytes = bytes[PLAN_COMM];
+        if (bytes[PLAN_FEEDS] > info.feeds_bytes) info.feeds_bytes = bytes[PLAN_FEEDS];
         if (program->live_bound_bytes > info.live_bound_bytes)
             info.live_bound_bytes = program->live_bound_bytes;
     }

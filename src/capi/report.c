@@ -130,6 +130,7 @@ stator_report_totals_t stator_report_totals(const stator_report_t *report) {
         .state_bytes = r->region_bytes[PLAN_STATE],
         .work_bytes = r->region_bytes[PLAN_WORK],
         .comm_bytes = r->region_bytes[PLAN_COMM],
+        .feeds_bytes = r->region_bytes[PLAN_FEEDS],
         .total_bytes = r->total_bytes,
         .live_bound_bytes = r->live_bound_bytes,
         .capacity_bytes = r->capacity_bytes,
@@ -161,7 +162,7 @@ stator_report_totals_t stator_report_totals(const stator_report_t *report) {
 
 int stator_report_memory_at(const stator_report_t *report, size_t index,
                             stator_report_memory_t *out_row) {
-    static const char *const regions[PLAN_REGION_END] = {"", "state", "work", "comm"};
+    static const char *const regions[PLAN_REGION_END] = {"", "state", "work", "comm", "feeds"};
     if (index >= REPORT_KINDS) return 0;
     report_kind_t kind = (report_kind_t)index;
     *out_row = (stator_report_memory_t){regions[report_kind_region(kind)], report_kind_text(kind),

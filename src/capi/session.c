@@ -69,13 +69,19 @@ static st_status_t check_given(const stator_tensor_t *tensor, ir_type_t *out_typ
     return ST_OK;
 }
 
-static st_status_t take_ports(stator_session_t *session, size_t n_feeds,
-                              const stator_tensor_t *feeds, size_t n_fetches,
-                              const stator_fetch_t *fetches) {
+static st_status_t take_feeds(stator_session_t *session, size_t n_feeds,
+                              const stator_tensor_t *feeds) {
     for (size_t i = 0; i < n_feeds; i++) {
         session->feeds[i] = (exec_feed_t){.name = feeds[i].name, .data = feeds[i].data};
         TRY(check_given(&feeds[i], &session->feeds[i].type));
     }
+    return ST_OK;
+}
+
+static st_status_t take_ports(stator_session_t *session, size_t n_feeds,
+                              const stator_tensor_t *feeds, size_t n_fetches,
+                              const stator_fetch_t *fetches) {
+    TRY(take_feeds(session, n_feeds, feeds));
     for (size_t i = 0; i < n_fetches; i++) {
         if (!fetches[i].name || (!fetches[i].data && fetches[i].bytes))
             return FAIL(ST_INVALID, "fetch %zu ('%s') has no name or no room", i,
@@ -120,6 +126,17 @@ stator_status_t stator_session_step(stator_session_t *session, size_t n_feeds,
     CAPI_REQUIRE_N(fetches, n_fetches);
     stator_status_t status = stator_session_step_start(session, n_feeds, feeds, n_fetches, fetches);
     return status == STATOR_OK ? stator_session_step_wait(session) : status;
+}
+
+stator_status_t stator_session_feed(stator_session_t *session, size_t n_feeds,
+                                    const stator_tensor_t *feeds) {
+    CAPI_REQUIRE(session);
+    CAPI_REQUIRE_N(feeds, n_feeds);
+    if (n_feeds > session->plan->plan->n_inputs)
+        n_feeds = (size_t)session->plan->plan->n_inputs + 1;
+    st_status_t status = take_feeds(session, n_feeds, feeds);
+    if (status == ST_OK) status = exec_session_feed(session->exec, n_feeds, session->feeds);
+    return capi_status(status);
 }
 
 stator_status_t stator_session_fetch(stator_session_t *session, const char *name, void *data,
@@ -408,6 +425,7 @@ stator_session_info_t stator_session_info(const stator_session_t *session) {
         .state_bytes = exec_region_bytes(exec, exec_session_first(exec), PLAN_STATE),
         .work_bytes = exec_region_bytes(exec, exec_session_first(exec), PLAN_WORK),
         .comm_bytes = exec_region_bytes(exec, exec_session_first(exec), PLAN_COMM),
+        .feeds_bytes = exec_region_bytes(exec, exec_session_first(exec), PLAN_FEEDS),
         .step_us = exec_last_step_us(exec),
         .wait_us = exec_last_wait_us(exec),
     };

@@ -15,6 +15,13 @@ typedef enum compile_recompute {
     COMPILE_RECOMPUTE_FULL,  /* products too: what is left are the values between layers */
 } compile_recompute_t;
 
+/* Room for the inputs of one step more (region feeds of the plan). */
+typedef enum compile_feed_ahead {
+    COMPILE_FEED_AHEAD_AUTO = 0, /* where the device's memory is not the host's */
+    COMPILE_FEED_AHEAD_ON,
+    COMPILE_FEED_AHEAD_OFF,
+} compile_feed_ahead_t;
+
 typedef struct compile_options {
     const char *target; /* description to plan for, by name or file; NULL: "cpu" */
     const char *device; /* what will run the plan: the target's ("cpu", "cuda"), or "null", which
@@ -34,6 +41,7 @@ typedef struct compile_options {
     uint64_t bucket_bytes;  /* gradients' all-reduces are merged up to this size; 0: a
                              * quarter of all, between 256 KiB and 4 MiB */
     compile_recompute_t recompute;
+    compile_feed_ahead_t feed_ahead;
     uint64_t memory_limit; /* of all regions of a rank; more is recomputed until they fit.
                              * 0: the memory of the target's machine, where it is known */
     uint32_t only_items; /* plan for the first items of the batch alone, on one rank: says how much

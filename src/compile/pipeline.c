@@ -115,6 +115,11 @@ static st_status_t fill_defaults(const compile_options_t *given, compile_options
     return ST_OK;
 }
 
+static bool feeds_ahead(const compile_options_t *o, const target_t *target) {
+    if (o->feed_ahead != COMPILE_FEED_AHEAD_AUTO) return o->feed_ahead == COMPILE_FEED_AHEAD_ON;
+    return strcmp(target->machine.device, "cpu") != 0;
+}
+
 /* The target, for this plan's ranks and threads; the device is the target's unless it is `null`. */
 static st_status_t take_target(compile_context_t *c, target_t **out_target) {
     compile_options_t *o = &c->options;
@@ -129,6 +134,7 @@ static st_status_t take_target(compile_context_t *c, target_t **out_target) {
             "device '%s' does not run plans for target '%s': '%s' does, and 'null' computes "
             "nothing",
             o->device, target->machine.name, target->machine.device);
+    o->feed_ahead = feeds_ahead(o, target) ? COMPILE_FEED_AHEAD_ON : COMPILE_FEED_AHEAD_OFF;
     target_fill(target, &c->target);
     return ST_OK;
 }
@@ -159,6 +165,7 @@ static st_status_t record_options(compile_context_t *c, const target_t *target) 
         {"layout", o->no_layout ? "off" : "on"},
         {"bucket-size", o->bucket_bytes ? bucket : "auto"},
         {"recompute", recompute[o->recompute]},
+        {"feed-ahead", o->feed_ahead == COMPILE_FEED_AHEAD_ON ? "on" : "off"},
         {"shard", o->auto_sharding ? "auto" : forms[o->form]},
         {"memory-limit", o->memory_limit ? limit : "auto"},
         {"pin", o->pins ? o->pins : ""},

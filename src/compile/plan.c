@@ -38,6 +38,23 @@ const plan_place_t *plan_state_place(const plan_program_t *program, const char *
     return &program->places[info->first_output];
 }
 
+uint64_t plan_feeds_bytes(const plan_program_t *program) {
+    uint64_t bytes = 0;
+    for (ir_node_t n = 0; n < program->graph->nodes.n; n++) {
+        const ir_node_info_t *node = ir_node(program->graph, n);
+        if (node->op == IR_OP_INPUT)
+            bytes = st_size_add(
+                bytes, st_size_align(program->places[node->first_output].bytes, PLAN_ALIGNMENT));
+    }
+    return bytes;
+}
+
+bool plan_feeds_ahead(const plan_t *plan) {
+    for (uint32_t p = 0; p < plan->n_programs; p++)
+        if (plan->programs[p].region_bytes[PLAN_FEEDS]) return true;
+    return false;
+}
+
 const char *plan_option(const plan_t *plan, const char *key) {
     for (uint32_t i = 0; i < plan->n_options; i++)
         if (strcmp(plan->options[i].key, key) == 0) return plan->options[i].value;

@@ -12,7 +12,8 @@
  * Regions of a rank:
  *   state  parameters, buffers, moments: lives as long as the session; shareable between plans
  *   work   inputs, constants, activations, gradients, kernel scratch, outputs
- *   comm   buffers of collectives */
+ *   comm   buffers of collectives
+ *   feeds  inputs of the next step, one after the other, copied while a step runs; option feed-ahead */
 #ifndef STATOR_COMPILE_PLAN_H
 #define STATOR_COMPILE_PLAN_H
 
@@ -25,6 +26,7 @@ typedef enum plan_region {
     PLAN_STATE,
     PLAN_WORK,
     PLAN_COMM,
+    PLAN_FEEDS, /* no value lies there: inputs are copied to their places from it */
     PLAN_REGION_END
 } plan_region_t;
 
@@ -114,6 +116,11 @@ void plan_destroy(plan_t *plan); /* NULL is fine */
 const plan_port_t *plan_state(const plan_t *plan, const char *name);
 /* Memory layout of state by name in program `p`: its place, or NULL. */
 const plan_place_t *plan_state_place(const plan_program_t *program, const char *name);
+
+/* Bytes of the feeds region that holds all inputs of the program: in the order of its nodes, each aligned. */
+uint64_t plan_feeds_bytes(const plan_program_t *program);
+/* Whether the ranks have that region; on a rank whose parts of all inputs are empty it is, too. */
+bool plan_feeds_ahead(const plan_t *plan);
 
 /* What the plan remembers of an option, NULL: nothing. */
 const char *plan_option(const plan_t *plan, const char *key);

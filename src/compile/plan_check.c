@@ -44,7 +44,8 @@ typedef struct machine {
     plan_reuse_t *reuse;  /* of the fused node at hand, once it is asked for */
 } machine_t;
 
-static const char *const region_names[PLAN_REGION_END] = {"nowhere", "state", "work", "comm"};
+static const char *const region_names[PLAN_REGION_END] = {"nowhere", "state", "work", "comm",
+                                                          "feeds"};
 
 static bool overlap(const plan_place_t *a, const plan_place_t *b) {
     return a->region == b->region && a->region != PLAN_NOWHERE && a->bytes && b->bytes &&
@@ -189,6 +190,10 @@ static st_status_t check_regions(const machine_t *m) {
             return FAIL(ST_INVALID, "region %s has %llu bytes, what lies in it ends at %llu",
                         region_names[r], (unsigned long long)m->program->region_bytes[r],
                         (unsigned long long)end[r]);
+    uint64_t feeds = m->program->region_bytes[PLAN_FEEDS], inputs = plan_feeds_bytes(m->program);
+    if (feeds && feeds != inputs)
+        return FAIL(ST_INVALID, "region feeds has %llu bytes, the inputs need %llu",
+                    (unsigned long long)feeds, (unsigned long long)inputs);
     return ST_OK;
 }
 

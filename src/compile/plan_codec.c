@@ -92,7 +92,7 @@ static st_status_t program_to_wire(const plan_program_t *program, st_arena_t *ar
         TRY(bodies_to_wire(step, arena, wire->steps[n]));
         TRY(place_to_wire(&step->workspace, arena, &wire->steps[n]->workspace));
     }
-    wire->n_region_bytes = PLAN_REGION_END;
+    wire->n_region_bytes = PLAN_REGION_END - !program->region_bytes[PLAN_FEEDS];
     wire->region_bytes = (uint64_t *)(uintptr_t)program->region_bytes;
     wire->live_bound_bytes = program->live_bound_bytes;
     return ST_OK;
@@ -198,7 +198,7 @@ static st_status_t text_from_wire(plan_t *plan, const char *text, const char **o
 static st_status_t place_from_wire(const Stator__Wire__Place *wire, plan_place_t *out) {
     if (!wire) return FAIL(ST_PARSE, "a place is missing");
     TRY(ir_wire_check_known(&wire->base));
-    if (wire->region >= PLAN_REGION_END)
+    if (wire->region >= PLAN_FEEDS) /* no value lies there */
         return FAIL(ST_PARSE, "memory region %u is not known", wire->region);
     *out = (plan_place_t){(plan_region_t)wire->region, wire->offset, wire->bytes, wire->storage};
     return ST_OK;
@@ -251,13 +251,13 @@ static st_status_t program_from_wire(plan_t *plan, const program_wire_t *wire, i
     TRY(ir_wire_check_known(&wire->base));
     TRY(ir_graph_decode(wire->graph.data, wire->graph.len, &program->graph));
     if (wire->n_places != program->graph->values.n || wire->n_steps != program->graph->nodes.n ||
-        wire->n_region_bytes != PLAN_REGION_END)
+        (wire->n_region_bytes != PLAN_REGION_END && wire->n_region_bytes != PLAN_FEEDS))
         return FAIL(
             ST_PARSE,
             "%zu places, %zu steps and %zu regions for a graph of %zu values and %zu nodes, and "
-            "%d regions",
+            "%d or %d regions",
             wire->n_places, wire->n_steps, wire->n_region_bytes, program->graph->values.n,
-            program->graph->nodes.n, PLAN_REGION_END);
+            program->graph->nodes.n, PLAN_FEEDS, PLAN_REGION_END);
     program->places = st_arena_array(&plan->arena, wire->n_places, sizeof *program->places);
     program->steps = st_arena_array(&plan->arena, wire->n_steps, sizeof *program->steps);
     if (!program->places || !program->steps)
@@ -265,7 +265,8 @@ static st_status_t program_from_wire(plan_t *plan, const program_wire_t *wire, i
     for (size_t v = 0; v < wire->n_places; v++)
         TRY(place_from_wire(wire->places[v], &program->places[v]));
     TRY(steps_from_wire(plan, wire, depth, program->steps));
-    memcpy(program->region_bytes, wire->region_bytes, sizeof program->region_bytes);
+    memcpy(program->region_bytes, wire->region_bytes,
+           wire->n_region_bytes * sizeof *program->region_bytes);
     program->live_bound_bytes = wire->live_bound_bytes;
     return ST_OK;
 }

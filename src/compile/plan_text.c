@@ -27,7 +27,8 @@ static void put(writer_t *w, const char *format, ...) {
     w->text.n += bytes;
 }
 
-static const char *const region_names[PLAN_REGION_END] = {"nowhere", "state", "work", "comm"};
+static const char *const region_names[PLAN_REGION_END] = {"nowhere", "state", "work", "comm",
+                                                          "feeds"};
 static const char *const step_names[] = {"-", "kernel", "copy", "start", "wait", "region"};
 
 static void put_place(writer_t *w, const plan_place_t *place) {
@@ -124,8 +125,9 @@ st_status_t plan_print(const plan_t *plan, char **out_text) {
             if (plan->program_of[r] == p) put(&w, " %u", r);
         put(&w, "\n");
         for (int r = PLAN_STATE; r < PLAN_REGION_END; r++)
-            put(&w, "  %s %llu bytes", region_names[r],
-                (unsigned long long)program->region_bytes[r]);
+            if (r != PLAN_FEEDS || program->region_bytes[r])
+                put(&w, "  %s %llu bytes", region_names[r],
+                    (unsigned long long)program->region_bytes[r]);
         put(&w, "  (work bound %llu, gap %.2f %%)\n", (unsigned long long)program->live_bound_bytes,
             gap_percent(program));
         for (ir_node_t n = 0; n < program->graph->nodes.n; n++) put_step(&w, program, n, 0);

@@ -14,12 +14,16 @@
  * is what limits models and batches. */
 static const double SLACK = 0.02;
 
+static uint64_t program_bytes(const plan_program_t *program) {
+    uint64_t bytes = 0;
+    for (int r = PLAN_STATE; r < PLAN_REGION_END; r++) bytes += program->region_bytes[r];
+    return bytes;
+}
+
 uint64_t compile_rank_bytes(const plan_t *plan) {
     uint64_t most = 0;
     for (uint32_t p = 0; p < plan->n_programs; p++) {
-        uint64_t bytes = 0;
-        for (int r = PLAN_STATE; r < PLAN_REGION_END; r++)
-            bytes += plan->programs[p].region_bytes[r];
+        const uint64_t bytes = program_bytes(&plan->programs[p]);
         if (bytes > most) most = bytes;
     }
     return most;
@@ -262,10 +266,10 @@ static st_status_t name_largest(fitting_t *f) {
     report_t *report;
     char type[IR_TYPE_TEXT_BYTES], size[ST_NUMBER_BYTES];
     for (uint32_t p = 0; p < plan->n_programs; p++) {
-        const uint64_t *bytes = plan->programs[p].region_bytes;
-        if (bytes[PLAN_STATE] + bytes[PLAN_WORK] + bytes[PLAN_COMM] <= most_bytes) continue;
+        const uint64_t bytes = program_bytes(&plan->programs[p]);
+        if (bytes <= most_bytes) continue;
         most = p;
-        most_bytes = bytes[PLAN_STATE] + bytes[PLAN_WORK] + bytes[PLAN_COMM];
+        most_bytes = bytes;
     }
     TRY(report_memory(plan, f->c->target.context, most, &report));
     f->largest[0] = '\0';

@@ -33,6 +33,7 @@ static const struct {
     [REPORT_TEMPORARIES] = {"temporaries", PLAN_WORK},
     [REPORT_GAPS] = {"gaps", PLAN_WORK},
     [REPORT_COMM] = {"collectives", PLAN_COMM},
+    [REPORT_FEEDS] = {"next inputs", PLAN_FEEDS},
 };
 
 const char *report_kind_text(report_kind_t kind) {
@@ -213,6 +214,7 @@ static st_status_t tell_memory(making_t *m) {
     comm =
         r->region_bytes[PLAN_COMM]; /* buffers there share places too: the region itself is told */
     r->kind_bytes[REPORT_COMM] = comm;
+    r->kind_bytes[REPORT_FEEDS] = r->region_bytes[PLAN_FEEDS];
     r->kind_bytes[REPORT_GAPS] = r->region_bytes[PLAN_WORK] - work;
     return ST_OK;
 }

@@ -18,6 +18,7 @@ typedef enum report_kind {
     REPORT_TEMPORARIES, /* … the rest of what is alive */
     REPORT_GAPS,        /* … and what packing leaves unused */
     REPORT_COMM,        /* buffers of collectives */
+    REPORT_FEEDS,       /* inputs of the next step */
     REPORT_KINDS
 } report_kind_t;
 const char *report_kind_text(report_kind_t kind);

@@ -46,7 +46,8 @@ typedef struct dev_device {
     /* Memory aligned to 256 bytes, zeroed. `n_bytes` 0 gives NULL. */
     st_status_t (*alloc)(dev_stream_t *stream, size_t n_bytes, void **out_memory);
     void (*free)(dev_stream_t *stream, void *memory);
-    /* Host → device, device → host, device → device; ordered on the stream. */
+    /* Host → device, device → host, device → device; ordered on the stream. `copy_in` has read its host
+     * memory when it returns, what `copy_out` writes is there after synchronize. */
     st_status_t (*copy_in)(dev_stream_t *stream, void *device, const void *host, size_t n_bytes);
     st_status_t (*copy_out)(dev_stream_t *stream, void *host, const void *device, size_t n_bytes);
     st_status_t (*copy)(dev_stream_t *stream, void *to, const void *from, size_t n_bytes);
@@ -57,6 +58,13 @@ typedef struct dev_device {
 
     /* What follows is NULL on devices whose calls are complete when they return. */
 
+    /* Host → device beside the stream's work, for work that comes later: `begin` lets the copies that follow
+     * wait for what is on the stream by now, `join` lets the stream wait for all copies so far. A copy has
+     * read its host memory when it returns; the calls come one at a time, copies from another thread than
+     * the stream's. */
+    st_status_t (*aside_begin)(dev_stream_t *stream);
+    st_status_t (*aside_copy)(dev_stream_t *stream, void *device, const void *host, size_t n_bytes);
+    st_status_t (*aside_join)(dev_stream_t *stream);
     /* Records what `body` puts on the stream, instead of running it. */
     st_status_t (*capture)(dev_stream_t *stream, st_status_t (*body)(void *context), void *context,
                            dev_graph_t **out_graph);

@@ -79,6 +79,7 @@ typedef struct exec_rank {
     exec_step_t *shadows;          /* casts of parameters to their shadows (shadow.c) */
     uint64_t seen_writes;          /* the owner's state_writes when they were last made */
     exec_part_t *inputs, *outputs; /* by port */
+    exec_part_t *ahead;            /* the inputs in the feeds region, by port; NULL without one */
     uint32_t n_profile;
     exec_profile_row_t *profile, *sorted;   /* rank 0 with exec_options_t.profile */
     exec_measure_t *measure, *measure_kept; /* the first is NULL unless steps are measured */
@@ -99,13 +100,16 @@ struct exec_session {
     uint32_t first, n_local; /* ranks of this process: all, or one of a communicator's */
     comm_t *beside; /* for what is no part of a step: all ranks; NULL: all are of this process */
     /* the step in progress */
-    const void **feeds; /* [inputs] */
-    void **fetches;     /* [outputs]: NULL where not fetched */
+    const void **feeds; /* [inputs]; all NULL: those fed ahead */
+    const void **ahead; /* [inputs]: what exec_session_feed is given */
+    bool fed_ahead,
+        takes_ahead; /* the feeds region is filled; the step in progress begins with it */
+    void **fetches;  /* [outputs]: NULL where not fetched */
     /* Threads: the caller raises `generation` and waits until n_done is the number of ranks. */
     pthread_mutex_t mutex;
     pthread_cond_t changed;
     uint64_t generation;
-    uint32_t n_done;
+    uint32_t n_done, n_taken; /* ranks; n_taken: whose inputs of the step are in place */
     uint64_t state_writes; /* of an owner of state: how often it was written but by its own steps */
     bool stop;
     /* The caller's own: between start and wait; a step has succeeded; times of the last one that did. */
@@ -153,6 +157,9 @@ st_status_t exec_tune(exec_rank_t *rank) ST_WARN_UNUSED;
 /* Copies a part of a state to its place in the global tensor. */
 st_status_t exec_state_part_out(const exec_rank_t *rank, const exec_part_t *part,
                                 void *to) ST_WARN_UNUSED;
+
+/* Fills the feeds region, beside the rank's step and on another thread. */
+st_status_t exec_rank_feed_ahead(exec_rank_t *rank) ST_WARN_UNUSED;
 
 /* One step: feeds in, the program, outputs out. */
 st_status_t exec_rank_step(exec_rank_t *rank) ST_WARN_UNUSED;

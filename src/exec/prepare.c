@@ -359,6 +359,25 @@ static st_status_t prepare_poison(exec_rank_t *rank) {
 
 /* ---- inputs and outputs ---- */
 
+static st_status_t prepare_ahead(exec_rank_t *rank) {
+    const plan_t *plan = rank->session->plan;
+    const ir_graph_t *graph = rank->program->graph;
+    char *at = rank->regions[PLAN_FEEDS];
+    ARRAY(rank, rank->ahead, plan->n_inputs);
+    for (ir_node_t n = 0; n < graph->nodes.n; n++) { /* as plan_feeds_bytes counts */
+        const ir_node_info_t *node = ir_node(graph, n);
+        if (node->op != IR_OP_INPUT) continue;
+        for (uint32_t i = 0; i < plan->n_inputs; i++) {
+            if (strcmp(plan->inputs[i].name, node->name) != 0) continue;
+            rank->ahead[i] = rank->inputs[i];
+            rank->ahead[i].local = at;
+        }
+        if (at)
+            at += st_size_align(rank->program->places[node->first_output].bytes, PLAN_ALIGNMENT);
+    }
+    return ST_OK;
+}
+
 static st_status_t prepare_ports(exec_rank_t *rank) {
     const plan_t *plan = rank->session->plan;
     const ir_graph_t *graph = rank->program->graph;
@@ -369,6 +388,7 @@ static st_status_t prepare_ports(exec_rank_t *rank) {
         rank->inputs[i] = exec_part_make(plan, &plan->inputs[i], rank->index,
                                          value_address(rank, ir_node(graph, node)->first_output));
     }
+    if (plan_feeds_ahead(plan)) TRY(prepare_ahead(rank));
     for (uint32_t o = 0; o < plan->n_outputs; o++) {
         ir_value_t v = ir_graph_find_output(graph, plan->outputs[o].name);
         rank->outputs[o] =

@@ -101,12 +101,55 @@ static st_status_t move_out(void *context, void *local, size_t offset, size_t by
     return m->rank->device->copy_out(m->rank->stream, m->to + offset, local, bytes);
 }
 
-static st_status_t feed(const exec_rank_t *rank) {
+static st_status_t move_ahead(void *context, void *local, size_t offset, size_t bytes) {
+    const move_t *m = context;
+    const dev_device_t *device = m->rank->device;
+    return (device->aside_copy ? device->aside_copy : device->copy_in)(m->rank->stream, local,
+                                                                       m->from + offset, bytes);
+}
+
+st_status_t exec_rank_feed_ahead(exec_rank_t *rank) {
+    const exec_session_t *session = rank->session;
+    for (uint32_t i = 0; i < session->plan->n_inputs; i++) {
+        move_t move = {.rank = rank, .from = session->ahead[i]};
+        TRY(exec_part_each(&rank->ahead[i], move_ahead, &move));
+    }
+    return ST_OK;
+}
+
+/* Inputs from the feeds region to their places. */
+static st_status_t take_ahead(const exec_rank_t *rank) {
+    const plan_program_t *program = rank->program;
+    if (rank->device->aside_join) TRY(rank->device->aside_join(rank->stream));
+    for (uint32_t i = 0; i < rank->session->plan->n_inputs; i++) {
+        ir_node_t node = ir_graph_find(program->graph, rank->session->plan->inputs[i].name);
+        size_t bytes = program->places[ir_node(program->graph, node)->first_output].bytes;
+        if (bytes)
+            TRY(rank->device->copy(rank->stream, rank->inputs[i].local, rank->ahead[i].local,
+                                   bytes));
+    }
+    return ST_OK;
+}
+
+static st_status_t copy_feeds(const exec_rank_t *rank) {
     const exec_session_t *session = rank->session;
     for (uint32_t i = 0; i < session->plan->n_inputs; i++) {
         move_t move = {.rank = rank, .from = session->feeds[i]};
         TRY(exec_part_each(&rank->inputs[i], move_in, &move));
     }
+    return ST_OK;
+}
+
+/* The step's inputs to their places; from then on the feeds region may be filled again. */
+static st_status_t feed(const exec_rank_t *rank) {
+    exec_session_t *session = rank->session;
+    TRY(session->takes_ahead ? take_ahead(rank) : copy_feeds(rank));
+    if (!rank->ahead) return ST_OK;
+    if (rank->device->aside_begin) TRY(rank->device->aside_begin(rank->stream));
+    pthread_mutex_lock(&session->mutex);
+    session->n_taken++;
+    pthread_cond_broadcast(&session->changed);
+    pthread_mutex_unlock(&session->mutex);
     return ST_OK;
 }
 
@@ -122,7 +165,8 @@ st_status_t exec_rank_deliver(const exec_rank_t *rank) {
 
 st_status_t exec_state_part_out(const exec_rank_t *rank, const exec_part_t *part, void *to) {
     move_t move = {.rank = rank, .to = to};
-    return exec_part_each(part, move_out, &move);
+    TRY(exec_part_each(part, move_out, &move));
+    return rank->device->synchronize(rank->stream);
 }
 
 static st_status_t run_steps(void *context) {

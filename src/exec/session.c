@@ -232,6 +232,7 @@ static void free_session(exec_session_t *session) {
     simulate_destroy(session->simulation);
     st_free(session->ranks);
     st_free(session->feeds);
+    st_free(session->ahead);
     st_free(session->fetches);
     st_free(session);
 }
@@ -273,9 +274,10 @@ st_status_t exec_session_create_with(const plan_t *plan, exec_session_t *share,
     if (session->options.timeout_ms <= 0) session->options.timeout_ms = DEFAULT_TIMEOUT_MS;
     session->ranks = st_calloc(plan->n_ranks, sizeof *session->ranks);
     session->feeds = st_calloc(plan->n_inputs, sizeof *session->feeds);
+    session->ahead = st_calloc(plan->n_inputs, sizeof *session->ahead);
     session->fetches = st_calloc(plan->n_outputs, sizeof *session->fetches);
     st_status_t status = ST_OK;
-    if (!session->ranks || !session->feeds || !session->fetches)
+    if (!session->ranks || !session->feeds || !session->ahead || !session->fetches)
         status = st_no_memory(plan->n_ranks * sizeof *session->ranks, "a session");
     if (status == ST_OK) status = place_ranks(session);
     if (status == ST_OK) status = init_locks(session);
@@ -353,26 +355,26 @@ static const char *list_ports(const plan_port_t *ports, uint32_t n, char *buffer
     return buffer;
 }
 
-static st_status_t take_feeds(exec_session_t *session, size_t n, const exec_feed_t *feeds) {
-    const plan_t *plan = session->plan;
+static st_status_t take_feeds(const plan_t *plan, size_t n, const exec_feed_t *feeds,
+                              const void **out) {
     char names[512], given[IR_TYPE_TEXT_BYTES], expected[IR_TYPE_TEXT_BYTES];
-    for (uint32_t i = 0; i < plan->n_inputs; i++) session->feeds[i] = NULL;
+    for (uint32_t i = 0; i < plan->n_inputs; i++) out[i] = NULL;
     for (size_t f = 0; f < n; f++) {
         uint32_t i = find_port(plan->inputs, plan->n_inputs, feeds[f].name);
         if (i == plan->n_inputs)
             return FAIL(ST_NOT_FOUND, "there is no input '%s'; the inputs are: %s", feeds[f].name,
                         list_ports(plan->inputs, plan->n_inputs, names, sizeof names));
-        if (session->feeds[i]) return FAIL(ST_INVALID, "input '%s' is fed twice", feeds[f].name);
+        if (out[i]) return FAIL(ST_INVALID, "input '%s' is fed twice", feeds[f].name);
         if (!ir_type_equal(&feeds[f].type, &plan->inputs[i].type))
             return FAIL(ST_INVALID, "input '%s' is %s, the plan was compiled for %s", feeds[f].name,
                         ir_type_text(&feeds[f].type, given, sizeof given),
                         ir_type_text(&plan->inputs[i].type, expected, sizeof expected));
         if (!feeds[f].data && ir_type_bytes(&feeds[f].type))
             return FAIL(ST_INVALID, "input '%s' has no data", feeds[f].name);
-        session->feeds[i] = feeds[f].data ? feeds[f].data : "";
+        out[i] = feeds[f].data ? feeds[f].data : "";
     }
     for (uint32_t i = 0; i < plan->n_inputs; i++)
-        if (!session->feeds[i])
+        if (!out[i])
             return FAIL(ST_INVALID, "input '%s' %s is not fed", plan->inputs[i].name,
                         ir_type_text(&plan->inputs[i].type, expected, sizeof expected));
     return ST_OK;
@@ -420,15 +422,41 @@ st_status_t exec_session_step_start(exec_session_t *session, size_t n_feeds,
                                     const exec_fetch_t *fetches) {
     TRY(exec_session_idle(session));
     TRY(session_status(session));
-    TRY(take_feeds(session, n_feeds, feeds));
+    const bool ahead = n_feeds == 0 && session->fed_ahead;
+    if (!ahead) TRY(take_feeds(session->plan, n_feeds, feeds, session->feeds));
     TRY(take_fetches(session, n_fetches, fetches));
     exec_shadows_note_step(session);
     pthread_mutex_lock(&session->mutex);
     session->in_step = true;
-    session->n_done = 0;
+    session->takes_ahead = ahead;
+    session->n_done = session->n_taken = 0;
     session->generation++;
     pthread_cond_broadcast(&session->changed);
     pthread_mutex_unlock(&session->mutex);
+    return ST_OK;
+}
+
+/* Waits until the step in progress, if there is one, has its inputs in place or has ended. */
+static st_status_t wait_until_taken(exec_session_t *session) {
+    pthread_mutex_lock(&session->mutex);
+    while (session->n_done < session->n_local && session->n_taken < session->n_local)
+        pthread_cond_wait(&session->changed, &session->mutex);
+    st_status_t status = session_status(session);
+    pthread_mutex_unlock(&session->mutex);
+    return status;
+}
+
+st_status_t exec_session_feed(exec_session_t *session, size_t n_feeds, const exec_feed_t *feeds) {
+    if (!plan_feeds_ahead(session->plan))
+        return FAIL(ST_INVALID,
+                    "the plan has no room for inputs ahead of a step: compile with option "
+                    "feed-ahead=on");
+    TRY(take_feeds(session->plan, n_feeds, feeds, session->ahead));
+    TRY(wait_until_taken(session));
+    session->fed_ahead = false;
+    for (uint32_t i = 0; i < session->n_local; i++)
+        TRY(exec_rank_feed_ahead(&session->ranks[session->first + i]));
+    session->fed_ahead = true;
     return ST_OK;
 }
 

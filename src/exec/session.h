@@ -65,6 +65,10 @@ st_status_t exec_session_step(exec_session_t *session, size_t n_feeds, const exe
 st_status_t exec_session_step_start(exec_session_t *session, size_t n_feeds,
                                     const exec_feed_t *feeds, size_t n_fetches,
                                     const exec_fetch_t *fetches) ST_WARN_UNUSED;
+/* Inputs for the next steps that are given none: copied to the plan's feeds region beside the step in
+ * progress, whose own inputs it waits for. */
+st_status_t exec_session_feed(exec_session_t *session, size_t n_feeds,
+                              const exec_feed_t *feeds) ST_WARN_UNUSED;
 bool exec_session_step_done(exec_session_t *session); /* wait would not block */
 st_status_t exec_session_step_wait(exec_session_t *session) ST_WARN_UNUSED;
 /* FAILs while a step is in progress. */

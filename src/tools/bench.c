@@ -82,7 +82,7 @@ static stator_status_t first_step(const tool_t *tool, bench_t *b) {
 static void print_result(const tool_t *tool, const bench_t *b) {
     stator_report_totals_t totals = stator_report_totals(b->report);
     stator_session_info_t info = stator_session_info(b->stepper.session);
-    uint64_t used = info.state_bytes + info.work_bytes + info.comm_bytes;
+    uint64_t used = info.state_bytes + info.work_bytes + info.comm_bytes + info.feeds_bytes;
     const char *unit;
     double step_ms = median(b->step_ms, b->n), rate = tool_items(b->plan, &unit) / (step_ms * 1e-3);
     char planned_text[32], used_text[32];
@@ -127,6 +127,9 @@ static void print_result(const tool_t *tool, const bench_t *b) {
     };
     printf("{\"target\":");
     tool_json_string(stdout, totals.target);
+    const tool_feeder_t *feeder = &b->stepper.feeder;
+    printf(",\"input_copies\":%d,\"copies_ahead\":%s", feeder->data && !feeder->stays,
+           feeder->ahead ? "true" : "false");
     printf(",\"choices\":\"%016llx\"", (unsigned long long)start.choices);
     printf(",\"steps\":%zu,\"ranks\":%u,\"threads\":%u,\"rate_unit\":\"%s\"", b->n,
            stator_plan_info(b->plan).n_ranks, stator_plan_info(b->plan).n_threads, unit);

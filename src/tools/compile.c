@@ -9,11 +9,13 @@ static void report(const tool_t *tool, const stator_plan_t *plan) {
         printf(
             "{\"ranks\":%u,\"threads\":%u,\"kernels\":%u,\"collectives\":%u,\"regions\":{\"state\":"
             "%llu,"
-            "\"work\":%llu,\"comm\":%llu},\"live_bound_bytes\":%llu,\"packing_gap_percent\":%.3f,"
+            "\"work\":%llu,\"comm\":%llu,\"feeds\":%llu},\"live_bound_bytes\":%llu,\"packing_gap_"
+            "percent\":%.3f,"
             "\"compile_us\":%.0f}\n",
             i.n_ranks, i.n_threads, i.n_kernels, i.n_collectives, (unsigned long long)i.state_bytes,
             (unsigned long long)i.work_bytes, (unsigned long long)i.comm_bytes,
-            (unsigned long long)i.live_bound_bytes, tool_packing_gap(&i), i.compile_us);
+            (unsigned long long)i.feeds_bytes, (unsigned long long)i.live_bound_bytes,
+            tool_packing_gap(&i), i.compile_us);
         return;
     }
     char state[32], work[32], comm[32];

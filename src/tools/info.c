@@ -74,22 +74,24 @@ static stator_status_t plan_info(const tool_t *tool, stator_plan_t *plan) {
     if (tool_flag(tool, "json")) {
         printf(
             "{\"kind\":\"plan\",\"ranks\":%u,\"threads\":%u,\"kernels\":%u,\"collectives\":%u,"
-            "\"regions\":{\"state\":%llu,\"work\":%llu,\"comm\":%llu},\"live_bound_bytes\":%llu,"
+            "\"regions\":{\"state\":%llu,\"work\":%llu,\"comm\":%llu,\"feeds\":%llu},\"live_bound_"
+            "bytes\":%llu,"
             "\"packing_gap_percent\":%.3f}\n",
             i.n_ranks, i.n_threads, i.n_kernels, i.n_collectives, (unsigned long long)i.state_bytes,
             (unsigned long long)i.work_bytes, (unsigned long long)i.comm_bytes,
-            (unsigned long long)i.live_bound_bytes, tool_packing_gap(&i));
+            (unsigned long long)i.feeds_bytes, (unsigned long long)i.live_bound_bytes,
+            tool_packing_gap(&i));
         return STATOR_OK;
     }
-    char state[32], work[32], comm[32], bound[32];
+    char state[32], work[32], comm[32], feeds[32], bound[32];
     printf("ranks       %u, %u thread%s each\nkernels     %u a step\ncollectives %u a step\n",
            i.n_ranks, i.n_threads, i.n_threads == 1 ? "" : "s", i.n_kernels, i.n_collectives);
     printf(
         "memory of the largest rank: state %s, work %s (live bound %s, packed within %.2f %%), "
-        "comm %s\n",
+        "comm %s, next inputs %s\n",
         tool_bytes(i.state_bytes, state), tool_bytes(i.work_bytes, work),
-        tool_bytes(i.live_bound_bytes, bound), tool_packing_gap(&i),
-        tool_bytes(i.comm_bytes, comm));
+        tool_bytes(i.live_bound_bytes, bound), tool_packing_gap(&i), tool_bytes(i.comm_bytes, comm),
+        tool_bytes(i.feeds_bytes, feeds));
     return STATOR_OK;
 }
 

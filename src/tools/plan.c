@@ -148,9 +148,9 @@ static void print_json(const stator_plan_t *plan, const stator_report_t *report,
     tool_json_string(stdout, t.target);
     printf(",\"ranks\":%u,\"rank\":%lld,\"threads\":%u", info.n_ranks, (long long)rank,
            info.n_threads);
-    printf(",\"regions\":{\"state\":%llu,\"work\":%llu,\"comm\":%llu}",
+    printf(",\"regions\":{\"state\":%llu,\"work\":%llu,\"comm\":%llu,\"feeds\":%llu}",
            (unsigned long long)t.state_bytes, (unsigned long long)t.work_bytes,
-           (unsigned long long)t.comm_bytes);
+           (unsigned long long)t.comm_bytes, (unsigned long long)t.feeds_bytes);
     json_bytes("total_bytes", t.total_bytes);
     json_bytes("live_bound_bytes", t.live_bound_bytes);
     json_bytes("packed_bytes", t.work_bytes);

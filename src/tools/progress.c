@@ -25,11 +25,12 @@ stator_status_t progress_open(const tool_t *tool, const stator_plan_t *plan,
     const char *path = tool_text(tool, "log"), *events = tool_text(tool, "tensorboard");
     stator_session_info_t info = stator_session_info(session);
     if (!tool_leads(tool)) path = events = ""; /* files are one process's */
-    *p = (progress_t){.first_step = first_step,
-                      .n_steps = n_steps,
-                      .bytes = info.state_bytes + info.work_bytes + info.comm_bytes,
-                      .log_path = path,
-                      .live = isatty(STDOUT_FILENO)};
+    *p = (progress_t){
+        .first_step = first_step,
+        .n_steps = n_steps,
+        .bytes = info.state_bytes + info.work_bytes + info.comm_bytes + info.feeds_bytes,
+        .log_path = path,
+        .live = isatty(STDOUT_FILENO)};
     TOOL_TRY(take_rates(p, plan));
     if (path[0]) {
         p->log = fopen(path, tool_text(tool, "resume")[0] ? "a" : "w");

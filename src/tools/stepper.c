@@ -30,18 +30,17 @@ stator_status_t tool_stepper_open(const tool_t *tool, stator_plan_t *plan, tool_
         TOOL_TRY(stator_data_tensors(plan, out->inputs, input[0] ? tool_text(tool, "map") : "",
                                      &out->data));
     }
+    tool_feeder_open(plan, out->session, out->data, !input[0] && !tool_flag(tool, "copy-inputs"),
+                     &out->feeder);
     return STATOR_OK;
 }
 
 stator_status_t tool_stepper_step(const tool_t *tool, tool_stepper_t *stepper, double *out_wall) {
-    size_t n_feeds = 0;
-    const stator_tensor_t *feeds = NULL;
     tool_scalar_t loss = {0};
     stator_fetch_t fetch;
     size_t n_fetches = tool_scalar_fetch(stepper->plan, tool_loss(tool), &loss, &fetch);
-    if (stepper->data) TOOL_TRY(stator_data_next(stepper->data, &n_feeds, &feeds));
     double begin = tool_seconds();
-    TOOL_TRY(stator_session_step(stepper->session, n_feeds, feeds, n_fetches, &fetch));
+    TOOL_TRY(tool_feeder_step(&stepper->feeder, true, n_fetches, &fetch));
     *out_wall = tool_seconds() - begin;
     stepper->has_loss = n_fetches > 0;
     if (stepper->has_loss) stepper->loss = tool_scalar_value(&loss);

@@ -289,12 +289,11 @@ stator_status_t tool_evaluate(const tool_t *tool, stator_session_t *session,
     if (max_batches > 0 && max_batches < batches) batches = max_batches;
     double sum = 0, right = 0, samples = 0;
     TOOL_TRY(stator_data_seek(data, 0, 0));
+    tool_feeder_t feeder;
+    tool_feeder_open(plan, session, data, false, &feeder);
     for (int64_t i = 0; i < batches && !tool_interrupted(tool); i++) {
-        size_t n_feeds;
-        const stator_tensor_t *feeds;
-        TOOL_TRY(stator_data_next(data, &n_feeds, &feeds));
-        TOOL_TRY(stator_session_step(session, n_feeds, feeds, n_fetches, fetches));
-        double valid = (double)stator_data_valid(data);
+        TOOL_TRY(tool_feeder_step(&feeder, i + 1 < batches, n_fetches, fetches));
+        double valid = (double)feeder.valid;
         sum += tool_scalar_value(&loss) * valid;
         right += counted ? tool_scalar_value(&correct) : 0;
         samples += valid;

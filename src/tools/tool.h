@@ -113,6 +113,24 @@ bool tool_scalar_fetch(const stator_plan_t *plan, const char *name, tool_scalar_
                        stator_fetch_t *out_fetch);
 /* Name of the output to minimize: --loss, or "loss". */
 const char *tool_loss(const tool_t *tool);
+/* Steps with a source's batches in turn (feeder.c). Where the plan has room for the inputs of one step more,
+ * those of the next step are copied while a step runs. Zeroed is closed. */
+typedef struct tool_feeder {
+    stator_session_t *session; /* the caller's, as is data; NULL: the plan has no inputs */
+    stator_data_t *data;
+    bool ahead, fed;
+    bool stays;            /* the first batch stays on the device, for all steps */
+    int64_t epoch, sample; /* the source's position after the batches that steps have taken */
+    int64_t valid,
+        next_valid; /* real samples in the batch of the last step, and in the one fed ahead */
+} tool_feeder_t;
+/* `stays` counts where the plan has such room only. The source stands at the first batch; where it is sought
+ * to another one, a feeder is opened anew. */
+void tool_feeder_open(const stator_plan_t *plan, stator_session_t *session, stator_data_t *data,
+                      bool stays, tool_feeder_t *out);
+/* One step; `more`: another one follows. */
+stator_status_t tool_feeder_step(tool_feeder_t *feeder, bool more, size_t n_fetches,
+                                 const stator_fetch_t *fetches);
 /* A session whose steps only matter for how long they take (stepper.c): state by rules, inputs from --input
  * or random, the loss fetched as in training. Zeroed is closed. */
 typedef struct tool_stepper {
@@ -120,6 +138,7 @@ typedef struct tool_stepper {
     stator_session_t *session;
     stator_tensors_t *inputs;
     stator_data_t *data;
+    tool_feeder_t feeder;
     double created_s, init_s; /* what creating the session took, and its initial state */
     bool has_loss;
     double loss; /* of the last step */

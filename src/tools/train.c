@@ -19,6 +19,7 @@ typedef struct train_run {
     stator_plan_t *plan, *eval_plan;
     stator_session_t *session, *eval_session;
     stator_data_t *data, *eval_data;
+    tool_feeder_t feeder;
     progress_t shown;
     stator_progress_t progress;
     int64_t n_steps;
@@ -189,6 +190,7 @@ static stator_status_t open_run(train_run_t *run) {
     run->progress.seed = (uint64_t)tool_int(tool, "seed");
     if (tool_text(tool, "resume")[0]) TOOL_TRY(go_on(run));
     if (run->complete) return STATOR_OK;
+    tool_feeder_open(run->plan, run->session, run->data, false, &run->feeder);
     return progress_open(tool, run->plan, run->session, run->progress.step, run->n_steps,
                          &run->shown);
 }
@@ -237,7 +239,8 @@ static stator_status_t tell_step(const train_run_t *run, const step_result_t *re
 static stator_status_t save(train_run_t *run, bool is_best) {
     const char *dir = tool_text(run->tool, "save");
     if (!dir[0]) return STATOR_OK;
-    stator_data_position(run->data, &run->progress.epoch, &run->progress.sample);
+    run->progress.epoch = run->feeder.epoch;
+    run->progress.sample = run->feeder.sample;
     run->progress.n_samples = stator_data_samples(run->data);
     return stator_session_save(run->session, dir, &run->progress,
                                (int32_t)tool_int(run->tool, "keep"), is_best);
@@ -261,10 +264,8 @@ static stator_status_t evaluate(train_run_t *run, bool final, bool *out_saved) {
 }
 
 static stator_status_t one_step(train_run_t *run, step_result_t *result) {
-    size_t n_feeds;
-    const stator_tensor_t *feeds;
-    TOOL_TRY(stator_data_next(run->data, &n_feeds, &feeds));
-    TOOL_TRY(stator_session_step(run->session, n_feeds, feeds, result->n_fetches, result->fetches));
+    const bool more = run->progress.step + 1 < run->n_steps;
+    TOOL_TRY(tool_feeder_step(&run->feeder, more, result->n_fetches, result->fetches));
     run->progress.step++;
     TOOL_TRY(tell_step(run, result));
     result->n_skipped = result->has_skipped && result->skipped.i64 ? result->n_skipped + 1 : 0;

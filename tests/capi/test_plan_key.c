@@ -61,6 +61,8 @@ static const row_t rows[] = {
     {"recompute", "off", DECIDES, ""},
     {"recompute", "fused", DECIDES, ""},
     {"recompute", "full", DECIDES, ""},
+    {"feed-ahead", "off", NEUTRAL, ""}, /* what "auto" is on the cpu */
+    {"feed-ahead", "on", DECIDES, ""},
     {"memory-limit", "1GiB", DECIDES, ""},
     {"timeout", "7", DECIDES, ""},
     {"plan-cache", "cache-of-keys", NEUTRAL, ""}, /* where plans are kept */

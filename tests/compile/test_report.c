@@ -66,7 +66,8 @@ static void test_memory(void **state) {
             assert_int_equal(sum[region], r->region_bytes[region]);
         alive = sum[PLAN_WORK] - r->kind_bytes[REPORT_GAPS];
         assert_int_equal(alive, r->live_bound_bytes);
-        assert_int_equal(r->total_bytes, sum[PLAN_STATE] + sum[PLAN_WORK] + sum[PLAN_COMM]);
+        assert_int_equal(r->total_bytes,
+                         sum[PLAN_STATE] + sum[PLAN_WORK] + sum[PLAN_COMM] + sum[PLAN_FEEDS]);
         /* two matrices, and two moments of each; all are multiples of the alignment */
         assert_int_equal(r->kind_bytes[REPORT_PARAMETERS], 4 * (IN * HIDDEN + HIDDEN * CLASSES));
         assert_true(r->kind_bytes[REPORT_MOMENTS] >= 2 * r->kind_bytes[REPORT_PARAMETERS]);

@@ -28,13 +28,17 @@ enum { N = 96 * 96 };
 static float x[N], y[N], again[N];
 static const ir_type_t type = {IR_F32, 2, {96, 96}};
 
-static plan_t *make_plan(uint32_t n_ranks) {
+static plan_t *make_plan_with(uint32_t n_ranks, compile_feed_ahead_t feed_ahead) {
     ir_graph_t *graph;
-    compile_options_t options = {.n_ranks = n_ranks};
+    compile_options_t options = {.n_ranks = n_ranks, .feed_ahead = feed_ahead};
     assert_int_equal(ir_graph_parse(text, strlen(text), &graph), ST_OK);
     plan_t *plan = compile_ok(graph, &options);
     ir_graph_destroy(graph);
     return plan;
+}
+
+static plan_t *make_plan(uint32_t n_ranks) {
+    return make_plan_with(n_ranks, COMPILE_FEED_AHEAD_AUTO);
 }
 
 static void expect_error(st_status_t got, st_status_t wanted, const char *message) {
@@ -124,10 +128,60 @@ static void outputs_can_be_fetched_after_the_step(void **state) {
     }
 }
 
+/* Each step's output is that of its own input, fed at once; the input of the step after is written over
+ * the same host memory as soon as it has been handed over. */
+static void inputs_fed_ahead_are_those_of_the_next_step(void **state) {
+    (void)state;
+    enum { STEPS = 12 };
+    static float wanted[STEPS][N];
+    for (uint32_t n_ranks = 1; n_ranks <= 3; n_ranks++) {
+        plan_t *plan = make_plan_with(n_ranks, COMPILE_FEED_AHEAD_ON);
+        exec_session_t *session;
+        exec_feed_t feed = {"x", type, x};
+        exec_fetch_t fetch = {"y", y, sizeof y};
+        assert_int_equal(exec_session_create(plan, NULL, &session), ST_OK);
+        fill_states(session, plan);
+        expect_error(exec_session_step(session, 0, NULL, 0, NULL), ST_INVALID, "'x'");
+        for (int i = 0; i < STEPS; i++) {
+            fill_random(&type, x, (uint64_t)i, 2);
+            fetch.data = wanted[i];
+            assert_int_equal(exec_session_step(session, 1, &feed, 1, &fetch), ST_OK);
+        }
+        fetch.data = y;
+        fill_random(&type, x, 0, 2);
+        assert_int_equal(exec_session_feed(session, 1, &feed), ST_OK);
+        for (int i = 0; i < STEPS; i++) {
+            assert_int_equal(exec_session_step_start(session, 0, NULL, 1, &fetch), ST_OK);
+            fill_random(&type, x, (uint64_t)i + 1, 2);
+            if (i + 1 < STEPS) assert_int_equal(exec_session_feed(session, 1, &feed), ST_OK);
+            assert_int_equal(exec_session_step_wait(session), ST_OK);
+            assert_memory_equal(y, wanted[i], sizeof y);
+        }
+        /* they stay, beside steps with feeds of their own */
+        fill_random(&type, x, 3, 2);
+        assert_int_equal(exec_session_step(session, 1, &feed, 1, &fetch), ST_OK);
+        assert_memory_equal(y, wanted[3], sizeof y);
+        assert_int_equal(exec_session_step(session, 0, NULL, 1, &fetch), ST_OK);
+        assert_memory_equal(y, wanted[STEPS - 1], sizeof y);
+        feed.name = "q";
+        expect_error(exec_session_feed(session, 1, &feed), ST_NOT_FOUND, "'q'");
+        exec_session_destroy(session);
+        plan_destroy(plan);
+    }
+    plan_t *plan = make_plan(1);
+    exec_session_t *session;
+    exec_feed_t feed = {"x", type, x};
+    assert_int_equal(exec_session_create(plan, NULL, &session), ST_OK);
+    expect_error(exec_session_feed(session, 1, &feed), ST_INVALID, "feed-ahead=on");
+    exec_session_destroy(session);
+    plan_destroy(plan);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(start_and_wait_do_what_step_does),
         cmocka_unit_test(calls_out_of_turn_are_errors),
+        cmocka_unit_test(inputs_fed_ahead_are_those_of_the_next_step),
         cmocka_unit_test(outputs_can_be_fetched_after_the_step),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -18,6 +18,15 @@ for key in libraries_s nests_s plans_s tuned capture_s; do # of GPUs
 done
 [ "$(field out 1 planned_bytes)" = "$(field out 1 used_bytes)" ] || fail "memory is not as planned: $(cat out)"
 says out '"rate_unit":"tokens/s"' '"steps":5'
+# inputs: to the places of the step each time, or once where there is room for them
+says out '"input_copies":1,"copies_ahead":false'
+answer 0 "$stator" bench g.stator --threads 1 --feed-ahead on --steps 3 --json
+says out '"input_copies":0,"copies_ahead":true'
+answer 0 "$stator" bench g.stator --threads 1 --feed-ahead on --copy-inputs --steps 3 --json
+says out '"input_copies":1,"copies_ahead":true'
+answer 0 "$stator" plan g.stator --target h200 --json
+says out '"feeds":512}'
+answer 0 "$stator" bench g.stator --device cpu --optimizer adamw --threads 1 --steps 5 --json
 # tokens of a step: 4 windows of 8, from each micro-batch, whatever the ranks; by a plan on disk too
 items_are() { close "$(awk -v r="$(field out 1 rate)" -v ms="$(field out 1 step_ms)" 'BEGIN { printf "%.9g", r * ms / 1000 }')" "$1" 1e-6; }
 items_are 32

@@ -33,6 +33,19 @@ cmp ten/model.safetensors five/model.safetensors
 cmp ten/set-*-step-10/optimizer.safetensors five/set-*-step-10/optimizer.safetensors
 [ "$(wc -l < five.jsonl)" = 10 ] || fail "the log has $(wc -l < five.jsonl) lines, not 10"
 
+# Inputs copied ahead change nothing: the same numbers, and a checkpoint stands at the batch after its step.
+# shellcheck disable=SC2086
+{
+    "$stator" train g.stator $short --steps 10 --feed-ahead on --save ahead --save-every 5 --log ahead.jsonl > /dev/null
+    "$stator" train g.stator $short --steps 10 --feed-ahead on --resume ahead/set-000001-step-5 --save after > /dev/null 2>&1
+}
+sed 's/,"step_ms.*//' five.jsonl > wanted
+sed 's/,"step_ms.*//' ahead.jsonl > given
+diff wanted given
+cmp ten/model.safetensors ahead/model.safetensors
+cmp ten/model.safetensors after/model.safetensors
+cmp "$(set_of ten)/trainer.json" "$(set_of ahead)/trainer.json"
+
 # On another number of ranks the checkpoint loads as well.
 # shellcheck disable=SC2086
 "$stator" train g.stator $short --steps 12 --resume five --ranks 3 > /dev/null 2>&1

@@ -19,13 +19,33 @@ _Static_assert(offsetof(dev_cuda_fault_t, fault) == 8 && sizeof(dev_cuda_fault_t
 
 enum { DEV_CUDA_SPARE_DNN = 16 };
 
+/* Pinned memory for large copies to the device on one stream. */
+typedef struct dev_cuda_stage {
+    cudaStream_t stream;
+    char *memory; /* NULL until the first */
+    size_t used;
+    cudaEvent_t done; /* after the last of them */
+} dev_cuda_stage_t;
+
+enum { DEV_CUDA_LANDINGS = 32 };
+typedef struct dev_cuda_landing {
+    void *host;
+    size_t at, n_bytes;
+} dev_cuda_landing_t;
+
 struct dev_stream {
     int index; /* the device's number */
     cudaStream_t stream;
     struct cudaDeviceProp properties;
     dev_cuda_fault_t *fault, *device_fault; /* the same memory, seen from both sides */
-    char *stage;        /* pinned, for large copies to the device; NULL until the first */
-    cudaEvent_t staged; /* after the last of them */
+    /* copies.c */
+    dev_cuda_stage_t stage, aside;
+    cudaEvent_t taken, joined; /* between the stream and the one aside */
+    cudaEvent_t idle;          /* waited for asleep */
+    char *landing;             /* pinned, what small copies from the device end in … */
+    size_t landed;
+    uint32_t n_landings;
+    dev_cuda_landing_t landings[DEV_CUDA_LANDINGS]; /* … and where they go on to */
     uint32_t n_marks;
     cudaEvent_t *marks; /* [n_marks] */
     void *blas, *dnn;   /* handles, made when first asked for (libraries.h) */
@@ -39,6 +59,17 @@ struct dev_stream {
     pthread_mutex_t mutex; /* of what several threads prepare at once: handles, plans, startup */
     dev_startup_t startup;
 };
+
+/* Rows of dev_cuda, and their resources (copies.c). */
+st_status_t dev_cuda_copies_open(dev_stream_t *stream);
+void dev_cuda_copies_close(dev_stream_t *stream);
+st_status_t dev_cuda_copy_in(dev_stream_t *stream, void *device, const void *host, size_t n_bytes);
+st_status_t dev_cuda_copy_out(dev_stream_t *stream, void *host, const void *device, size_t n_bytes);
+st_status_t dev_cuda_synchronize(dev_stream_t *stream);
+st_status_t dev_cuda_aside_begin(dev_stream_t *stream);
+st_status_t dev_cuda_aside_copy(dev_stream_t *stream, void *device, const void *host,
+                                size_t n_bytes);
+st_status_t dev_cuda_aside_join(dev_stream_t *stream);
 
 double dev_cuda_seconds(void);
 /* Adds the seconds since `begin` to a field of stream->startup. */

@@ -7,7 +7,6 @@
 
 #include "base/memory.h"
 #include "base/number.h"
-#include "base/parallel.h"
 #include "device/cuda/cuda.h"
 #include "device/cuda/libraries.h"
 
@@ -59,15 +58,14 @@ static st_status_t fill_stream(dev_stream_t *stream) {
     CUDA_TRY(cudaHostAlloc((void **)&stream->fault, sizeof *stream->fault, cudaHostAllocMapped));
     memset(stream->fault, 0, sizeof *stream->fault);
     CUDA_TRY(cudaHostGetDevicePointer((void **)&stream->device_fault, stream->fault, 0));
-    return ST_OK;
+    return dev_cuda_copies_open(stream);
 }
 
 static void cuda_close(dev_stream_t *stream) {
     if (!stream) return;
     dev_cuda_libraries_release(stream);
     if (stream->fault) cudaFreeHost(stream->fault);
-    if (stream->stage) cudaFreeHost(stream->stage);
-    if (stream->staged) cudaEventDestroy(stream->staged);
+    dev_cuda_copies_close(stream);
     for (uint32_t i = 0; i < stream->n_marks; i++) cudaEventDestroy(stream->marks[i]);
     st_free(stream->marks);
     if (stream->stream) cudaStreamDestroy(stream->stream);
@@ -161,71 +159,9 @@ static void cuda_host_free(dev_stream_t *stream, void *memory) {
     if (memory) cudaFreeHost(memory);
 }
 
-static st_status_t copy(dev_stream_t *stream, void *to, const void *from, size_t n_bytes,
-                        enum cudaMemcpyKind kind) {
-    if (n_bytes) CUDA_TRY(cudaMemcpyAsync(to, from, n_bytes, kind, stream->stream));
-    return ST_OK;
-}
-
-/* Large copies go through pinned memory, filled by several threads: the driver's own way through
- * pageable memory is one thread's copy (an image batch of 154 MB takes it longer than the GPU a
- * quarter of the step). The memory is had at the first such copy and kept. */
-enum { STAGE_CHUNK = 4 << 20, STAGE_CHUNKS = 48 };
-
-typedef struct staging {
-    dev_stream_t *stream;
-    char *device;
-    const char *host;
-    size_t n_bytes;
-} staging_t;
-
-static st_status_t stage_chunk(void *context, size_t i) {
-    const staging_t *s = context;
-    const size_t at = i * STAGE_CHUNK;
-    const size_t n = s->n_bytes - at < STAGE_CHUNK ? s->n_bytes - at : STAGE_CHUNK;
-    char *pinned = s->stream->stage + at;
-    CUDA_TRY(cudaSetDevice(s->stream->index));
-    memcpy(pinned, s->host + at, n);
-    CUDA_TRY(cudaMemcpyAsync(s->device + at, pinned, n, cudaMemcpyHostToDevice, s->stream->stream));
-    return ST_OK;
-}
-
-static st_status_t open_stage(dev_stream_t *stream) {
-    if (stream->stage) return ST_OK;
-    if (!stream->staged)
-        CUDA_TRY(cudaEventCreateWithFlags(&stream->staged, cudaEventDisableTiming));
-    CUDA_TRY(cudaHostAlloc((void **)&stream->stage, (size_t)STAGE_CHUNK * STAGE_CHUNKS,
-                           cudaHostAllocDefault));
-    return ST_OK;
-}
-
-static st_status_t cuda_copy_in(dev_stream_t *stream, void *device, const void *host,
-                                size_t n_bytes) {
-    if (n_bytes < 2 * STAGE_CHUNK)
-        return copy(stream, device, host, n_bytes, cudaMemcpyHostToDevice);
-    TRY(open_stage(stream));
-    const size_t most = (size_t)STAGE_CHUNK * STAGE_CHUNKS;
-    for (size_t at = 0; at < n_bytes; at += most) {
-        staging_t s = {stream, (char *)device + at, (const char *)host + at,
-                       n_bytes - at < most ? n_bytes - at : most};
-        CUDA_TRY(cudaEventSynchronize(stream->staged)); /* what it held last is on the device */
-        TRY(st_parallel((s.n_bytes + STAGE_CHUNK - 1) / STAGE_CHUNK, stage_chunk, &s));
-        CUDA_TRY(cudaEventRecord(stream->staged, stream->stream));
-    }
-    return ST_OK;
-}
-
-static st_status_t cuda_copy_out(dev_stream_t *stream, void *host, const void *device,
-                                 size_t n_bytes) {
-    return copy(stream, host, device, n_bytes, cudaMemcpyDeviceToHost);
-}
-
 static st_status_t cuda_copy(dev_stream_t *stream, void *to, const void *from, size_t n_bytes) {
-    return copy(stream, to, from, n_bytes, cudaMemcpyDeviceToDevice);
-}
-
-static st_status_t cuda_synchronize(dev_stream_t *stream) {
-    CUDA_TRY(cudaStreamSynchronize(stream->stream));
+    if (n_bytes)
+        CUDA_TRY(cudaMemcpyAsync(to, from, n_bytes, cudaMemcpyDeviceToDevice, stream->stream));
     return ST_OK;
 }
 
@@ -319,10 +255,13 @@ const dev_device_t dev_cuda = {
     .close = cuda_close,
     .alloc = cuda_alloc,
     .free = cuda_free,
-    .copy_in = cuda_copy_in,
-    .copy_out = cuda_copy_out,
+    .copy_in = dev_cuda_copy_in,
+    .copy_out = dev_cuda_copy_out,
     .copy = cuda_copy,
-    .synchronize = cuda_synchronize,
+    .synchronize = dev_cuda_synchronize,
+    .aside_begin = dev_cuda_aside_begin,
+    .aside_copy = dev_cuda_aside_copy,
+    .aside_join = dev_cuda_aside_join,
     .team = cuda_team,
     .capture = cuda_capture,
     .replay = cuda_replay,
