@@ -1,4 +1,16 @@
-/* Replacing composite ops by their definitions in simpler ops. */
+/* Replacing composite ops by simpler ones.
+ *
+ * Problem: passes differ in what they want whole. Kernels and fusion want a norm as one node; reverse mode
+ * wants ops that have a gradient rule; loop nests want elementwise operations and reductions.
+ * In:  any verified graph. Out: an equivalent one in which no node is left that is wanted, in bodies
+ *      neither; outputs, aliases, names of values that stay, and the order of results are as before. An
+ *      expansion's nodes carry the composite's name and phase.
+ * Algorithm: rounds, each a copy of the graph in which what is met is replaced by its op's own rule (a
+ * column of the op table); what a rule brings is looked at in the next round. Each rule's results are
+ * checked against the types of those they stand for.
+ * Complexity: linear in what comes out, times the depth of definitions, which is one or two; a definition
+ * that contains itself is an error after eight rounds.
+ * Source: composites with a definition, any of which a backend may take whole: StableHLO's composite op. */
 #ifndef STATOR_IR_EXPAND_H
 #define STATOR_IR_EXPAND_H
 

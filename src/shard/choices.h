@@ -1,4 +1,14 @@
-/* What is chosen for every node of a graph along one axis, and how the lowering is told. */
+/* What is chosen for every node of a graph along one axis, and how the lowering is told.
+ *
+ * Problem: a search (energy.h, eliminate.c, cut.c) gives a strategy a node and a copy a value; the lowering
+ * takes homes of states, turned values and forced nodes (settle.h).
+ * In:  one strategy a node, of its op's own list (model.h). Out: settled so that shard_decide gives just
+ *      these, on any graph of the same nodes: a split whose granule is one element is said as "each".
+ * Algorithm: a node's choice is forced as it stands, but for those that the lowering places by itself
+ * (states, updates, sums of squares). A value is pinned to its copy in the phases in which some read it
+ * and none reads it as it is made; weights by phase, or what is gathered for forward would live to
+ * backward.
+ * Complexity: linear in the nodes and uses. */
 #ifndef STATOR_SHARD_CHOICES_H
 #define STATOR_SHARD_CHOICES_H
 

@@ -3,9 +3,16 @@
  *   global graph ─ tensor ─► graph for tensor 0 ─ data ─► programs of ranks (0,0) (1,0) (2,0)
  *                        └─► graph for tensor 1 ─ data ─► programs of ranks (0,1) (1,1) (2,1)
  *
- * All graphs have the same nodes in the same order; only sizes, offsets and constants' contents
- * differ. So an axis is decided on the largest graph, and the others follow it. Graphs that are equal
- * are made and lowered once: ranks of equal parts cost nothing. */
+ * Problem: the graph says what is computed, not where; each rank needs the program of its part, and the
+ * ranks' collectives must match.
+ * In:  the global program, simplified. Out: a program for each distinct part, all with the same nodes in
+ *      the same order; only sizes, offsets and constants' contents differ. Together they compute what the
+ *      global program says; inputs, states and outputs have a placement by axis.
+ * Algorithm: an axis is decided on the largest graph (decide.c: from what is settled beforehand, by a
+ * form, pins or a search), and written into every graph that the axes before left (emit.c). Graphs that
+ * are equal are found by hash, and made and lowered once: ranks of equal parts cost nothing.
+ * Complexity: linear in the nodes times the distinct programs, at most the ranks.
+ * Source: placements by mesh axis are those of GSPMD and of PyTorch's DTensor. */
 #ifndef STATOR_SHARD_MESH_H
 #define STATOR_SHARD_MESH_H
 

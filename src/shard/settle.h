@@ -2,6 +2,15 @@
  * into another placement, how nodes run. Rules of forms (forms.h), a user's pins and a solver all say
  * it this way; shard_decide completes it.
  *
+ * In:  a graph along one axis, and what is settled, none of it contradicting another.
+ * Out: shard_prepare gives an equivalent graph with a node at each place where a value is turned, and for
+ *      each node what is forced of it; nothing is moved yet.
+ * Algorithm: the graph is copied in its order; where a node reads a value that is pinned in its phase, the
+ * turning node is put before it, once a pin, and remembered for the readers that follow. A sum of squares
+ * over operands of both kinds becomes one of those that are split and one of the others, since each rank
+ * adds its own.
+ * Complexity: linear in the nodes and uses, times the pins of one value.
+ *
  * Everything refers to one graph by its ids. It holds for every graph of the same nodes, whatever
  * its sizes: granules are IR_GRANULES_EACH, every element, or a number that divides all of them. */
 #ifndef STATOR_SHARD_SETTLE_H
