@@ -109,6 +109,22 @@ static const struct {
                                   "%s = reduce_sum(%p) {axes=[0], keep=false}\n"
                                   "%b = reduce_sum(%d) {axes=[0], keep=false}\n output y = %y "
                                   "output s = %s output b = %b }"},
+    /* statistics of columns whose mean is a hundred times what they vary by, and what comes of them */
+    {"statistics",
+     "graph {\n %x a = " INPUT("300,24") "%k = constant {dtype=T, shape=[], data=0.0625}\n"
+                                         "%o = constant {dtype=T, shape=[], data=64}\n"
+                                         "%s = mul(%x, %k)\n %y = add(%s, %o)\n"
+                                         "%m = reduce_mean(%y) {axes=[0], keep=true}\n"
+                                         "%d = sub(%y, %m)\n %q = square(%d)\n"
+                                         "%v = reduce_mean(%q) {axes=[0], keep=true}\n"
+                                         "%z = mul(%x, %v)\n"
+                                         "output z = %z output m = %m output v = %v }"},
+    /* the same of channels that lie inside, of three blocks each and a rest */
+    {"inner_statistics",
+     "graph {\n %x a = " INPUT("3,40,1100") "%m = reduce_mean(%x) {axes=[0,2], keep=true}\n"
+                                            "%d = sub(%x, %m)\n %q = mul(%d, %d)\n"
+                                            "%v = reduce_sum(%q) {axes=[0,2], keep=false}\n"
+                                            "output m = %m output v = %v }"},
     /* a body in a body */
     {"nested", "graph {\n %x a = " INPUT("7") "%y = fused(%x) {body=graph {\n %x a = " INPUT(
                    "7") "%y = square(%x)\n output r = %y }}\n %z = add(%y, %x)\n output r = %z }"},

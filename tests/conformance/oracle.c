@@ -484,6 +484,9 @@ static bool constants(const o_call_t *c) {
         else if (out->dtype == IR_BF16) {
             uint32_t bits = (uint32_t)half << 16;
             memcpy(&f32, &bits, 4), c->out[0][i] = (double)f32;
+        } else if (out->dtype == IR_F16 && (half >> 10 & 31) > 0 && (half >> 10 & 31) < 31) {
+            const double size = ldexp(1024 + (half & 1023), (half >> 10 & 31) - 25);
+            c->out[0][i] = half >> 15 ? -size : size;
         } else
             return false;
     }

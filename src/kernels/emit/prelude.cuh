@@ -248,11 +248,58 @@ struct Minimum {
     }
 };
 
-/* the same result in all threads of a warp or block */
+/* count, mean and squares around the mean of a part */
+template <class T>
+struct Moments {
+    T n, mean, squares;
+};
+/* what a thread sums: differences to the first element, and their squares */
+template <class T>
+struct Shifted {
+    T first, sum, squares;
+    __device__ __forceinline__ void clear() { first = sum = squares = 0; }
+    __device__ __forceinline__ void add(T x, bool is_first) {
+        first = is_first ? x : first;
+        const T d = x - first;
+        sum += d;
+        squares += d * d;
+    }
+    template <class N>
+    __device__ __forceinline__ Moments<T> moments(N count) const {
+        if (count == 0) return {0, 0, 0};
+        const T n = (T)count, mean = sum / n, rest = squares - sum * mean;
+        return {n, first + mean, rest < 0 ? (T)0 : rest};
+    }
+};
+/* Chan, Golub, LeVeque 1979 */
+struct Chan {
+    template <class M>
+    static __device__ __forceinline__ M first() {
+        return {0, 0, 0};
+    }
+    template <class T>
+    static __device__ __forceinline__ Moments<T> of(Moments<T> a, Moments<T> b) {
+        const T n = a.n + b.n;
+        if (n == 0) return a;
+        const T share = b.n / n, d = b.mean - a.mean;
+        return {n, a.mean + d * share, a.squares + b.squares + d * d * a.n * share};
+    }
+};
+
+/* of the lane whose number differs in the bits of d */
+template <class T>
+__device__ __forceinline__ T across(T a, int d) {
+    return __shfl_xor_sync(0xffffffffu, a, d);
+}
+template <class T>
+__device__ __forceinline__ Moments<T> across(Moments<T> a, int d) {
+    return {across(a.n, d), across(a.mean, d), across(a.squares, d)};
+}
+
+/* The same result in all threads of a warp or block; of moments, in the first thread. */
 template <class Op, class T>
 __device__ __forceinline__ T warp_all(T a) {
-    _Pragma("unroll") for (int d = 16; d; d >>= 1) a =
-        Op::of(a, __shfl_xor_sync(0xffffffffu, a, d));
+    _Pragma("unroll") for (int d = 16; d; d >>= 1) a = Op::of(a, across(a, d));
     return a;
 }
 template <class Op, int N, class T>
@@ -271,14 +318,17 @@ __device__ __forceinline__ T block_all(T a) {
  * onto halves, so the tree is a function of Y alone. */
 template <class Op, int N, int X, int Y, class T>
 __device__ __forceinline__ void rows_of_block(T *a, int x, int y) {
-    __shared__ T parts[Y][X * N];
-    __syncthreads();
-    _Pragma("unroll") for (int v = 0; v < N; ++v) parts[y][v * X + x] = a[v];
-    _Pragma("unroll") for (int d = Y / 2; d; d >>= 1) {
+    constexpr int M = N > 1 && N * X * Y * sizeof(T) > 24576 ? N / 2 : N; // of N at a time
+    __shared__ T parts[Y][X * M];
+    _Pragma("unroll") for (int at = 0; at < N; at += M) {
         __syncthreads();
-        if (y < d)
-            _Pragma("unroll") for (int v = 0; v < N; ++v) parts[y][v * X + x] =
-                Op::of(parts[y][v * X + x], parts[y + d][v * X + x]);
+        _Pragma("unroll") for (int v = 0; v < M; ++v) parts[y][v * X + x] = a[at + v];
+        _Pragma("unroll") for (int d = Y / 2; d; d >>= 1) {
+            __syncthreads();
+            if (y < d)
+                _Pragma("unroll") for (int v = 0; v < M; ++v) parts[y][v * X + x] =
+                    Op::of(parts[y][v * X + x], parts[y + d][v * X + x]);
+        }
+        if (y == 0) _Pragma("unroll") for (int v = 0; v < M; ++v) a[at + v] = parts[0][v * X + x];
     }
-    if (y == 0) _Pragma("unroll") for (int v = 0; v < N; ++v) a[v] = parts[0][v * X + x];
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "ir/nest_pairs.h"
 #include "ir/op.h"
 
 /* Numbers of blocks are multiples of the multiprocessors of an H100 or H200, fewer of which other
@@ -17,7 +18,9 @@ enum {
     ROW_LIMIT = 1 << 18, /* 512 elements a thread of one block; longer ones are split over blocks */
     WARP_ROW = 1 << 10,  /* 32 elements a lane, which fit its registers: no barrier in the block */
     MAX_GROUP = 512,     /* threads a row */
-    ROWS_A_THREAD = 8,   /* at least, of a sum over rows that several blocks share */
+    FINISH_ROWS =
+        32, /* threads a point where there are many parts: their latency is all the time */
+    ROWS_A_THREAD = 8, /* at least, of a sum over rows that several blocks share */
     COLUMN_GROUPS = 4 * MULTIPROCESSORS, /* blocks with column sums: each writes a part of all */
     WANTED_BLOCKS = 4 * MULTIPROCESSORS, /* 4 of EMIT_BLOCK threads hide memory's latency */
     MAX_COLUMN_SUMS = 128,        /* a thread's, in registers: half of the 255 that it can have */
@@ -30,8 +33,9 @@ typedef struct planner {
     const nest_t *nest;
     uint32_t *spread; /* [stmts] axes of what depends on it */
     uint32_t *cols;   /* [domains] axes within a row; 0: no rows */
-    uint32_t *all; /* [domains] with cols: the axes of what has rows, a row's and the rows' own */
-    bool *needed;  /* [stmts] slice at hand */
+    uint32_t *all;  /* [domains] with cols: the axes of what has rows, a row's and the rows' own */
+    bool *needed;   /* [stmts] slice at hand */
+    bool *complete; /* [stmts] reductions whose results there are */
     uint32_t capacity;
 } planner_t;
 
@@ -90,6 +94,23 @@ static void choose_cols(planner_t *p) {
     }
 }
 
+/* Squares around a mean go with the sum, where no row is at hand that holds its elements. */
+static void find_pairs(planner_t *p) {
+    emit_schedule_t *s = p->s;
+    nest_pair_t pair;
+    for (uint32_t v = 0; v < p->nest->n_stmts; v++) {
+        const nest_stmt_t *stmt = stmt_at(p, v);
+        s->of[v] = stmt->n_args ? stmt->args[0] : NEST_NONE;
+        s->pair[v] = NEST_NONE;
+        if (!nest_centered_squares(p->nest, v, &pair) || p->cols[stmt->domain] ||
+            s->pair[pair.first] != NEST_NONE)
+            continue;
+        s->of[v] = pair.of;
+        s->pair[v] = pair.first;
+        s->pair[pair.first] = v;
+    }
+}
+
 static uint8_t available(const emit_schedule_t *s, nest_value_t v) {
     return (uint8_t)(s->level[v] + (s->grid[v].is_grid ? 1 : 0));
 }
@@ -101,7 +122,7 @@ static void find_levels(planner_t *p) {
         s->grid[v].is_grid =
             stmt->kind == NEST_REDUCE && (!stmt->mask || stmt->over != p->cols[stmt->domain]);
         for (uint32_t j = 0; j < stmt->n_args; j++) {
-            uint8_t level = available(s, stmt->args[j]);
+            uint8_t level = available(s, stmt->kind == NEST_REDUCE ? s->of[v] : stmt->args[j]);
             if (level > s->level[v]) s->level[v] = level;
         }
         if (stmt->kind == NEST_LOAD && stmt->access.index != NEST_NONE) {
@@ -129,7 +150,7 @@ static void clear_slice(planner_t *p) {
 }
 
 static void mark_reduce(planner_t *p, nest_value_t v) {
-    mark(p, stmt_at(p, v)->args[0]);
+    mark(p, p->s->of[v]);
 }
 
 static bool slice_has_rows(const planner_t *p) {
@@ -233,11 +254,14 @@ static st_status_t add_reduce(planner_t *p, emit_kernel_t *k, nest_value_t v, in
     const nest_domain_t *domain = &p->nest->domains[stmt->domain];
     uint64_t bytes =
         st_size_mul((uint64_t)nest_points(domain, stmt->mask), accumulator_bytes(p, v));
+    const nest_value_t pair = p->s->pair[v];
+    const uint64_t held = pair == NEST_NONE ? 1 : 2; /* a pair: a mean and squares */
     emit_grid_t *grid = &p->s->grid[v];
     grid->n_partials = n_partials;
     grid->result = take(p->s, bytes);
-    grid->partial =
-        n_partials == 1 ? grid->result : take(p->s, st_size_mul(bytes, (uint64_t)n_partials));
+    grid->partial = n_partials == 1 ? grid->result
+                                    : take(p->s, st_size_mul(bytes, held * (uint64_t)n_partials));
+    if (pair != NEST_NONE) p->s->grid[pair].result = take(p->s, bytes);
     k->reduces[k->n_reduces++] = v;
     return ST_OK;
 }
@@ -399,7 +423,9 @@ static st_status_t plan_reduces(planner_t *p, uint32_t level, bool *taken) {
     const nest_t *nest = p->nest;
     for (uint32_t v = 0; v < nest->n_stmts; v++) {
         const nest_stmt_t *stmt = stmt_at(p, v);
-        if (!p->s->grid[v].is_grid || taken[v] || p->s->level[v] != level) continue;
+        if (!p->s->grid[v].is_grid || taken[v] || p->s->level[v] != level ||
+            emit_comes_along(p->s, v))
+            continue;
         uint32_t mask = stmt->mask | stmt->over;
         bool line = (stmt->over >> last_axis(mask) & 1) != 0;
         emit_kernel_t *k;
@@ -413,7 +439,7 @@ static st_status_t plan_reduces(planner_t *p, uint32_t level, bool *taken) {
             const nest_stmt_t *other = stmt_at(p, w);
             if (p->s->grid[w].is_grid && !taken[w] && p->s->level[w] == level &&
                 other->domain == stmt->domain && other->mask == stmt->mask &&
-                other->over == stmt->over) {
+                other->over == stmt->over && !emit_comes_along(p->s, w)) {
                 same[n++] = w;
                 taken[w] = true;
             }
@@ -427,9 +453,62 @@ static st_status_t plan_reduces(planner_t *p, uint32_t level, bool *taken) {
     return ST_OK;
 }
 
+/* ---- what joins partial results ---- */
+
+/* Can the slice at hand be computed where `level` ends, from what is complete by then? */
+static bool slice_complete(const planner_t *p, uint32_t level) {
+    for (uint32_t v = 0; v < p->nest->n_stmts; v++) {
+        if (!p->needed[v]) continue;
+        if (p->s->grid[v].is_grid ? !p->complete[v]
+                                  : stmt_at(p, v)->kind == NEST_REDUCE ||
+                                        (p->s->uniform[v] != UINT64_MAX && p->s->level[v] > level))
+            return false;
+    }
+    return true;
+}
+
+/* The stores of the points that a FINISH kernel has: its threads have the results at hand. */
+static st_status_t take_finished(planner_t *p, emit_kernel_t *k, bool *taken) {
+    for (uint32_t i = 0; i < p->nest->n_stores && k->n_stores < EMIT_MAX_SINKS; i++) {
+        const nest_store_t *store = &p->nest->stores[i];
+        if (taken[i] || store->domain != k->domain || !store->mask || store->mask != k->mask ||
+            available(p->s, store->value) != k->level + 1)
+            continue;
+        clear_slice(p);
+        mark(p, store->value);
+        if (!slice_complete(p, k->level)) continue;
+        TRY(add_store(k, i));
+        taken[i] = true;
+    }
+    return ST_OK;
+}
+
+static void complete(planner_t *p, nest_value_t v) {
+    p->complete[v] = true;
+    if (p->s->pair[v] != NEST_NONE) p->complete[p->s->pair[v]] = true;
+}
+
+static void shape_finish(planner_t *p, emit_kernel_t *k, const emit_kernel_t *from) {
+    const nest_domain_t *domain = &p->nest->domains[k->domain];
+    const int64_t points = nest_points(domain, k->mask);
+    k->splits = p->s->grid[k->reduces[0]].n_partials;
+    const int64_t step = from->shape == EMIT_LINES ? from->vector : 1;
+    k->reduced = nest_points(domain, from->cols);
+    k->part = ceil_div(k->reduced / step, k->splits) * step;
+    k->group = k->splits >= 4 * FINISH_ROWS ? FINISH_ROWS : EMIT_BLOCK / 32;
+    if (points < 32) k->group = EMIT_BLOCK;
+    k->blocks = points < 32 ? points : ceil_div(points, 32);
+    if (k->blocks < 1) k->blocks = 1;
+}
+
 /* Partial results of the level's kernels. */
-static st_status_t plan_finish(planner_t *p, uint32_t level, uint32_t first_kernel) {
-    for (uint32_t i = first_kernel, n = p->s->n_kernels; i < n; i++) {
+static st_status_t plan_finish(planner_t *p, uint32_t level, uint32_t first_kernel, bool *taken) {
+    const uint32_t n = p->s->n_kernels;
+    for (uint32_t i = first_kernel; i < n; i++)
+        for (uint32_t r = 0; r < p->s->kernels[i].n_reduces; r++)
+            if (p->s->grid[p->s->kernels[i].reduces[r]].n_partials == 1)
+                complete(p, p->s->kernels[i].reduces[r]);
+    for (uint32_t i = first_kernel; i < n; i++) {
         emit_kernel_t *k;
         uint32_t n_reduces = 0;
         for (uint32_t r = 0; r < p->s->kernels[i].n_reduces; r++)
@@ -438,14 +517,13 @@ static st_status_t plan_finish(planner_t *p, uint32_t level, uint32_t first_kern
         TRY(add_kernel(p, EMIT_FINISH, p->s->kernels[i].domain, level, &k));
         const emit_kernel_t *from = &p->s->kernels[i];
         for (uint32_t r = 0; r < from->n_reduces; r++)
-            if (p->s->grid[from->reduces[r]].n_partials > 1)
+            if (p->s->grid[from->reduces[r]].n_partials > 1) {
                 k->reduces[k->n_reduces++] = from->reduces[r];
+                complete(p, from->reduces[r]);
+            }
         k->mask = stmt_at(p, k->reduces[0])->mask;
-        k->splits = p->s->grid[k->reduces[0]].n_partials;
-        int64_t points = nest_points(&p->nest->domains[k->domain], k->mask);
-        k->group = points < 32 ? EMIT_BLOCK : EMIT_BLOCK / 32; /* threads a point */
-        k->blocks = points < 32 ? points : ceil_div(points, 32);
-        if (k->blocks < 1) k->blocks = 1;
+        shape_finish(p, k, from);
+        TRY(take_finished(p, k, taken));
     }
     return ST_OK;
 }
@@ -547,13 +625,14 @@ static st_status_t plan_levels(planner_t *p) {
             TRY(plan_rows(p, d, level, taken_store, taken_reduce));
         TRY(plan_reduces(p, level, taken_reduce));
         TRY(plan_flat(p, level, taken_store));
-        TRY(plan_finish(p, level, first));
+        TRY(plan_finish(p, level, first, taken_store));
     }
     return ST_OK;
 }
 
 uint32_t emit_threads(const emit_kernel_t *k) {
     if (k->shape == EMIT_UNIFORM) return 32;
+    if (k->shape == EMIT_FINISH && !emit_finish_whole(k)) return 32 * k->group;
     return k->shape == EMIT_ROWS ? k->group * (uint32_t)k->splits : EMIT_BLOCK;
 }
 
@@ -580,6 +659,8 @@ static st_status_t plan_all(planner_t *p) {
     s->workspace = 0;
     memset(s->grid, 0, nest->n_stmts * sizeof *s->grid);
     memset(s->level, 0, nest->n_stmts * sizeof *s->level);
+    memset(p->complete, 0, nest->n_stmts * sizeof *p->complete);
+    find_pairs(p);
     find_levels(p);
     for (uint32_t v = 0; v < nest->n_stmts; v++) {
         const nest_stmt_t *stmt = stmt_at(p, v);
@@ -601,11 +682,15 @@ static st_status_t fill(planner_t *p) {
     s->grid = st_arena_array(&s->arena, n, sizeof *s->grid);
     s->level = st_arena_array(&s->arena, n, sizeof *s->level);
     s->uniform = st_arena_array(&s->arena, n, sizeof *s->uniform);
+    s->of = st_arena_array(&s->arena, n, sizeof *s->of);
+    s->pair = st_arena_array(&s->arena, n, sizeof *s->pair);
     p->spread = st_arena_array(&s->arena, n, sizeof *p->spread);
     p->needed = st_arena_array(&s->arena, n, sizeof *p->needed);
+    p->complete = st_arena_array(&s->arena, n, sizeof *p->complete);
     p->cols = st_arena_array(&s->arena, nest->n_domains + 1, sizeof *p->cols);
     p->all = st_arena_array(&s->arena, nest->n_domains + 1, sizeof *p->all);
-    if (!s->grid || !s->level || !s->uniform || !p->spread || !p->needed || !p->cols || !p->all)
+    if (!s->grid || !s->level || !s->uniform || !s->of || !s->pair || !p->spread || !p->needed ||
+        !p->complete || !p->cols || !p->all)
         return st_no_memory(n * sizeof *s->grid, "the kernels of a nest");
     memset(s->grid, 0, n * sizeof *s->grid);
     memset(s->level, 0, n * sizeof *s->level);

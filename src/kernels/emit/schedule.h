@@ -14,7 +14,10 @@
  *   COLUMNS  reductions over outer axes: lanes along the inner axis, warps and blocks along the rest;
  *            also stores of all points that share operands along the inner axes
  *   LINES    reductions over the innermost axis: a block a piece of a line
- *   FINISH   partial results of ROWS, COLUMNS and LINES, added in order
+ *   FINISH   partial results of ROWS, COLUMNS and LINES, added in order, and what is stored of them
+ *
+ * A sum and the squares around its mean are one reduction of COLUMNS and LINES, whose partial results
+ * are means and centred squares, joined by Chan's formula in the order of the parts.
  *   UNIFORM  values without axes, one thread */
 #ifndef STATOR_KERNELS_EMIT_SCHEDULE_H
 #define STATOR_KERNELS_EMIT_SCHEDULE_H
@@ -43,14 +46,15 @@ typedef struct emit_grid {
 typedef struct emit_kernel {
     emit_shape_t shape;
     uint32_t domain, level;
-    uint32_t mask;          /* axes iterated over */
-    uint32_t rows, cols;    /* ROWS; COLUMNS, LINES: kept and other axes; masks of `mask` */
-    int32_t vector_axis;    /* -1: none */
-    uint32_t vector;        /* elements a thread takes at once along it */
-    uint32_t group;         /* threads a row (ROWS), or along the columns (COLUMNS) */
-    uint32_t chunks;        /* vectors a thread has of a row; 0: too many to unroll, a loop */
-    bool keep;              /* what a row loads stays in registers */
+    uint32_t mask;       /* axes iterated over */
+    uint32_t rows, cols; /* ROWS; COLUMNS, LINES: kept and other axes; masks of `mask` */
+    int32_t vector_axis; /* -1: none */
+    uint32_t vector;     /* elements a thread takes at once along it */
+    uint32_t group;      /* threads a row (ROWS), along the columns (COLUMNS), a point (FINISH) */
+    uint32_t chunks;     /* vectors a thread has of a row; 0: too many to unroll, a loop */
+    bool keep;           /* what a row loads stays in registers */
     int64_t blocks, splits; /* splits: parts of a reduction; ROWS: rows a block */
+    int64_t reduced, part;  /* FINISH: points that all parts have together, and each but the last */
     uint32_t n_stores, n_reduces;
     uint32_t stores[EMIT_MAX_SINKS];      /* indices of nest->stores */
     nest_value_t reduces[EMIT_MAX_SINKS]; /* grid reductions; UNIFORM: the values */
@@ -64,11 +68,25 @@ typedef struct emit_schedule {
     emit_grid_t *grid;  /* [stmts] */
     uint8_t *level;     /* [stmts] */
     uint64_t *uniform;  /* [stmts] offset of the f64 of a uniform value, UINT64_MAX: none */
+    nest_value_t *of;   /* [stmts] of a reduction: what its kernel runs over */
+    nest_value_t *pair; /* [stmts] the one that a reduction is made together with; NEST_NONE: none.
+                           The second of a pair, later in the nest, is the kernel's, the first comes
+                           with it */
     uint64_t workspace; /* bytes */
 } emit_schedule_t;
 
 st_status_t emit_schedule_create(const nest_t *nest, emit_schedule_t **out_schedule) ST_WARN_UNUSED;
 void emit_schedule_destroy(emit_schedule_t *schedule); /* NULL is fine */
+
+/* Is the reduction made by the one that it is paired with? */
+static inline bool emit_comes_along(const emit_schedule_t *schedule, nest_value_t v) {
+    return schedule->pair[v] != NEST_NONE && schedule->pair[v] > v;
+}
+
+/* FINISH: does a block have a single point? */
+static inline bool emit_finish_whole(const emit_kernel_t *kernel) {
+    return kernel->group == EMIT_BLOCK;
+}
 
 /* Threads of a block. */
 uint32_t emit_threads(const emit_kernel_t *kernel);

@@ -22,10 +22,6 @@ static void mark(writer_t *w, nest_value_t v) {
     if (stmt->kind == NEST_LOAD && stmt->access.index != NEST_NONE) mark(w, stmt->access.index);
 }
 
-static nest_value_t reduced(const writer_t *w, nest_value_t reduce) {
-    return emit_stmt(w, reduce)->args[0];
-}
-
 static bool in_row(const writer_t *w, nest_value_t v) {
     return w->k->shape == EMIT_ROWS && emit_stmt(w, v)->kind == NEST_REDUCE &&
            !w->s->grid[v].is_grid;
@@ -40,7 +36,7 @@ static void find_slice(writer_t *w) {
     memset(w->stage, 0, n * sizeof *w->stage);
     for (uint32_t i = 0; i < k->n_stores; i++) mark(w, w->nest->stores[k->stores[i]].value);
     for (uint32_t i = 0; i < k->n_reduces && k->shape != EMIT_FINISH; i++)
-        mark(w, reduced(w, k->reduces[i]));
+        mark(w, emit_reduced(w, k->reduces[i]));
     for (nest_value_t v = 0; v < n && k->shape == EMIT_UNIFORM; v++)
         if (w->s->uniform[v] != UINT64_MAX && w->s->level[v] == k->level) mark(w, v);
     for (nest_value_t v = 0; v < n; v++) {
@@ -55,9 +51,7 @@ static void find_slice(writer_t *w) {
     }
 }
 
-/* Writes the statements of the slice whose axes are all in `mask` and which are not there yet, up to
- * `stage`. */
-static st_status_t put_stmts_within(writer_t *w, uint32_t mask, uint8_t stage) {
+st_status_t emit_within(writer_t *w, uint32_t mask, uint8_t stage) {
     for (nest_value_t v = 0; v < w->nest->n_stmts; v++) {
         if (!w->needed[v] || w->written[v] || w->stage[v] > stage || in_row(w, v)) continue;
         if (emit_stmt(w, v)->mask & ~mask) continue;
@@ -86,7 +80,7 @@ static st_status_t put_wanted(writer_t *w, const bool *want) {
 
 /* ---- sinks ---- */
 
-static void put_store(writer_t *w, uint32_t index) {
+void emit_store(writer_t *w, uint32_t index) {
     const nest_store_t *store = &w->nest->stores[index];
     const nest_access_t *a = &store->access;
     const char *type = emit_tensor_type(a->dtype);
@@ -107,7 +101,7 @@ static void put_store(writer_t *w, uint32_t index) {
     emit_put(w, ");\n");
 }
 
-static const char *combiner(const writer_t *w, nest_value_t v) {
+const char *emit_combiner(const writer_t *w, nest_value_t v) {
     static const struct {
         ir_op_t op;
         const char *name;
@@ -116,32 +110,32 @@ static const char *combiner(const writer_t *w, nest_value_t v) {
                 {IR_OP_REDUCE_MAX, "Maximum"},
                 {IR_OP_REDUCE_MIN, "Minimum"}};
     size_t i = 0;
+    if (w->s->pair[v] != NEST_NONE) return "Chan";
     while (rows[i].op != emit_stmt(w, v)->op) ASSERT(++i < sizeof rows / sizeof rows[0]);
     return rows[i].name;
 }
 
-/* a<v> = a<v> joined with the argument, which may be constant along the vector. */
-static void put_accumulate(writer_t *w, nest_value_t v, const char *element) {
-    emit_put(w, "EACH a%u%s = %s::of(a%u%s, (%s)", v, element, combiner(w, v), v, element,
+void emit_accumulate(writer_t *w, nest_value_t v, const char *element) {
+    emit_put(w, "EACH a%u%s = %s::of(a%u%s, (%s)", v, element, emit_combiner(w, v), v, element,
              emit_sum_type(w, v));
-    emit_name(w, reduced(w, v));
+    emit_name(w, emit_reduced(w, v));
     emit_put(w, ");\n");
+}
+
+void emit_partial(writer_t *w, nest_value_t v) {
+    emit_put(w, "((%s *)(p.work + %" PRIu64 "ull))", emit_sum_type(w, v), w->s->grid[v].partial);
 }
 
 /* ---- kernels ---- */
 
-static int64_t points(const writer_t *w, uint32_t mask) {
-    return nest_points(&w->nest->domains[w->k->domain], mask);
-}
-
 static st_status_t put_uniform(writer_t *w) {
     emit_put(w, "if (threadIdx.x) return;\n");
-    TRY(put_stmts_within(w, 0, 255));
+    TRY(emit_within(w, 0, 255));
     for (nest_value_t v = 0; v < w->nest->n_stmts; v++)
         if (w->s->uniform[v] != UINT64_MAX && w->s->level[v] == w->k->level)
             emit_put(w, "*(%s *)(p.work + %" PRIu64 "ull) = s%u;\n", emit_value_type(w, v),
                      w->s->uniform[v], v);
-    for (uint32_t i = 0; i < w->k->n_stores; i++) put_store(w, w->k->stores[i]);
+    for (uint32_t i = 0; i < w->k->n_stores; i++) emit_store(w, w->k->stores[i]);
     return ST_OK;
 }
 
@@ -149,119 +143,17 @@ static st_status_t put_flat(writer_t *w) {
     emit_put(w, "const %s n = (%s)blockIdx.x * %d + threadIdx.x;\n", w->index, w->index,
              EMIT_BLOCK);
     emit_put(w, "if (n >= (%s)%" PRId64 ") return;\n", w->index,
-             points(w, w->k->mask) / w->k->vector);
+             emit_points(w, w->k->mask) / w->k->vector);
     emit_axes(w, w->k->mask, "n");
-    TRY(put_stmts_within(w, w->k->mask, 255));
-    for (uint32_t i = 0; i < w->k->n_stores; i++) put_store(w, w->k->stores[i]);
-    return ST_OK;
-}
-
-static void put_partial(writer_t *w, nest_value_t v) {
-    emit_put(w, "((%s *)(p.work + %" PRIu64 "ull))", emit_sum_type(w, v), w->s->grid[v].partial);
-}
-
-static st_status_t put_lines(writer_t *w) {
-    const emit_kernel_t *k = w->k;
-    int64_t vectors = points(w, k->cols) / k->vector;
-    int64_t part = (vectors + k->splits - 1) / k->splits;
-    emit_put(w, "const %s line = blockIdx.x / %" PRId64 "u, split = blockIdx.x %% %" PRId64 "u;\n",
-             w->index, k->splits, k->splits);
-    if (points(w, k->rows) == 0) emit_put(w, "if (line >= 0) return;\n");
-    emit_axes(w, k->rows, "line");
-    TRY(put_stmts_within(w, k->rows, 255));
-    for (uint32_t i = 0; i < k->n_reduces; i++)
-        emit_put(w, "%s a%u = %s::first<%s>();\n", emit_sum_type(w, k->reduces[i]), k->reduces[i],
-                 combiner(w, k->reduces[i]), emit_sum_type(w, k->reduces[i]));
-    emit_put(w, "%s last = (split + 1) * (%s)%" PRId64 ";\n", w->index, w->index, part);
-    emit_put(w, "if (last > (%s)%" PRId64 ") last = %" PRId64 ";\n", w->index, vectors, vectors);
-    emit_put(w, "for (%s c = split * (%s)%" PRId64 " + threadIdx.x; c < last; c += %d) {\n",
-             w->index, w->index, part, EMIT_BLOCK);
-    emit_axes(w, k->cols, "c");
-    TRY(put_stmts_within(w, k->mask, 255));
-    for (uint32_t i = 0; i < k->n_reduces; i++) put_accumulate(w, k->reduces[i], "");
-    emit_put(w, "}\n");
-    for (uint32_t i = 0; i < k->n_reduces; i++) {
-        nest_value_t v = k->reduces[i];
-        emit_put(w, "a%u = block_all<%s, %d>(a%u);\nif (threadIdx.x == 0) ", v, combiner(w, v),
-                 EMIT_BLOCK, v);
-        put_partial(w, v);
-        emit_put(w, "[split * (%s)%" PRId64 " + line] = a%u;\n", w->index, points(w, k->rows), v);
-    }
-    return ST_OK;
-}
-
-static st_status_t put_columns(writer_t *w) {
-    const emit_kernel_t *k = w->k;
-    int64_t kept = points(w, k->rows), n = points(w, k->cols);
-    int64_t part = (n + k->splits - 1) / k->splits;
-    const uint32_t x = k->group, y = EMIT_BLOCK / k->group;
-    emit_put(w, "const int x = threadIdx.x %% %u, y = threadIdx.x / %u;\n", x, x);
-    emit_put(w,
-             "const %s column = (%s)(blockIdx.x / %" PRId64
-             "u) * %u + x, split = blockIdx.x %% %" PRId64 "u;\n",
-             w->index, w->index, k->splits, x, k->splits);
-    for (uint32_t i = 0; i < k->n_reduces; i++)
-        emit_put(w, "%s a%u[V];\nEACH a%u[v] = %s::first<%s>();\n", emit_sum_type(w, k->reduces[i]),
-                 k->reduces[i], k->reduces[i], combiner(w, k->reduces[i]),
-                 emit_sum_type(w, k->reduces[i]));
-    emit_put(w, "if (column < (%s)%" PRId64 ") {\n", w->index, kept / k->vector);
-    emit_axes(w, k->rows, "column");
-    TRY(put_stmts_within(w, k->rows, 255));
-    emit_put(w, "%s last = (split + 1) * (%s)%" PRId64 ";\n", w->index, w->index, part);
-    emit_put(w, "if (last > (%s)%" PRId64 ") last = %" PRId64 ";\n", w->index, n, n);
-    emit_put(
-        w, "_Pragma(\"unroll 4\") for (%s o = split * (%s)%" PRId64 " + y; o < last; o += %u) {\n",
-        w->index, w->index, part, y);
-    emit_axes(w, k->cols, "o");
-    TRY(put_stmts_within(w, k->mask, 255));
-    for (uint32_t i = 0; i < k->n_reduces; i++) put_accumulate(w, k->reduces[i], "[v]");
-    for (uint32_t i = 0; i < k->n_stores; i++) put_store(w, k->stores[i]);
-    emit_put(w, "}\n}\n");
-    for (uint32_t i = 0; i < k->n_reduces; i++) {
-        nest_value_t v = k->reduces[i];
-        emit_put(w, "rows_of_block<%s, V, %u, %u>(a%u, x, y);\n", combiner(w, v), x, y, v);
-        emit_put(w, "if (y == 0 && column < (%s)%" PRId64 ") EACH ", w->index, kept / k->vector);
-        put_partial(w, v);
-        emit_put(w, "[split * (%s)%" PRId64 " + column * V + v] = a%u[v];\n", w->index, kept, v);
-    }
-    return ST_OK;
-}
-
-static st_status_t put_finish(writer_t *w) {
-    const emit_kernel_t *k = w->k;
-    int64_t n = points(w, k->mask);
-    bool whole = k->group == EMIT_BLOCK;
-    emit_put(w, "const int x = %s, y = %s;\n", whole ? "0" : "threadIdx.x % 32",
-             whole ? "threadIdx.x" : "threadIdx.x / 32");
-    emit_put(w, "const %s point = %s;\n", w->index,
-             whole ? "blockIdx.x" : "(long long)blockIdx.x * 32 + x");
-    for (uint32_t i = 0; i < k->n_reduces; i++) {
-        nest_value_t v = k->reduces[i];
-        const char *type = emit_sum_type(w, v), *join = combiner(w, v);
-        emit_put(w, "{\n%s a[1] = {%s::first<%s>()};\n", type, join, type);
-        emit_put(w,
-                 "if (point < (%s)%" PRId64
-                 ")\n_Pragma(\"unroll 8\") for (%s s = y; s < (%s)%" PRId64
-                 "; s += %u) a[0] = %s::of(a[0], ",
-                 w->index, n, w->index, w->index, w->s->grid[v].n_partials, k->group, join);
-        put_partial(w, v);
-        emit_put(w, "[s * (%s)%" PRId64 " + point]);\n", w->index, n);
-        if (whole)
-            emit_put(w, "a[0] = block_all<%s, %d>(a[0]);\n", join, EMIT_BLOCK);
-        else
-            emit_put(w, "rows_of_block<%s, 1, 32, %d>(a, x, y);\n", join, EMIT_BLOCK / 32);
-        emit_put(w,
-                 "if (y == 0 && point < (%s)%" PRId64 ") ((%s *)(p.work + %" PRIu64
-                 "ull))[point] = a[0];\n}\n",
-                 w->index, n, type, w->s->grid[v].result);
-    }
+    TRY(emit_within(w, w->k->mask, 255));
+    for (uint32_t i = 0; i < w->k->n_stores; i++) emit_store(w, w->k->stores[i]);
     return ST_OK;
 }
 
 /* Begins a loop over the vectors of a row that the thread has. */
 static void put_row_loop(writer_t *w) {
     const emit_kernel_t *k = w->k;
-    int64_t vectors = points(w, k->cols) / k->vector;
+    int64_t vectors = emit_points(w, k->cols) / k->vector;
     if (k->chunks) {
         emit_put(w, "_Pragma(\"unroll\") for (int e = 0; e < %u; ++e) {\n", k->chunks);
         emit_put(w, "const %s c = e * %u + lane;\n", w->index, k->group);
@@ -298,28 +190,28 @@ static st_status_t put_row_stage(writer_t *w, uint8_t stage, bool *want) {
     memset(want, 0, w->nest->n_stmts * sizeof *want);
     for (nest_value_t v = 0; v < w->nest->n_stmts; v++) {
         if (!w->needed[v] || !in_row(w, v) || w->stage[v] != stage + 1) continue;
-        emit_put(w, "%s a%u = %s::first<%s>();\n", emit_sum_type(w, v), v, combiner(w, v),
+        emit_put(w, "%s a%u = %s::first<%s>();\n", emit_sum_type(w, v), v, emit_combiner(w, v),
                  emit_sum_type(w, v));
-        want_elements(w, want, reduced(w, v));
+        want_elements(w, want, emit_reduced(w, v));
     }
     put_row_loop(w);
     TRY(put_wanted(w, want));
     for (nest_value_t v = 0; v < w->nest->n_stmts; v++)
-        if (w->needed[v] && in_row(w, v) && w->stage[v] == stage + 1) put_accumulate(w, v, "");
+        if (w->needed[v] && in_row(w, v) && w->stage[v] == stage + 1) emit_accumulate(w, v, "");
     emit_put(w, "}}\n");
     for (nest_value_t v = 0; v < w->nest->n_stmts; v++) {
         if (!w->needed[v] || !in_row(w, v) || w->stage[v] != stage + 1) continue;
         emit_put(w, "const %s s%u = %s_all<%s", emit_value_type(w, v), v,
-                 k->group == 32 ? "warp" : "block", combiner(w, v));
+                 k->group == 32 ? "warp" : "block", emit_combiner(w, v));
         if (k->group != 32) emit_put(w, ", %u", k->group);
         emit_put(w, ">(a%u);\n", v);
         w->written[v] = true;
     }
-    return put_stmts_within(w, k->rows, (uint8_t)(stage + 1));
+    return emit_within(w, k->rows, (uint8_t)(stage + 1));
 }
 
 static bool is_column_sum(const writer_t *w, nest_value_t v) {
-    return (emit_stmt(w, reduced(w, v))->mask & w->k->cols) != 0;
+    return (emit_stmt(w, emit_reduced(w, v))->mask & w->k->cols) != 0;
 }
 
 static st_status_t put_row_sinks(writer_t *w, bool *want) {
@@ -334,26 +226,26 @@ static st_status_t put_row_sinks(writer_t *w, bool *want) {
     }
     for (uint32_t i = 0; i < k->n_reduces; i++) {
         if (!is_column_sum(w, k->reduces[i])) continue;
-        want_elements(w, want, reduced(w, k->reduces[i]));
+        want_elements(w, want, emit_reduced(w, k->reduces[i]));
         any = true;
     }
     if (any) {
         put_row_loop(w);
         TRY(put_wanted(w, want));
         for (uint32_t i = 0; i < k->n_stores; i++)
-            if (w->nest->stores[k->stores[i]].mask & k->cols) put_store(w, k->stores[i]);
+            if (w->nest->stores[k->stores[i]].mask & k->cols) emit_store(w, k->stores[i]);
         for (uint32_t i = 0; i < k->n_reduces; i++)
-            if (is_column_sum(w, k->reduces[i])) put_accumulate(w, k->reduces[i], "[e][v]");
+            if (is_column_sum(w, k->reduces[i])) emit_accumulate(w, k->reduces[i], "[e][v]");
         emit_put(w, "}}\n");
     }
     emit_put(w, "if (lane == 0) {\n");
     for (uint32_t i = 0; i < k->n_stores; i++)
-        if (!(w->nest->stores[k->stores[i]].mask & k->cols)) put_store(w, k->stores[i]);
+        if (!(w->nest->stores[k->stores[i]].mask & k->cols)) emit_store(w, k->stores[i]);
     for (uint32_t i = 0; i < k->n_reduces; i++) {
         if (is_column_sum(w, k->reduces[i])) continue;
-        put_partial(w, k->reduces[i]);
+        emit_partial(w, k->reduces[i]);
         emit_put(w, "[row] = ");
-        emit_name(w, reduced(w, k->reduces[i]));
+        emit_name(w, emit_reduced(w, k->reduces[i]));
         emit_put(w, ";\n");
     }
     emit_put(w, "}\n");
@@ -373,15 +265,15 @@ static st_status_t put_rows(writer_t *w, bool *want) {
         emit_put(
             w,
             "_Pragma(\"unroll\") for (int e = 0; e < %u; ++e) EACH a%u[e][v] = %s::first<%s>();\n",
-            k->chunks, v, combiner(w, v), emit_sum_type(w, v));
+            k->chunks, v, emit_combiner(w, v), emit_sum_type(w, v));
     }
     emit_put(w,
              "for (%s row = (%s)blockIdx.x * %" PRId64 " + threadIdx.x / %u; row < (%s)%" PRId64
              "; row += (%s)gridDim.x * %" PRId64 ") {\n",
-             w->index, w->index, k->splits, k->group, w->index, points(w, k->rows), w->index,
+             w->index, w->index, k->splits, k->group, w->index, emit_points(w, k->rows), w->index,
              k->splits);
     emit_axes(w, k->rows, "row");
-    TRY(put_stmts_within(w, k->rows, 0));
+    TRY(emit_within(w, k->rows, 0));
     if (w->persistent) TRY(put_kept_loads(w, want));
     for (uint8_t stage = 0; stage < stages; stage++) TRY(put_row_stage(w, stage, want));
     TRY(put_row_sinks(w, want));
@@ -392,10 +284,11 @@ static st_status_t put_rows(writer_t *w, bool *want) {
         emit_put(
             w, "_Pragma(\"unroll\") for (int e = 0; e < %u; ++e) {\nconst %s c = e * %u + lane;\n",
             k->chunks, w->index, k->group);
-        emit_put(w, "if (c < (%s)%" PRId64 ") EACH ", w->index, points(w, k->cols) / k->vector);
-        put_partial(w, v);
+        emit_put(w, "if (c < (%s)%" PRId64 ") EACH ", w->index,
+                 emit_points(w, k->cols) / k->vector);
+        emit_partial(w, v);
         emit_put(w, "[(%s)blockIdx.x * %" PRId64 " + c * V + v] = a%u[e][v];\n}\n", w->index,
-                 points(w, k->cols), v);
+                 emit_points(w, k->cols), v);
     }
     return ST_OK;
 }
@@ -456,9 +349,9 @@ static st_status_t put_kernel(writer_t *w, uint32_t index, bool *want) {
     find_slice(w);
     static st_status_t (*const shapes[])(writer_t *) = {[EMIT_UNIFORM] = put_uniform,
                                                         [EMIT_FLAT] = put_flat,
-                                                        [EMIT_COLUMNS] = put_columns,
-                                                        [EMIT_LINES] = put_lines,
-                                                        [EMIT_FINISH] = put_finish};
+                                                        [EMIT_COLUMNS] = emit_columns,
+                                                        [EMIT_LINES] = emit_lines,
+                                                        [EMIT_FINISH] = emit_finish};
     if (k->shape == EMIT_ROWS)
         TRY(put_rows(w, want));
     else

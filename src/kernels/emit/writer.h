@@ -47,5 +47,28 @@ void emit_position(writer_t *w, const nest_access_t *a, uint32_t mask);
 void emit_axes(writer_t *w, uint32_t mask, const char *from);
 /* Declares and computes a statement's variable. */
 st_status_t emit_statement(writer_t *w, nest_value_t v) ST_WARN_UNUSED;
+/* Statements of the slice whose axes are all in `mask` and which are not there yet, up to `stage`. */
+st_status_t emit_within(writer_t *w, uint32_t mask, uint8_t stage) ST_WARN_UNUSED;
+void emit_store(writer_t *w, uint32_t store);
+
+/* ---- reductions (reductions.c) ---- */
+
+static inline int64_t emit_points(const writer_t *w, uint32_t mask) {
+    return nest_points(&w->nest->domains[w->k->domain], mask);
+}
+/* What a reduction's kernel runs over. */
+static inline nest_value_t emit_reduced(const writer_t *w, nest_value_t reduce) {
+    return w->s->of[reduce];
+}
+/* Name of what joins two results. */
+const char *emit_combiner(const writer_t *w, nest_value_t v);
+/* a<v><element> = that joined with the argument, which may be constant along the vector. */
+void emit_accumulate(writer_t *w, nest_value_t v, const char *element);
+/* Pointer to a reduction's partial results. */
+void emit_partial(writer_t *w, nest_value_t v);
+/* The kernels of these shapes. */
+st_status_t emit_columns(writer_t *w) ST_WARN_UNUSED;
+st_status_t emit_lines(writer_t *w) ST_WARN_UNUSED;
+st_status_t emit_finish(writer_t *w) ST_WARN_UNUSED;
 
 #endif
