@@ -128,13 +128,14 @@ bool gpu_nest(const kern_problem_t *problem, size_t *out_workspace, uint32_t *ou
         return false;
     }
     bool runs = made.schedule != NULL;
-    for (uint32_t i = 0; runs && i < made.schedule->n_kernels; i++) {
-        runs = made.schedule->kernels[i].blocks <= INT32_MAX;
+    for (uint32_t i = 0; runs && i < made.schedule->n_kernels;
+         i += 1 + emit_n_joined(made.schedule, i)) {
+        runs = emit_launch_blocks(made.schedule, i) <= INT32_MAX;
         if (!runs) *out_reason = "the nest takes more than 2^31 - 1 blocks";
     }
     if (runs) {
         *out_workspace = made.schedule->workspace;
-        *out_launches = made.schedule->n_kernels;
+        *out_launches = emit_n_launches(made.schedule);
     }
     emit_problem_clear(&made);
     return runs;

@@ -14,6 +14,7 @@
 
 #define __global__
 #define __device__
+#define __constant__
 #define __forceinline__ inline
 #define __grid_constant__
 #define __shared__ static

@@ -78,7 +78,8 @@ static void write_source(FILE *file, int *out_n) {
             n_pairs += strstr(source, "<Chan, ") != NULL;
             put_replaced(file, source);
             fputs("\n}\n", file);
-            for (uint32_t k = 0; k < made.schedule->n_kernels; k++)
+            for (uint32_t k = 0; k < made.schedule->n_kernels;
+                 k += 1 + emit_n_joined(made.schedule, k))
                 fprintf(rows,
                         "case %zu * 64 + %u: c%zu::k%u(*(const c%zu::Params *)params); break;\n", c,
                         k, c, k, c);
@@ -160,9 +161,9 @@ static void check(run_t run, int number, const conf_built_t *built,
     params[p->n_in + p->n_out] = work;
     params[p->n_in + p->n_out + 1] = fault;
     if (!conf_oracle(built, expected)) fail_msg("%s: no oracle", built->name);
-    for (uint32_t i = 0; i < schedule->n_kernels; i++)
-        run(number, i, (unsigned)schedule->kernels[i].blocks, emit_threads(&schedule->kernels[i]),
-            params);
+    for (uint32_t i = 0; i < schedule->n_kernels; i += 1 + emit_n_joined(schedule, i))
+        run(number, i, (unsigned)emit_launch_blocks(schedule, i),
+            emit_threads(&schedule->kernels[i]), params);
     for (uint32_t k = 0; k < p->n_out; k++) {
         conf_compare(built, "nest", k, out[k], expected[k]);
         zone_free(built, out[k], ir_type_bytes(&built->out[k]));

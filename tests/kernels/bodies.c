@@ -252,7 +252,7 @@ static bool kernel_reads(const emit_schedule_t *s, const emit_kernel_t *k, uint3
     for (uint32_t i = 0; i < k->n_stores; i++)
         mark_slice(s, k, s->nest->stores[k->stores[i]].value, marks);
     for (uint32_t i = 0; i < k->n_reduces && k->shape != EMIT_FINISH; i++)
-        mark_slice(s, k, s->nest->stmts[k->reduces[i]].args[0], marks);
+        mark_slice(s, k, s->of[k->reduces[i]], marks);
     for (uint32_t v = 0; v < s->nest->n_stmts; v++) {
         const nest_stmt_t *stmt = &s->nest->stmts[v];
         if (k->shape == EMIT_UNIFORM && s->uniform[v] != UINT64_MAX && s->level[v] == k->level)
@@ -263,20 +263,22 @@ static bool kernel_reads(const emit_schedule_t *s, const emit_kernel_t *k, uint3
     return reads;
 }
 
-/* The kernel that stores the result is the last to read the operand. */
+/* The launch that stores the result is the last to read the operand, and no other kernel of it does. */
 static void check_kernels(const nest_t *nest, uint32_t result, uint32_t operand,
                           const char *label) {
     emit_schedule_t *s = NULL;
     if (emit_schedule_create(nest, &s) != ST_OK) return; /* not for GPUs */
     uint32_t stored = UINT32_MAX;
-    for (uint32_t i = 0; i < s->n_kernels; i++) {
-        if (stored != UINT32_MAX && kernel_reads(s, &s->kernels[i], operand))
-            fail_msg("%s: kernel %u reads operand %u, over which kernel %u stores result %u", label,
-                     i, operand, stored, result);
+    for (uint32_t i = 0; i < s->n_kernels; i++)
         for (uint32_t k = 0; k < s->kernels[i].n_stores; k++)
             if (nest->stores[s->kernels[i].stores[k]].access.tensor == result) stored = i;
-    }
     assert_int_not_equal(stored, UINT32_MAX);
+    uint32_t first = stored;
+    while (s->kernels[first].joined) first--;
+    for (uint32_t i = first; i < s->n_kernels; i++)
+        if (i != stored && kernel_reads(s, &s->kernels[i], operand))
+            fail_msg("%s: kernel %u reads operand %u, over which kernel %u stores result %u", label,
+                     i, operand, stored, result);
     emit_schedule_destroy(s);
 }
 

@@ -48,12 +48,12 @@ static st_status_t make_params(const kern_call_t *call, nest_run_t *run) {
 static st_status_t make_launches(const emit_schedule_t *schedule, nest_run_t *run) {
     run->launches = st_calloc(schedule->n_kernels + 1, sizeof *run->launches);
     if (!run->launches) return st_no_memory(schedule->n_kernels, "a nest's launches");
-    for (uint32_t i = 0; i < schedule->n_kernels; i++) {
+    for (uint32_t i = 0; i < schedule->n_kernels; i += 1 + emit_n_joined(schedule, i)) {
         const emit_kernel_t *kernel = &schedule->kernels[i];
         char name[16];
         snprintf(name, sizeof name, "k%u", i);
         launch_t *launch = &run->launches[run->n_launches++];
-        launch->blocks = (uint32_t)kernel->blocks;
+        launch->blocks = (uint32_t)emit_launch_blocks(schedule, i);
         launch->threads = emit_threads(kernel);
         TRY(rtc_kernel(run->module, name, &launch->kernel));
     }

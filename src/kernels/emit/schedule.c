@@ -570,9 +570,23 @@ static void shape_flat(planner_t *p, emit_kernel_t *k) {
     if (k->blocks < 1) k->blocks = 1;
 }
 
+/* Brings the FLAT kernels from `first` on together, as one launch: the tensors of an optimizer are many,
+ * most of them small. */
+static void join_flat(emit_schedule_t *s, uint32_t first) {
+    uint32_t n = first;
+    for (uint32_t i = first; i < s->n_kernels; i++) {
+        if (s->kernels[i].shape != EMIT_FLAT) continue;
+        emit_kernel_t flat = s->kernels[i];
+        memmove(&s->kernels[n + 1], &s->kernels[n], (i - n) * sizeof flat);
+        flat.joined = n > first;
+        s->kernels[n++] = flat;
+    }
+}
+
 /* Stores of one domain, level and set of axes together. */
 static st_status_t plan_flat(planner_t *p, uint32_t level, bool *taken) {
     const nest_t *nest = p->nest;
+    const uint32_t first = p->s->n_kernels;
     for (uint32_t i = 0; i < nest->n_stores; i++) {
         const nest_store_t *store = &nest->stores[i];
         if (taken[i] || !store->mask || available(p->s, store->value) != level) continue;
@@ -590,6 +604,7 @@ static st_status_t plan_flat(planner_t *p, uint32_t level, bool *taken) {
         mark_sinks(p, k);
         shape_flat(p, k);
     }
+    join_flat(p->s, first);
     return ST_OK;
 }
 

@@ -9,7 +9,7 @@
  *   level 0   finish   dw = the blocks' sums added in order
  *   level 1   …
  *
- *   FLAT     a point a thread, several where vectors fit
+ *   FLAT     a point a thread, several where vectors fit; those of a level are one launch
  *   ROWS     row reductions and whatever shares their rows; column sums kept in registers
  *   COLUMNS  reductions over outer axes: lanes along the inner axis, warps and blocks along the rest;
  *            also stores of all points that share operands along the inner axes
@@ -54,6 +54,7 @@ typedef struct emit_kernel {
     uint32_t chunks;     /* vectors a thread has of a row; 0: too many to unroll, a loop */
     bool keep;           /* what a row loads stays in registers */
     int64_t blocks, splits; /* splits: parts of a reduction; ROWS: rows a block */
+    bool joined;            /* FLAT: in the launch of the kernel before, as one with it */
     int64_t reduced, part;  /* FINISH: points that all parts have together, and each but the last */
     uint32_t n_stores, n_reduces;
     uint32_t stores[EMIT_MAX_SINKS];      /* indices of nest->stores */
@@ -77,6 +78,26 @@ typedef struct emit_schedule {
 
 st_status_t emit_schedule_create(const nest_t *nest, emit_schedule_t **out_schedule) ST_WARN_UNUSED;
 void emit_schedule_destroy(emit_schedule_t *schedule); /* NULL is fine */
+
+/* How many kernels are joined to kernel `first`. */
+static inline uint32_t emit_n_joined(const emit_schedule_t *schedule, uint32_t first) {
+    uint32_t n = 0;
+    while (first + 1 + n < schedule->n_kernels && schedule->kernels[first + 1 + n].joined) n++;
+    return n;
+}
+/* Blocks of the launch of kernel `first`, which is not joined to another: its own and theirs. */
+static inline int64_t emit_launch_blocks(const emit_schedule_t *schedule, uint32_t first) {
+    int64_t blocks = 0;
+    for (uint32_t i = 0; i <= emit_n_joined(schedule, first); i++)
+        blocks += schedule->kernels[first + i].blocks;
+    return blocks;
+}
+/* Launches that the kernels take. */
+static inline uint32_t emit_n_launches(const emit_schedule_t *schedule) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < schedule->n_kernels; i++) n += !schedule->kernels[i].joined;
+    return n;
+}
 
 /* Is the reduction made by the one that it is paired with? */
 static inline bool emit_comes_along(const emit_schedule_t *schedule, nest_value_t v) {

@@ -5,6 +5,7 @@
 #include "kernels/emit/source.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -28,7 +29,7 @@ static bool in_row(const writer_t *w, nest_value_t v) {
 }
 
 /* What the kernel needs, and how many row reductions lie before each. */
-static void find_slice(writer_t *w) {
+void emit_find_slice(writer_t *w) {
     const emit_kernel_t *k = w->k;
     uint32_t n = w->nest->n_stmts;
     memset(w->needed, 0, n * sizeof *w->needed);
@@ -87,13 +88,18 @@ void emit_store(writer_t *w, uint32_t index) {
     uint32_t tensor = w->nest->n_operands + a->tensor;
     bool along = w->k->vector_axis >= 0 && (store->mask >> w->k->vector_axis & 1);
     if (along && emit_along_vector(w, store->value) && emit_access_vector(w->k, a)) {
-        emit_put(w, "store<%u>((%s *)p.t[%u] + ", w->k->vector, type, tensor);
+        emit_put(w, "store<%u>((%s *)", w->k->vector, type);
+        emit_pointer(w, tensor);
+        emit_put(w, " + ");
         emit_position(w, a, store->mask);
-        emit_put(w, ", s%u%s);\n", store->value, emit_is_kept(w, store->value) ? "[e]" : "");
+        emit_put(w, ", s%u%s);\n", emit_number(w, store->value),
+                 emit_is_kept(w, store->value) ? "[e]" : "");
         return;
     }
     if (along) emit_put(w, "EACH ");
-    emit_put(w, "((%s *)p.t[%u])[", type, tensor);
+    emit_put(w, "((%s *)", type);
+    emit_pointer(w, tensor);
+    emit_put(w, ")[");
     emit_position(w, a, store->mask);
     if (along) emit_put(w, " + v * (%s)%" PRId64, w->index, a->stride[w->k->vector_axis]);
     emit_put(w, "] = to<%s>(", type);
@@ -139,15 +145,21 @@ static st_status_t put_uniform(writer_t *w) {
     return ST_OK;
 }
 
-static st_status_t put_flat(writer_t *w) {
-    emit_put(w, "const %s n = (%s)blockIdx.x * %d + threadIdx.x;\n", w->index, w->index,
-             EMIT_BLOCK);
-    emit_put(w, "if (n >= (%s)%" PRId64 ") return;\n", w->index,
-             emit_points(w, w->k->mask) / w->k->vector);
+st_status_t emit_flat(writer_t *w, const char *limit) {
+    emit_put(w, "if (n >= %s) return;\n", limit);
     emit_axes(w, w->k->mask, "n");
     TRY(emit_within(w, w->k->mask, 255));
     for (uint32_t i = 0; i < w->k->n_stores; i++) emit_store(w, w->k->stores[i]);
     return ST_OK;
+}
+
+static st_status_t put_flat(writer_t *w) {
+    char limit[48];
+    snprintf(limit, sizeof limit, "(%s)%" PRId64, w->index,
+             emit_points(w, w->k->mask) / w->k->vector);
+    emit_put(w, "const %s n = (%s)blockIdx.x * %d + threadIdx.x;\n", w->index, w->index,
+             EMIT_BLOCK);
+    return emit_flat(w, limit);
 }
 
 /* Begins a loop over the vectors of a row that the thread has. */
@@ -345,8 +357,14 @@ static st_status_t put_kernel(writer_t *w, uint32_t index, bool *want) {
         "extern \"C\" __global__ void __launch_bounds__(%u) k%u(const __grid_constant__ Params p) "
         "{\n",
         emit_threads(k), index);
+    const uint32_t n_joined = emit_n_joined(w->s, index);
+    if (n_joined) {
+        TRY(emit_together(w, index, 1 + n_joined));
+        emit_put(w, "}\n");
+        return ST_OK;
+    }
     emit_put(w, "enum { V = %u };\n", k->vector);
-    find_slice(w);
+    emit_find_slice(w);
     static st_status_t (*const shapes[])(writer_t *) = {[EMIT_UNIFORM] = put_uniform,
                                                         [EMIT_FLAT] = put_flat,
                                                         [EMIT_COLUMNS] = emit_columns,
@@ -379,7 +397,7 @@ st_status_t emit_source(const emit_schedule_t *schedule, char **out_source) {
     emit_put(&w, "#define N_TENSORS %u\n%s", schedule->nest->n_operands + schedule->nest->n_results,
              emit_prelude);
     put_data(&w);
-    for (uint32_t i = 0; i < schedule->n_kernels; i++)
+    for (uint32_t i = 0; i < schedule->n_kernels; i += 1 + emit_n_joined(schedule, i))
         TRY_GOTO(put_kernel(&w, i, flags + 2 * n), done);
     if (text.failed) status = st_no_memory(text.capacity, "the source of a nest");
 done:

@@ -74,8 +74,27 @@ bool emit_is_kept(const writer_t *w, nest_value_t v) {
            (emit_stmt(w, v)->mask & w->k->cols);
 }
 
+uint32_t emit_number(writer_t *w, nest_value_t v) {
+    if (!w->names) return v;
+    if (!w->names->stmt[v]) w->names->stmt[v] = ++w->names->n_stmts;
+    return w->names->stmt[v] - 1;
+}
+
+void emit_pointer(writer_t *w, uint32_t tensor) {
+    emit_names_t *names = w->names;
+    if (!names) {
+        emit_put(w, "p.t[%u]", tensor);
+        return;
+    }
+    if (!names->slot[tensor]) {
+        names->tensors[names->n_tensors] = tensor;
+        names->slot[tensor] = ++names->n_tensors;
+    }
+    emit_put(w, "p.t[own[%u]]", names->slot[tensor]);
+}
+
 void emit_name(writer_t *w, nest_value_t v) {
-    emit_put(w, "s%u", v);
+    emit_put(w, "s%u", emit_number(w, v));
     if (emit_is_kept(w, v)) emit_put(w, "[e]");
     if (emit_along_vector(w, v)) emit_put(w, "[v]");
 }
@@ -256,7 +275,9 @@ static st_status_t put_operation(writer_t *w, nest_value_t v) {
 /* ---- loads ---- */
 
 static void put_tensor(writer_t *w, const nest_access_t *a) {
-    emit_put(w, "((const %s *)p.t[%u])", emit_tensor_type(a->dtype), a->tensor);
+    emit_put(w, "((const %s *)", emit_tensor_type(a->dtype));
+    emit_pointer(w, a->tensor);
+    emit_put(w, ")");
 }
 
 static void put_index(writer_t *w, nest_value_t v) {
@@ -282,7 +303,7 @@ static void put_load(writer_t *w, nest_value_t v) {
         emit_put(w, " + ");
         emit_position(w, a, mask);
         if (a->index != NEST_NONE) put_index(w, v);
-        emit_put(w, ", s%u%s);\n", v, emit_is_kept(w, v) ? "[e]" : "");
+        emit_put(w, ", s%u%s);\n", emit_number(w, v), emit_is_kept(w, v) ? "[e]" : "");
         return;
     }
     if (vector) emit_put(w, "EACH ");
@@ -304,7 +325,7 @@ static void put_load(writer_t *w, nest_value_t v) {
 
 static void put_declaration(writer_t *w, nest_value_t v) {
     if (emit_is_kept(w, v)) return; /* declared with the row */
-    emit_put(w, "%s s%u", emit_value_type(w, v), v);
+    emit_put(w, "%s s%u", emit_value_type(w, v), emit_number(w, v));
     if (emit_along_vector(w, v)) emit_put(w, "[%u]", w->k->vector);
     emit_put(w, ";\n");
 }

@@ -15,12 +15,21 @@ typedef struct writer {
     const nest_t *nest;
     const emit_kernel_t *k;
     text_t *out;
-    bool *needed;      /* [stmts] of the kernel */
-    bool *written;     /* [stmts] in scope at row level or above */
-    uint8_t *stage;    /* [stmts] ROWS: row reductions before it */
-    const char *index; /* C type of positions */
-    bool persistent;   /* ROWS: loads along a row are kept */
+    bool *needed;             /* [stmts] of the kernel */
+    bool *written;            /* [stmts] in scope at row level or above */
+    uint8_t *stage;           /* [stmts] ROWS: row reductions before it */
+    const char *index;        /* C type of positions */
+    bool persistent;          /* ROWS: loads along a row are kept */
+    struct emit_names *names; /* NULL: statements and tensors have their own numbers */
 } writer_t;
+
+/* Numbers by first use, so that kernels which differ in tensors alone have the same text. */
+typedef struct emit_names {
+    uint32_t *stmt;    /* [stmts] + 1; 0: none yet */
+    uint32_t *slot;    /* [tensors] + 1; 0: none yet */
+    uint32_t *tensors; /* [n_tensors] of each slot */
+    uint32_t n_stmts, n_tensors;
+} emit_names_t;
 
 void emit_put(writer_t *w, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
@@ -38,6 +47,10 @@ bool emit_along_vector(const writer_t *w, nest_value_t v);
 bool emit_is_kept(const writer_t *w, nest_value_t v);
 /* A uniform value that a kernel before this one made? */
 bool emit_is_stored_uniform(const writer_t *w, nest_value_t v);
+/* Number of a statement's variable. */
+uint32_t emit_number(writer_t *w, nest_value_t v);
+/* Pointer to operand or result `tensor`, void. */
+void emit_pointer(writer_t *w, uint32_t tensor);
 /* Variable of a value at the element at hand. */
 void emit_name(writer_t *w, nest_value_t v);
 /* Element that an access reaches at the axes of `mask`. */
@@ -50,6 +63,14 @@ st_status_t emit_statement(writer_t *w, nest_value_t v) ST_WARN_UNUSED;
 /* Statements of the slice whose axes are all in `mask` and which are not there yet, up to `stage`. */
 st_status_t emit_within(writer_t *w, uint32_t mask, uint8_t stage) ST_WARN_UNUSED;
 void emit_store(writer_t *w, uint32_t store);
+
+/* What the kernel at hand computes: marks the slice. */
+void emit_find_slice(writer_t *w);
+/* The points of a FLAT kernel from `n` on, of `limit` vectors. */
+st_status_t emit_flat(writer_t *w, const char *limit) ST_WARN_UNUSED;
+
+/* Kernels `first` and those joined to it, as one (together.c). */
+st_status_t emit_together(writer_t *w, uint32_t first, uint32_t n) ST_WARN_UNUSED;
 
 /* ---- reductions (reductions.c) ---- */
 

@@ -1,0 +1,136 @@
+/* FLAT kernels of a level as one: a block finds its tensors by its number.
+ *
+ *   begin  [kernel]  first block of each        blocks 0 … 1 | 2 … 2049 | 2050 … 2561 | …
+ *   own    [kernel]  vectors, and the tensors of the kernel's text
+ *
+ * Kernels whose text differs in tensors and sizes alone, the updates of most parameters, share one.
+ * Quadratic in kernels of different text. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "kernels/emit/writer.h"
+
+typedef struct member {
+    const emit_kernel_t *k;
+    int64_t limit;  /* vectors */
+    uint32_t form;  /* number of its text */
+    uint32_t n_own; /* tensors of the text, in its order */
+    uint32_t *own;  /* [n_own] */
+} member_t;
+
+typedef struct together {
+    writer_t *w;
+    st_arena_t arena;
+    uint32_t n, n_forms, n_tensors;
+    member_t *members;
+    text_t *forms; /* [n_forms] */
+} together_t;
+
+/* The text of a member, written apart, and the tensors that it reaches. */
+static st_status_t write_member(together_t *t, member_t *m, text_t *out) {
+    writer_t w = *t->w;
+    const uint32_t n_stmts = w.nest->n_stmts + 1;
+    emit_names_t names = {.stmt = st_arena_array(&t->arena, n_stmts, sizeof *names.stmt),
+                          .slot = st_arena_array(&t->arena, t->n_tensors, sizeof *names.slot),
+                          .tensors = st_arena_array(&t->arena, t->n_tensors, sizeof *names.slot)};
+    if (!names.stmt || !names.slot || !names.tensors)
+        return st_no_memory(n_stmts * sizeof *names.stmt, "the source of a nest");
+    memset(names.stmt, 0, n_stmts * sizeof *names.stmt);
+    memset(names.slot, 0, t->n_tensors * sizeof *names.slot);
+    w.k = m->k;
+    w.out = out;
+    w.names = &names;
+    m->limit = emit_points(&w, m->k->mask) / m->k->vector;
+    emit_put(&w, "enum { V = %u };\n", m->k->vector);
+    emit_find_slice(&w);
+    TRY(emit_flat(&w, "own[0]"));
+    if (out->failed) return st_no_memory(out->capacity, "the source of a nest");
+    m->own = names.tensors;
+    m->n_own = names.n_tensors;
+    return ST_OK;
+}
+
+static st_status_t find_forms(together_t *t) {
+    for (uint32_t i = 0; i < t->n; i++) {
+        text_t text = {0};
+        st_status_t status = write_member(t, &t->members[i], &text);
+        uint32_t f = 0;
+        while (status == ST_OK && f < t->n_forms && strcmp(t->forms[f].data, text.data) != 0) f++;
+        t->members[i].form = f;
+        if (status == ST_OK && f == t->n_forms)
+            t->forms[t->n_forms++] = text;
+        else
+            st_free(text.data);
+        TRY(status);
+    }
+    return ST_OK;
+}
+
+/* The members form by form, in which order they have their blocks. */
+static void sort(together_t *t) {
+    for (uint32_t i = 1; i < t->n; i++) {
+        const member_t m = t->members[i];
+        uint32_t at = i;
+        for (; at > 0 && t->members[at - 1].form > m.form; at--)
+            t->members[at] = t->members[at - 1];
+        t->members[at] = m;
+    }
+}
+
+static void put_tables(together_t *t) {
+    writer_t *w = t->w;
+    uint32_t width = 1;
+    int64_t begin = 0;
+    for (uint32_t i = 0; i < t->n; i++)
+        if (t->members[i].n_own + 1 > width) width = t->members[i].n_own + 1;
+    emit_put(w, "static __constant__ const int begin[] = {");
+    for (uint32_t i = 0; i < t->n; i++) {
+        emit_put(w, "%" PRId64 ",", begin);
+        begin += t->members[i].k->blocks;
+    }
+    emit_put(w, "};\nstatic __constant__ const %s owns[][%u] = {", w->index, width);
+    for (uint32_t i = 0; i < t->n; i++) {
+        emit_put(w, "{%" PRId64, t->members[i].limit);
+        for (uint32_t j = 0; j < t->members[i].n_own; j++) emit_put(w, ",%u", t->members[i].own[j]);
+        emit_put(w, "},");
+    }
+    emit_put(w, "};\n");
+}
+
+static void put_body(together_t *t) {
+    writer_t *w = t->w;
+    uint32_t step = 1;
+    while (2 * step < t->n) step *= 2;
+    put_tables(t);
+    emit_put(w, "int m = 0;\n");
+    for (; step; step /= 2)
+        emit_put(w, "if (m + %u < %u && (int)blockIdx.x >= begin[m + %u]) m += %u;\n", step, t->n,
+                 step, step);
+    emit_put(w, "const %s *own = owns[m];\n", w->index);
+    emit_put(w, "const %s n = (%s)((int)blockIdx.x - begin[m]) * %d + threadIdx.x;\n", w->index,
+             w->index, EMIT_BLOCK);
+    for (uint32_t f = 0, end = 0; f < t->n_forms; f++) {
+        while (end < t->n && t->members[end].form == f) end++;
+        if (f + 1 < t->n_forms) emit_put(w, "if (m < %u) ", end);
+        emit_put(w, "{\n%s%s}\n%s", t->forms[f].data, f + 1 < t->n_forms ? "return;\n" : "", "");
+    }
+}
+
+st_status_t emit_together(writer_t *w, uint32_t first, uint32_t n) {
+    together_t t = {.w = w, .n = n, .n_tensors = w->nest->n_operands + w->nest->n_results};
+    st_status_t status = ST_OK;
+    t.members = st_arena_array(&t.arena, n, sizeof *t.members);
+    t.forms = st_arena_array(&t.arena, n, sizeof *t.forms);
+    if (!t.members || !t.forms)
+        TRY_GOTO(st_no_memory(n * sizeof *t.members, "the source of a nest"), done);
+    for (uint32_t i = 0; i < n; i++) t.members[i] = (member_t){.k = &w->s->kernels[first + i]};
+    TRY_GOTO(find_forms(&t), done);
+    sort(&t);
+    put_body(&t);
+done:
+    for (uint32_t f = 0; f < t.n_forms; f++) st_free(t.forms[f].data);
+    st_arena_clear(&t.arena);
+    return status;
+}
