@@ -45,5 +45,8 @@ st_status_t compile_plan_bodies(compile_context_t *context, const ir_node_info_t
         if (program->region_bytes[PLAN_WORK] > step->workspace.bytes)
             step->workspace.bytes = program->region_bytes[PLAN_WORK];
     }
+    const uint64_t work = step->workspace.bytes;
+    step->workspace.bytes =
+        (work + PLAN_ALIGNMENT - 1) / PLAN_ALIGNMENT * PLAN_ALIGNMENT + plan_turn_bytes(&info);
     return ST_OK;
 }

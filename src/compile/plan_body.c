@@ -90,6 +90,28 @@ done:
     return status;
 }
 
+/* ---- turns ---- */
+
+static size_t aligned(size_t bytes) {
+    return (bytes + PLAN_ALIGNMENT - 1) / PLAN_ALIGNMENT * PLAN_ALIGNMENT;
+}
+
+size_t plan_turn_offset(const ir_region_info_t *info, uint32_t j) {
+    const ir_graph_t *body = info->bodies[0];
+    size_t offset = PLAN_ALIGNMENT; /* behind the number */
+    uint32_t input = 0;
+    for (ir_node_t i = 0; input < j; i++) {
+        if (ir_node(body, i)->op != IR_OP_INPUT) continue;
+        if (input++ >= info->carried)
+            offset += aligned(ir_type_bytes(ir_value_type(body, ir_node(body, i)->first_output)));
+    }
+    return offset;
+}
+
+size_t plan_turn_bytes(const ir_region_info_t *info) {
+    return info->n_bodies == 1 ? plan_turn_offset(info, info->carried + info->scanned) : 0;
+}
+
 /* ---- proof ---- */
 
 /* Hash of all that each value is made from, chained through the inputs; of buffers: of their name. */

@@ -125,6 +125,7 @@ static st_status_t check_step(const machine_t *m, ir_node_t n) {
 static st_status_t check_bodies(const machine_t *m, ir_node_t n) {
     const plan_step_t *step = &m->program->steps[n];
     ir_region_info_t info = ir_region_info(ir_node(m->graph, n));
+    const uint64_t turns = plan_turn_bytes(&info);
     if (step->n_bodies != info.n_bodies)
         return FAIL(ST_INVALID, "the step has %u bodies, the node %u", step->n_bodies,
                     info.n_bodies);
@@ -133,10 +134,11 @@ static st_status_t check_bodies(const machine_t *m, ir_node_t n) {
         st_status_t status = plan_body_check(info.bodies[i], info.carried, body->graph);
         if (status == ST_OK) status = check_program(m->plan, body);
         if (status != ST_OK) return st_error_context(status, "body %u", i);
-        if (body->region_bytes[PLAN_WORK] > step->workspace.bytes)
-            return FAIL(ST_INVALID, "body %u works in %llu bytes, the workspace has %llu", i,
+        if (body->region_bytes[PLAN_WORK] + turns > step->workspace.bytes)
+            return FAIL(ST_INVALID,
+                        "body %u works in %llu bytes, its turns in %llu, the workspace has %llu", i,
                         (unsigned long long)body->region_bytes[PLAN_WORK],
-                        (unsigned long long)step->workspace.bytes);
+                        (unsigned long long)turns, (unsigned long long)step->workspace.bytes);
     }
     return ST_OK;
 }

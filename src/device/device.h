@@ -35,6 +35,15 @@ typedef struct dev_startup {
     uint64_t choices;    /* hash over all choices: equal where the same ways are taken; 0: none */
 } dev_startup_t;
 
+/* The turns of a loop, numbered 0 … n - 1 or backwards. */
+typedef struct dev_turns {
+    int64_t n;
+    bool reverse;
+    int64_t *index; /* device memory: the number of the turn while it runs */
+} dev_turns_t;
+/* Puts on the stream what is to run: a loop's turn (`which` 0), or one of two bodies. */
+typedef st_status_t (*dev_branch_t)(void *context, int which);
+
 typedef struct dev_device {
     const char *name; /* "cpu" */
     bool computes; /* false: nothing runs and memory is only addresses; a session's time is the one
@@ -47,7 +56,8 @@ typedef struct dev_device {
     st_status_t (*alloc)(dev_stream_t *stream, size_t n_bytes, void **out_memory);
     void (*free)(dev_stream_t *stream, void *memory);
     /* Host → device, device → host, device → device; ordered on the stream. `copy_in` has read its host
-     * memory when it returns, what `copy_out` writes is there after synchronize. */
+     * memory when it returns, what `copy_out` writes is there after synchronize; `copy` takes memory of
+     * host_alloc, too. */
     st_status_t (*copy_in)(dev_stream_t *stream, void *device, const void *host, size_t n_bytes);
     st_status_t (*copy_out)(dev_stream_t *stream, void *host, const void *device, size_t n_bytes);
     st_status_t (*copy)(dev_stream_t *stream, void *to, const void *from, size_t n_bytes);
@@ -55,6 +65,15 @@ typedef struct dev_device {
     st_status_t (*synchronize)(dev_stream_t *stream);
     /* CPU: the stream's threads. NULL elsewhere. */
     dev_team_t *(*team)(dev_stream_t *stream);
+    /* Control flow: `body` n times; body 0 if *condition, in device memory, is not 0, else body 1.
+     * They may nest. While a step is recorded each body is called once, for a node of its own. */
+    st_status_t (*repeat)(dev_stream_t *stream, const dev_turns_t *turns, dev_branch_t body,
+                          void *context);
+    st_status_t (*choose)(dev_stream_t *stream, const unsigned char *condition, dev_branch_t bodies,
+                          void *context);
+    /* Device → device, turn i's part of both: from + i * from_stride → to + i * to_stride. */
+    st_status_t (*copy_turn)(dev_stream_t *stream, void *to, size_t to_stride, const void *from,
+                             size_t from_stride, size_t n_bytes, const int64_t *index);
 
     /* What follows is NULL on devices whose calls are complete when they return. */
 

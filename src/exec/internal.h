@@ -56,12 +56,22 @@ typedef struct exec_measure {
     bool replayed;      /* the last step came from the graph */
 } exec_measure_t;
 
+/* What a body's program has of those around it (region.c). */
+typedef struct exec_frame {
+    uint32_t node; /* of the rank's own program: the region that all of this is part of */
+    uint32_t n;
+    uint64_t *offsets; /* [n] of the inputs, in the virtual state region; UINT64_MAX: in none */
+    char **inputs;     /* [n]: where they lie */
+    char *pinned; /* the constants' data, in the order of their nodes; NULL if there are none */
+} exec_frame_t;
+
 typedef struct exec_rank {
     exec_session_t *session;
     uint32_t index;
     const plan_program_t *program;
     const dev_device_t *device;
     dev_stream_t *stream;
+    exec_frame_t *frame; /* NULL: the rank's own program */
     bool has_run;
     double open_s, memory_s, prepare_s, tune_s, capture_s; /* what the start took */
     dev_graph_t *graph;                                    /* the step, once recorded */
@@ -130,6 +140,8 @@ void exec_rank_release(exec_rank_t *rank);
 st_status_t exec_region_prepare(exec_rank_t *rank, exec_step_t *step) ST_WARN_UNUSED;
 void exec_region_release(exec_step_t *step);
 st_status_t exec_region_run(exec_step_t *step) ST_WARN_UNUSED;
+/* exec_tune of the bodies. */
+st_status_t exec_region_tune(const exec_step_t *step) ST_WARN_UNUSED;
 exec_part_t exec_part_make(const plan_t *plan, const plan_port_t *port, uint32_t rank, void *local);
 /* Calls `move` for each run of bytes that lies together both in the part and, at `offset`, in the
  * global tensor. Allocates nothing. */
@@ -138,6 +150,8 @@ st_status_t exec_part_each(const exec_part_t *part, exec_move_t move, void *cont
 
 /* What both kinds of program share: its constants, its steps, one step. */
 st_status_t exec_fill_constants(exec_rank_t *rank) ST_WARN_UNUSED;
+/* Puts the data of a frame's constants into memory that copies which are recorded may read. */
+st_status_t exec_pin_constants(exec_rank_t *rank) ST_WARN_UNUSED;
 st_status_t exec_prepare_steps(exec_rank_t *rank) ST_WARN_UNUSED;
 void exec_release_steps(exec_rank_t *rank);
 st_status_t exec_run_kind(exec_rank_t *rank, exec_step_t *step) ST_WARN_UNUSED;
@@ -190,9 +204,15 @@ static inline bool exec_is_local(const exec_session_t *session, uint32_t rank) {
     return rank >= session->first && rank - session->first < session->n_local;
 }
 
+static inline void *exec_frame_address(const exec_frame_t *frame, const plan_place_t *place) {
+    for (uint32_t j = 0; j < frame->n; j++)
+        if (frame->offsets[j] == place->offset) return frame->inputs[j];
+    return NULL;
+}
 static inline void *exec_address(const exec_rank_t *rank, const plan_place_t *place) {
-    return place->region == PLAN_NOWHERE ? NULL
-                                         : (char *)rank->regions[place->region] + place->offset;
+    if (place->region == PLAN_NOWHERE) return NULL;
+    if (place->region == PLAN_STATE && rank->frame) return exec_frame_address(rank->frame, place);
+    return (char *)rank->regions[place->region] + place->offset;
 }
 
 #endif

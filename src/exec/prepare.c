@@ -43,26 +43,46 @@ static st_status_t allocate_regions(exec_rank_t *rank) {
     return ST_OK;
 }
 
-static st_status_t fill_index(exec_rank_t *rank, const ir_node_info_t *node, void *to) {
+/* What a lasting node's memory is filled from: all of it, or the one element of a splat. *storage
+ * holds it where it is no attribute. */
+static st_status_t constant_data(const exec_rank_t *rank, const ir_node_info_t *node,
+                                 int64_t *storage, const void **out_data, size_t *out_bytes) {
+    if (node->op != IR_OP_AXIS_INDEX) {
+        const ir_attr_t *data = ir_node_attr(node, "data");
+        *out_data = data->data.p;
+        *out_bytes = data->data.bytes;
+        return ST_OK;
+    }
     const ir_mesh_t *mesh = &rank->session->plan->mesh;
     const char *name = ir_node_attr(node, "mesh")->s;
     uint32_t axis = ir_mesh_find(mesh, name);
     if (axis == IR_NONE) return FAIL(ST_INVALID, "the mesh has no axis '%s'", name);
-    int64_t index = ir_mesh_coordinate(mesh, rank->index, axis);
-    return rank->device->copy_in(rank->stream, to, &index, sizeof index);
+    *storage = ir_mesh_coordinate(mesh, rank->index, axis);
+    *out_data = storage;
+    *out_bytes = sizeof *storage;
+    return ST_OK;
 }
 
-static st_status_t fill_constant(exec_rank_t *rank, const ir_node_info_t *node) {
+static bool needs_filling(const exec_rank_t *rank, const ir_node_info_t *node) {
+    return ir_op_is_lasting(node->op) && rank->program->places[node->first_output].bytes;
+}
+
+/* `pinned` NULL: from the node's own data. */
+static st_status_t fill_constant(exec_rank_t *rank, const ir_node_info_t *node,
+                                 const char **pinned) {
     const plan_place_t *place = &rank->program->places[node->first_output];
     char *to = exec_address(rank, place);
-    if (!place->bytes) return ST_OK;
-    if (node->op == IR_OP_AXIS_INDEX) return fill_index(rank, node, to);
-    const ir_attr_t *data = ir_node_attr(node, "data");
-    if (data->data.bytes == place->bytes)
-        return rank->device->copy_in(rank->stream, to, data->data.p, place->bytes);
-    /* a splat: the first element is copied in, then what is there is doubled */
-    size_t done = data->data.bytes;
-    TRY(rank->device->copy_in(rank->stream, to, data->data.p, done));
+    int64_t storage;
+    const void *data;
+    size_t done;
+    TRY(constant_data(rank, node, &storage, &data, &done));
+    if (*pinned) {
+        TRY(rank->device->copy(rank->stream, to, *pinned, done));
+        *pinned += done;
+    } else {
+        TRY(rank->device->copy_in(rank->stream, to, data, done));
+    }
+    /* a splat: the first element is there, then what is there is doubled */
     while (done < place->bytes) {
         size_t more = place->bytes - done < done ? place->bytes - done : done;
         TRY(rank->device->copy(rank->stream, to + done, to, more));
@@ -73,8 +93,32 @@ static st_status_t fill_constant(exec_rank_t *rank, const ir_node_info_t *node) 
 
 st_status_t exec_fill_constants(exec_rank_t *rank) {
     const ir_graph_t *graph = rank->program->graph;
+    const char *pinned = rank->frame ? rank->frame->pinned : NULL;
     for (ir_node_t n = 0; n < graph->nodes.n; n++)
-        if (ir_op_is_lasting(ir_node(graph, n)->op)) TRY(fill_constant(rank, ir_node(graph, n)));
+        if (needs_filling(rank, ir_node(graph, n)))
+            TRY(fill_constant(rank, ir_node(graph, n), &pinned));
+    return ST_OK;
+}
+
+st_status_t exec_pin_constants(exec_rank_t *rank) {
+    const ir_graph_t *graph = rank->program->graph;
+    const dev_device_t *device = rank->device;
+    size_t total = 0, bytes;
+    int64_t storage;
+    const void *data;
+    if (!device->host_alloc) return ST_OK; /* copies are complete when they return */
+    for (int fills = 0; fills < 2; fills++) {
+        char *to = rank->frame->pinned;
+        for (ir_node_t n = 0; n < graph->nodes.n; n++) {
+            if (!needs_filling(rank, ir_node(graph, n))) continue;
+            TRY(constant_data(rank, ir_node(graph, n), &storage, &data, &bytes));
+            if (fills) memcpy(to + total, data, bytes);
+            total += bytes;
+        }
+        if (!fills && total)
+            TRY(device->host_alloc(rank->stream, total, (void **)&rank->frame->pinned));
+        if (!fills) total = 0;
+    }
     return ST_OK;
 }
 
@@ -125,7 +169,7 @@ static st_status_t prepare_kernel(exec_rank_t *rank, exec_step_t *step) {
         .stream = rank->stream,
         .team = rank->device->team(rank->stream),
         .workspace_bytes = planned->workspace.bytes,
-        .node = step->node,
+        .node = rank->frame ? rank->frame->node : step->node,
     };
     if (step->impl->bind) return ST_OK; /* bind_steps */
     return step->impl->prepare

@@ -1,56 +1,45 @@
-/* Control flow: repeat and cond run their bodies' programs (compile/plan_body.h) in a loop.
+/* Control flow: repeat and cond run their bodies' programs (compile/plan_body.h).
  *
- *   before     carries are copied from the operands to the node's results, where they then live;
- *              the bodies' constants are put into the workspace, which other nodes use meanwhile
- *   iteration  pointers into scanned operands move on; what is passed on is copied to the stacks;
- *              the body's steps run; what was made for the stacks is copied there
+ *   before   carries are copied from the operands to the node's results, where they then live; the
+ *            bodies' constants are put into the workspace, which other nodes use meanwhile
+ *   turn     slices of scanned operands are copied to places of their own; what is passed on is copied
+ *            to the stacks; the body's steps run; what was made for the stacks is copied there
  *
  * A body's program stands in a frame: a rank of its own that shares stream and device, whose state
- * region is virtual. Its kernels hold addresses there until they are bound. Nothing here allocates. */
+ * region is the operands, results and slices around it. Every address that a kernel holds stays, and a
+ * turn's number is in the device's memory, so that a loop of any length is one node of a recorded step
+ * (device.h: repeat). Nothing here allocates once it is prepared. */
 #include <stdio.h>
+#include <string.h>
 
 #include "base/memory.h"
 #include "compile/plan_body.h"
 #include "exec/internal.h"
 #include "ir/body.h"
 
-/* An address that a step holds: of input `input` of the body, `slot` is where it goes. */
-typedef struct binding {
-    uint32_t input;
-    const void **slot;
-} binding_t;
-
-/* A result's memory: of the whole (returned) or of its slice i (stacked). */
-typedef struct delivery {
+/* From or to a stack: a stride of 0 is memory that does not move with the turns. */
+typedef struct turn_copy {
     char *to;
-    size_t bytes, stride;
-    const void *from;       /* NULL: what input `input` is bound to */
-    uint32_t input, output; /* of the body */
-    bool passed;            /* copied before the iteration */
-} delivery_t;
+    const char *from;
+    size_t bytes, to_stride, from_stride;
+} turn_copy_t;
 
-typedef struct frame {
+typedef struct turn_body {
     exec_rank_t rank;
-    uint32_t n_bindings, n_deliveries;
-    binding_t *bindings; /* those of slices come last, from n_fixed on */
-    uint32_t n_fixed;
-    delivery_t *deliveries;
-    uint64_t *offsets; /* [inputs] in the virtual state region */
-} frame_t;
+    exec_frame_t frame;
+    uint32_t n_before, n_after;
+    turn_copy_t *before, *after;
+} turn_body_t;
 
 typedef struct exec_region {
     exec_rank_t *rank;
     ir_region_info_t info;
     const unsigned char *condition;
-    uint32_t n_inputs; /* of a body */
-    char **bound;      /* [inputs]: a slice's is that of slice 0 */
-    size_t *stride;    /* [inputs]: of slices, else 0 */
-    uint32_t n_frames;
-    frame_t frames[2];
+    int64_t *index;
     uint32_t n_carries; /* that begin elsewhere than where they live */
-    void **to;
-    const void **from;
-    size_t *bytes;
+    turn_copy_t *carries;
+    uint32_t n_bodies;
+    turn_body_t bodies[IR_MAX_BODIES];
 } exec_region_t;
 
 #define ARRAY(arena_, out, n)                                              \
@@ -59,249 +48,196 @@ typedef struct exec_region {
         if (!(out)) return st_no_memory((n) * sizeof *(out), "a session"); \
     } while (0)
 
-static bool is_slice(const exec_region_t *region, uint32_t j) {
-    return j >= region->info.carried && j < region->info.carried + region->info.scanned;
-}
-
 /* ---- preparing ---- */
 
-/* Where inputs lie, and what the loop copies first. */
-static st_status_t bind_operands(exec_region_t *region, const exec_step_t *step) {
+/* Where input j of the bodies lies during a turn. */
+static char *address_of_input(const exec_region_t *region, const exec_step_t *step, uint32_t j) {
+    const exec_rank_t *rank = region->rank;
+    const plan_program_t *program = rank->program;
+    const ir_node_info_t *node = ir_node(program->graph, step->node);
+    if (j < region->info.carried)
+        return exec_address(rank, &program->places[node->first_output + j]);
+    if (j < region->info.carried + region->info.scanned)
+        return (char *)region->index + plan_turn_offset(&region->info, j);
+    return exec_address(rank, &program->places[node->inputs[region->info.first + j]]);
+}
+
+static st_status_t find_carries(exec_region_t *region, const exec_step_t *step) {
     exec_rank_t *rank = region->rank;
     const plan_program_t *program = rank->program;
     const ir_node_info_t *node = ir_node(program->graph, step->node);
-    uint32_t n = region->n_inputs;
-    ARRAY(&rank->arena, region->bound, n);
-    ARRAY(&rank->arena, region->stride, n);
-    ARRAY(&rank->arena, region->to, n);
-    ARRAY(&rank->arena, region->from, n);
-    ARRAY(&rank->arena, region->bytes, n);
-    for (uint32_t j = 0; j < n; j++) {
-        ir_value_t v = node->inputs[region->info.first + j];
-        char *operand = exec_address(rank, &program->places[v]);
-        size_t bytes = program->places[v].bytes;
-        region->bound[j] = operand;
-        if (is_slice(region, j) && region->info.trip)
-            region->stride[j] = bytes / (size_t)region->info.trip;
-        if (j >= region->info.carried) continue;
-        region->bound[j] = exec_address(rank, &program->places[node->first_output + j]);
-        if (!bytes) continue;
-        region->to[region->n_carries] = region->bound[j];
-        region->from[region->n_carries] = operand;
-        region->bytes[region->n_carries++] = bytes;
+    ARRAY(&rank->arena, region->carries, region->info.carried);
+    for (uint32_t j = 0; j < region->info.carried; j++) {
+        const plan_place_t *from = &program->places[node->inputs[region->info.first + j]];
+        char *to = address_of_input(region, step, j);
+        if (from->bytes && exec_address(rank, from) != to)
+            region->carries[region->n_carries++] =
+                (turn_copy_t){to, exec_address(rank, from), from->bytes, 0, 0};
     }
     return ST_OK;
 }
 
-/* Input whose virtual place this is; IR_NONE for memory of the frame's own. */
-static uint32_t input_at(const exec_region_t *region, const frame_t *frame,
-                         const plan_place_t *place) {
-    if (place->region != PLAN_STATE) return IR_NONE;
-    uint32_t j = 0;
-    while (j < region->n_inputs && frame->offsets[j] != place->offset) j++;
-    return j < region->n_inputs ? j : IR_NONE;
-}
-
-static void bind(exec_region_t *region, frame_t *frame, ir_value_t v, const void **slot,
-                 bool slices) {
-    uint32_t j = input_at(region, frame, &frame->rank.program->places[v]);
-    if (j == IR_NONE || is_slice(region, j) != slices) return;
-    frame->bindings[frame->n_bindings++] = (binding_t){j, slot};
-}
-
-/* What a region among the steps has taken from the frame; it binds its own frames when it runs. */
-static void bind_region(exec_region_t *region, frame_t *frame, exec_step_t *step, bool slices) {
-    exec_region_t *inner = step->region;
-    const ir_node_info_t *node = ir_node(frame->rank.program->graph, step->node);
-    const plan_program_t *program = frame->rank.program;
-    for (uint32_t j = 0, c = 0; j < inner->n_inputs; j++) {
-        ir_value_t operand = node->inputs[inner->info.first + j], result = node->first_output + j;
-        bool carry = j < inner->info.carried;
-        bind(region, frame, carry ? result : operand, (const void **)(uintptr_t)&inner->bound[j],
-             slices);
-        if (!carry || !program->places[operand].bytes) continue;
-        bind(region, frame, operand, &inner->from[c], slices);
-        bind(region, frame, result, (const void **)(uintptr_t)&inner->to[c++], slices);
-    }
-    if (inner->condition)
-        bind(region, frame, node->inputs[0], (const void **)(uintptr_t)&inner->condition, slices);
-    for (uint32_t f = 0; f < inner->n_frames; f++)
-        for (uint32_t d = 0; d < inner->frames[f].n_deliveries; d++) {
-            delivery_t *row = &inner->frames[f].deliveries[d];
-            bind(region, frame, node->first_output + row->output,
-                 (const void **)(uintptr_t)&row->to, slices);
-        }
-}
-
-/* The steps' addresses of inputs: slices only, or all others. */
-static void bind_steps(exec_region_t *region, frame_t *frame, bool slices) {
-    const ir_graph_t *graph = frame->rank.program->graph;
-    for (uint32_t i = 0; i < frame->rank.n_steps; i++) {
-        exec_step_t *step = &frame->rank.steps[i];
-        const ir_node_info_t *node = ir_node(graph, step->node);
-        if (step->kind == PLAN_STEP_KERNEL) {
-            for (uint32_t j = 0; j < node->n_inputs; j++)
-                bind(region, frame, node->inputs[j], (const void **)(uintptr_t)&step->call.in[j],
-                     slices);
-            for (uint32_t k = 0; k < node->n_outputs; k++)
-                bind(region, frame, node->first_output + k,
-                     (const void **)(uintptr_t)&step->call.out[k], slices);
-        } else if (step->kind == PLAN_STEP_COPY && step->n_copies) {
-            bind(region, frame, node->inputs[0], (const void **)(uintptr_t)&step->to[0], slices);
-            bind(region, frame, node->inputs[1], &step->from[0], slices);
-        } else if (step->kind == PLAN_STEP_REGION) {
-            bind_region(region, frame, step, slices);
-        }
-    }
-}
-
-/* More than bind_steps finds. */
-static size_t count_addresses(const ir_graph_t *graph) {
-    size_t n = 0;
-    for (size_t i = 0; i < graph->nodes.n; i++)
-        n += graph->nodes.data[i].n_inputs + graph->nodes.data[i].n_outputs;
-    return 3 * n;
-}
-
-/* What each result beside the carries gets from an iteration. */
-static st_status_t find_deliveries(exec_region_t *region, frame_t *frame, const ir_graph_t *body,
-                                   const exec_step_t *step) {
-    exec_rank_t *rank = region->rank;
-    const plan_program_t *program = frame->rank.program;
+/* Slices to where the body's kernels find them. */
+static void find_slices(exec_region_t *region, turn_body_t *body, const exec_step_t *step) {
+    const exec_rank_t *rank = region->rank;
     const ir_node_info_t *node = ir_node(rank->program->graph, step->node);
-    ARRAY(&frame->rank.arena, frame->deliveries, body->outputs.n);
-    for (uint32_t k = region->info.carried; k < body->outputs.n; k++) {
-        delivery_t *made = &frame->deliveries[frame->n_deliveries];
+    for (uint32_t s = 0; s < region->info.scanned && region->info.trip; s++) {
+        const uint32_t j = region->info.carried + s;
+        const plan_place_t *whole = &rank->program->places[node->inputs[region->info.first + j]];
+        const size_t bytes = whole->bytes / (size_t)region->info.trip;
+        if (bytes)
+            body->before[body->n_before++] =
+                (turn_copy_t){body->frame.inputs[j], exec_address(rank, whole), bytes, 0, bytes};
+    }
+}
+
+/* What each result beside the carries gets from a turn: what is passed on before its steps, which may
+ * write there; what they make, after them. */
+static void find_deliveries(exec_region_t *region, turn_body_t *body, const ir_graph_t *graph,
+                            const exec_step_t *step) {
+    const exec_rank_t *rank = region->rank;
+    const plan_program_t *program = body->rank.program;
+    const ir_node_info_t *node = ir_node(rank->program->graph, step->node);
+    for (uint32_t k = region->info.carried; k < graph->outputs.n; k++) {
         const plan_place_t *result = &rank->program->places[node->first_output + k];
-        size_t bytes = ir_type_bytes(ir_body_output_type(body, k));
+        const size_t bytes = ir_type_bytes(ir_body_output_type(graph, k));
         if (!result->bytes || !bytes) continue;
         char name[24];
         snprintf(name, sizeof name, "%u", k);
         ir_value_t v = ir_graph_find_output(program->graph, name);
-        *made = (delivery_t){.to = exec_address(rank, result),
-                             .bytes = bytes,
-                             .output = k,
-                             .stride = result->bytes == bytes ? 0 : bytes};
-        made->passed = v == IR_NONE;
-        made->input =
-            v == IR_NONE ? plan_body_passed(body, k) : input_at(region, frame, &program->places[v]);
-        if (made->input == IR_NONE) made->from = exec_address(&frame->rank, &program->places[v]);
-        frame->n_deliveries++;
+        turn_copy_t made = {.to = exec_address(rank, result),
+                            .bytes = bytes,
+                            .to_stride = result->bytes == bytes ? 0 : bytes};
+        if (v == IR_NONE) {
+            made.from = body->frame.inputs[plan_body_passed(graph, k)];
+            body->before[body->n_before++] = made;
+        } else {
+            made.from = exec_address(&body->rank, &program->places[v]);
+            body->after[body->n_after++] = made;
+        }
     }
+}
+
+static st_status_t make_frame(exec_region_t *region, turn_body_t *body, const exec_step_t *step) {
+    exec_rank_t *rank = region->rank;
+    exec_frame_t *frame = &body->frame;
+    frame->n = region->info.n_inputs;
+    frame->node = rank->frame ? rank->frame->node : step->node;
+    ARRAY(&rank->arena, frame->offsets, frame->n);
+    ARRAY(&rank->arena, frame->inputs, frame->n);
+    for (uint32_t j = 0; j < frame->n; j++) {
+        char name[24];
+        snprintf(name, sizeof name, "%u", j);
+        const plan_place_t *place = plan_state_place(body->rank.program, name);
+        frame->offsets[j] = place && place->region == PLAN_STATE ? place->offset : UINT64_MAX;
+        frame->inputs[j] = address_of_input(region, step, j);
+    }
+    body->rank.frame = frame;
     return ST_OK;
 }
 
-static st_status_t prepare_frame(exec_region_t *region, frame_t *frame, const ir_graph_t *body,
-                                 const plan_program_t *program, const exec_step_t *step) {
+static st_status_t prepare_body(exec_region_t *region, turn_body_t *body, const ir_graph_t *graph,
+                                const plan_program_t *program, const exec_step_t *step) {
     exec_rank_t *rank = region->rank;
-    const plan_step_t *planned = &rank->program->steps[step->node];
-    frame->rank = (exec_rank_t){.session = rank->session,
-                                .index = rank->index,
-                                .program = program,
-                                .device = rank->device,
-                                .stream = rank->stream};
-    region->n_frames++;
-    char *work = planned->workspace.bytes ? exec_address(rank, &planned->workspace) : NULL;
-    frame->rank.regions[PLAN_WORK] = work;
-    /* Never read: what lies here is bound. Places are aligned, so none of these addresses is that of
-     * real memory, and distinct places have distinct ones. */
-    frame->rank.regions[PLAN_STATE] = (void *)(uintptr_t)1;
-    ARRAY(&frame->rank.arena, frame->offsets, region->n_inputs);
-    for (uint32_t j = 0; j < region->n_inputs; j++) {
-        char name[24];
-        snprintf(name, sizeof name, "%u", j);
-        const plan_place_t *place = plan_state_place(program, name);
-        frame->offsets[j] = place && place->region == PLAN_STATE ? place->offset : UINT64_MAX;
-    }
-    TRY(exec_prepare_steps(&frame->rank));
-    ARRAY(&frame->rank.arena, frame->bindings, count_addresses(program->graph));
-    bind_steps(region, frame, false);
-    frame->n_fixed = frame->n_bindings;
-    bind_steps(region, frame, true);
-    return find_deliveries(region, frame, body, step);
+    const plan_place_t *workspace = &rank->program->steps[step->node].workspace;
+    body->rank = (exec_rank_t){.session = rank->session,
+                               .index = rank->index,
+                               .program = program,
+                               .device = rank->device,
+                               .stream = rank->stream};
+    region->n_bodies++;
+    body->rank.regions[PLAN_WORK] = exec_address(rank, workspace);
+    TRY(make_frame(region, body, step));
+    TRY(exec_pin_constants(&body->rank));
+    TRY(exec_prepare_steps(&body->rank));
+    ARRAY(&rank->arena, body->before, region->info.scanned + graph->outputs.n);
+    ARRAY(&rank->arena, body->after, graph->outputs.n);
+    find_slices(region, body, step);
+    find_deliveries(region, body, graph, step);
+    return ST_OK;
 }
 
 st_status_t exec_region_prepare(exec_rank_t *rank, exec_step_t *step) {
     const ir_node_info_t *node = ir_node(rank->program->graph, step->node);
     const plan_step_t *planned = &rank->program->steps[step->node];
-    step->problem.op = node->op;
-    if (rank->device->capture) /* its kernels hold the addresses they were bound to */
-        return FAIL(ST_UNSUPPORTED,
-                    "op %s does not run on %s yet: bodies' addresses change from turn to turn; "
-                    "unroll it, or run on the cpu",
-                    ir_op_def(node->op)->name, rank->device->name);
     exec_region_t *region;
     ARRAY(&rank->arena, region, 1);
     step->region = region;
     region->rank = rank;
     region->info = ir_region_info(node);
-    region->n_inputs = node->n_inputs - region->info.first;
+    const size_t bytes = plan_turn_bytes(&region->info);
+    if (planned->workspace.bytes < bytes)
+        return FAIL(ST_UNSUPPORTED,
+                    "its turns need %zu bytes beside its bodies' work, the plan has %llu in all: "
+                    "compile the plan again",
+                    bytes, (unsigned long long)planned->workspace.bytes);
+    region->index = (int64_t *)((char *)exec_address(rank, &planned->workspace) +
+                                (planned->workspace.bytes - bytes));
+    step->problem.op = node->op;
     if (region->info.n_bodies > 1)
         region->condition = exec_address(rank, &rank->program->places[node->inputs[0]]);
-    TRY(bind_operands(region, step));
+    TRY(find_carries(region, step));
     for (uint32_t i = 0; i < planned->n_bodies; i++)
-        TRY(prepare_frame(region, &region->frames[i], region->info.bodies[i], &planned->bodies[i],
-                          step));
+        TRY(prepare_body(region, &region->bodies[i], region->info.bodies[i], &planned->bodies[i],
+                         step));
     return ST_OK;
 }
 
 void exec_region_release(exec_step_t *step) {
     exec_region_t *region = step->region;
-    for (uint32_t i = 0; region && i < region->n_frames; i++) {
-        exec_release_steps(&region->frames[i].rank);
-        st_arena_clear(&region->frames[i].rank.arena);
+    for (uint32_t i = 0; region && i < region->n_bodies; i++) {
+        exec_rank_t *rank = &region->bodies[i].rank;
+        exec_release_steps(rank);
+        if (region->bodies[i].frame.pinned)
+            rank->device->host_free(rank->stream, region->bodies[i].frame.pinned);
+        st_arena_clear(&rank->arena);
     }
     step->region = NULL;
 }
 
-/* ---- running ---- */
-
-static const void *bound_at(const exec_region_t *region, uint32_t input, int64_t i) {
-    const char *base = region->bound[input];
-    return base ? base + region->stride[input] * (size_t)i : NULL;
+st_status_t exec_region_tune(const exec_step_t *step) {
+    for (uint32_t i = 0; step->region && i < step->region->n_bodies; i++)
+        TRY(exec_tune(&step->region->bodies[i].rank));
+    return ST_OK;
 }
 
-static st_status_t deliver(const exec_region_t *region, const frame_t *frame, int64_t i,
-                           bool passed) {
+/* ---- running ---- */
+
+static st_status_t run_copies(const exec_region_t *region, const turn_copy_t *copies, uint32_t n) {
     const exec_rank_t *rank = region->rank;
-    for (uint32_t d = 0; d < frame->n_deliveries; d++) {
-        const delivery_t *row = &frame->deliveries[d];
-        if (row->passed != passed) continue;
-        const void *from = row->from ? row->from : bound_at(region, row->input, i);
-        TRY(rank->device->copy(rank->stream, row->to + row->stride * (size_t)i, from, row->bytes));
+    for (uint32_t i = 0; i < n; i++) {
+        const turn_copy_t *c = &copies[i];
+        if (c->to_stride || c->from_stride)
+            TRY(rank->device->copy_turn(rank->stream, c->to, c->to_stride, c->from, c->from_stride,
+                                        c->bytes, region->index));
+        else
+            TRY(rank->device->copy(rank->stream, c->to, c->from, c->bytes));
     }
     return ST_OK;
 }
 
-static st_status_t run_iteration(exec_region_t *region, frame_t *frame, int64_t i) {
-    exec_rank_t *rank = &frame->rank;
-    for (uint32_t b = frame->n_fixed; b < frame->n_bindings; b++)
-        *frame->bindings[b].slot = bound_at(region, frame->bindings[b].input, i);
-    TRY(deliver(region, frame, i, true));
+static st_status_t run_body(void *context, int which) {
+    exec_region_t *region = context;
+    turn_body_t *body = &region->bodies[which];
+    exec_rank_t *rank = &body->rank;
+    if (region->condition) TRY(exec_fill_constants(rank));
+    TRY(run_copies(region, body->before, body->n_before));
     for (uint32_t s = 0; s < rank->n_steps; s++) {
         st_status_t status = exec_run_kind(rank, &rank->steps[s]);
         if (status != ST_OK)
-            return st_error_context(status, "iteration %lld: %s", (long long)i,
+            return st_error_context(status, "body %d: %s", which,
                                     ir_node_label(rank->program->graph, rank->steps[s].node));
     }
-    return deliver(region, frame, i, false);
+    return run_copies(region, body->after, body->n_after);
 }
 
 st_status_t exec_region_run(exec_step_t *step) {
     exec_region_t *region = step->region;
     const exec_rank_t *rank = region->rank;
-    const ir_region_info_t *info = &region->info;
-    frame_t *frame = &region->frames[0];
-    if (region->condition) { /* the chosen body's host decides: the device has to be done */
-        TRY(rank->device->synchronize(rank->stream));
-        frame = &region->frames[*region->condition ? 0 : 1];
-    }
-    for (uint32_t b = 0; b < frame->n_fixed; b++) /* anew: an outer loop may have moved them */
-        *frame->bindings[b].slot = region->bound[frame->bindings[b].input];
-    for (uint32_t c = 0; c < region->n_carries; c++)
-        TRY(rank->device->copy(rank->stream, region->to[c], region->from[c], region->bytes[c]));
-    TRY(exec_fill_constants(&frame->rank));
-    for (int64_t n = 0; n < info->trip; n++)
-        TRY(run_iteration(region, frame, info->reverse ? info->trip - 1 - n : n));
-    return ST_OK;
+    const dev_turns_t count = {region->info.trip, region->info.reverse, region->index};
+    TRY(run_copies(region, region->carries, region->n_carries));
+    if (region->condition)
+        return rank->device->choose(rank->stream, region->condition, run_body, region);
+    TRY(exec_fill_constants(&region->bodies[0].rank));
+    return rank->device->repeat(rank->stream, &count, run_body, region);
 }

@@ -11,6 +11,14 @@
 
 enum { NOISE_BYTES = 1 << 16 };
 
+/* In the state of the rank whose program this is, or whose program's body. */
+static bool is_state(const exec_rank_t *rank, const plan_place_t *place) {
+    const exec_session_t *session = rank->session;
+    const exec_rank_t *whole = &session->ranks[rank->index];
+    const char *state = whole->regions[PLAN_STATE], *at = exec_address(rank, place);
+    return at && at >= state && at < state + whole->region_bytes[PLAN_STATE];
+}
+
 /* [storages]: true where a step begins with what is there. */
 static st_status_t find_kept(exec_rank_t *rank, bool **out_kept) {
     const plan_program_t *program = rank->program;
@@ -23,7 +31,7 @@ static st_status_t find_kept(exec_rank_t *rank, bool **out_kept) {
     memset(*out_kept, 0, n);
     for (ir_value_t v = 0; v < graph->values.n; v++) {
         ir_op_t op = ir_value_producer(graph, v)->op;
-        if (program->places[v].region == PLAN_STATE || ir_op_is_lasting(op))
+        if (is_state(rank, &program->places[v]) || ir_op_is_lasting(op))
             (*out_kept)[program->places[v].storage] = true;
     }
     return ST_OK;
@@ -82,6 +90,7 @@ st_status_t exec_tune(exec_rank_t *rank) {
     bool *kept = NULL;
     for (uint32_t i = 0; i < rank->n_steps; i++) {
         exec_step_t *step = &rank->steps[i];
+        if (step->kind == PLAN_STEP_REGION) TRY(exec_region_tune(step));
         if (step->kind != PLAN_STEP_KERNEL || !step->impl->tune) continue;
         if (!kept) TRY(find_kept(rank, &kept));
         st_status_t status = tune_step(rank, step, kept);

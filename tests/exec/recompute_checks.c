@@ -89,7 +89,7 @@ ir_graph_t *model_recurrent(int64_t batch, int n) {
     ir_graph_t *graph = NULL;
     assert_int_equal(ir_graph_create("recurrent", &graph), ST_OK);
     ir_build_t b = {.graph = graph};
-    enum { STEPS = 8, WIDTH_R = 16 };
+    enum { STEPS = 16, WIDTH_R = 16 };
     const ir_type_t weight = ir_type_make(IR_F32, 2, (int64_t[]){WIDTH_R, WIDTH_R});
     const ir_type_t item = ir_type_make(IR_F32, 2, (int64_t[]){batch, WIDTH_R});
     ir_value_t x = ir_b_input(&b, "x", ir_type_add_first(&item, STEPS), 1);

@@ -1,5 +1,6 @@
 /* The CPU as a device: memory is the heap, a stream is a thread team, and every operation is
  * complete when its call returns. */
+#include <inttypes.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -60,6 +61,30 @@ static st_status_t cpu_synchronize(dev_stream_t *stream) {
     return ST_OK;
 }
 
+static st_status_t cpu_repeat(dev_stream_t *stream, const dev_turns_t *turns, dev_branch_t body,
+                              void *context) {
+    (void)stream;
+    for (int64_t i = 0; i < turns->n; i++) {
+        *turns->index = turns->reverse ? turns->n - 1 - i : i;
+        st_status_t status = body(context, 0);
+        if (status != ST_OK) return st_error_context(status, "turn %" PRId64, *turns->index);
+    }
+    return ST_OK;
+}
+
+static st_status_t cpu_choose(dev_stream_t *stream, const unsigned char *condition,
+                              dev_branch_t bodies, void *context) {
+    (void)stream;
+    return bodies(context, *condition ? 0 : 1);
+}
+
+static st_status_t cpu_copy_turn(dev_stream_t *stream, void *to, size_t to_stride, const void *from,
+                                 size_t from_stride, size_t n_bytes, const int64_t *index) {
+    const size_t i = (size_t)*index;
+    return cpu_copy(stream, (char *)to + i * to_stride, (const char *)from + i * from_stride,
+                    n_bytes);
+}
+
 static dev_team_t *cpu_team(dev_stream_t *stream) {
     return stream->team;
 }
@@ -77,4 +102,7 @@ const dev_device_t dev_cpu = {
     .copy = cpu_copy,
     .synchronize = cpu_synchronize,
     .team = cpu_team,
+    .repeat = cpu_repeat,
+    .choose = cpu_choose,
+    .copy_turn = cpu_copy_turn,
 };

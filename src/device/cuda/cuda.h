@@ -83,6 +83,14 @@ void dev_cuda_spent(dev_stream_t *stream, double *field, double begin);
     } while (0)
 st_status_t dev_cuda_fail(cudaError_t error, const char *call);
 
+/* Control flow (turns.c), as dev_device_t has it. */
+st_status_t dev_cuda_repeat(dev_stream_t *stream, const dev_turns_t *turns, dev_branch_t body,
+                            void *context);
+st_status_t dev_cuda_choose(dev_stream_t *stream, const unsigned char *condition,
+                            dev_branch_t bodies, void *context);
+st_status_t dev_cuda_copy_turn(dev_stream_t *stream, void *to, size_t to_stride, const void *from,
+                               size_t from_stride, size_t n_bytes, const int64_t *index);
+
 extern const dev_device_t dev_cuda;
 
 #endif

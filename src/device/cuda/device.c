@@ -161,7 +161,7 @@ static void cuda_host_free(dev_stream_t *stream, void *memory) {
 
 static st_status_t cuda_copy(dev_stream_t *stream, void *to, const void *from, size_t n_bytes) {
     if (n_bytes)
-        CUDA_TRY(cudaMemcpyAsync(to, from, n_bytes, cudaMemcpyDeviceToDevice, stream->stream));
+        CUDA_TRY(cudaMemcpyAsync(to, from, n_bytes, cudaMemcpyDefault, stream->stream));
     return ST_OK;
 }
 
@@ -266,6 +266,9 @@ const dev_device_t dev_cuda = {
     .capture = cuda_capture,
     .replay = cuda_replay,
     .graph_destroy = cuda_graph_destroy,
+    .repeat = dev_cuda_repeat,
+    .choose = dev_cuda_choose,
+    .copy_turn = dev_cuda_copy_turn,
     .take_fault = cuda_take_fault,
     .host_alloc = cuda_host_alloc,
     .host_free = cuda_host_free,
