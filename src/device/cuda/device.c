@@ -160,8 +160,7 @@ static void cuda_host_free(dev_stream_t *stream, void *memory) {
 }
 
 static st_status_t cuda_copy(dev_stream_t *stream, void *to, const void *from, size_t n_bytes) {
-    if (n_bytes)
-        CUDA_TRY(cudaMemcpyAsync(to, from, n_bytes, cudaMemcpyDefault, stream->stream));
+    if (n_bytes) CUDA_TRY(cudaMemcpyAsync(to, from, n_bytes, cudaMemcpyDefault, stream->stream));
     return ST_OK;
 }
 
