@@ -128,8 +128,10 @@ STATOR_API int stator_op_at(size_t index, stator_op_info_t *out_info);
 
 /* ---- deriving ---- */
 
-/* Appends reverse mode: outputs "grad.<parameter>" for every parameter. Option keys: "loss", and "fetch"
- * for further outputs. UNSUPPORTED lists every node on the path that has no gradient rule; NOT_FOUND: the
+/* Appends reverse mode: outputs "grad.<parameter>" for every parameter. Option keys: "loss", "fetch" for
+ * further outputs, and "loss-scale" (auto: 65536 with dtype f16, else none): the gradients are computed
+ * times it and divided by it in float32; one that overflows is not finite, and wants a smaller scale.
+ * UNSUPPORTED lists every node on the path that has no gradient rule; NOT_FOUND: the
  * loss; INVALID: it is no float scalar. (Nearest: jax.value_and_grad, torch.autograd.grad.) */
 STATOR_API stator_status_t
 stator_graph_add_gradients(const stator_graph_t *graph, const stator_options_t *options,

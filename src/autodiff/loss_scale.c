@@ -38,7 +38,10 @@ st_status_t ad_loss_scale_open(ir_graph_t *graph, const ad_scaling_t *scaling,
     *out = (ad_loss_scale_t){IR_NONE, IR_NONE, IR_NONE};
     if (!scaling) return ST_OK;
     if (!scaling->dynamic) {
-        if (scaling->fixed != 0) out->scale = ir_b_scalar(&b, IR_F32, scaling->fixed);
+        /* a cast of a float is a demand to mixed precision: what is divided by the scale is so in
+         * float32, or it would vanish */
+        if (scaling->fixed != 0)
+            out->scale = ir_b_cast(&b, ir_b_scalar(&b, IR_F64, scaling->fixed), IR_F32);
         return b.status;
     }
     const ir_type_t f32 = ir_type_scalar(IR_F32);

@@ -465,7 +465,9 @@ st_status_t ad_train_graph(const ir_graph_t *forward, const ad_train_options_t *
     return build(forward, options, optimizer, &rate, out_graph);
 }
 
-st_status_t ad_gradient_graph(const ir_graph_t *forward, const char *loss, ir_graph_t **out_graph) {
-    const ad_train_options_t options = {.loss = loss, .accumulate = 1, .gradient_outputs = true};
+st_status_t ad_gradient_graph(const ir_graph_t *forward, const char *loss, double loss_scale,
+                              ir_graph_t **out_graph) {
+    const ad_train_options_t options = {
+        .loss = loss, .accumulate = 1, .gradient_outputs = true, .scaling = {.fixed = loss_scale}};
     return build(forward, &options, NULL, NULL, out_graph);
 }

@@ -66,8 +66,9 @@ st_status_t ad_train_graph(const ir_graph_t *forward, const ad_train_options_t *
                            ir_graph_t **out_graph) ST_WARN_UNUSED;
 
 /* Forward and backward without an optimizer: the forward graph's outputs and updates, and
- * "grad.<p>" for every parameter. `loss` as in the options. */
-st_status_t ad_gradient_graph(const ir_graph_t *forward, const char *loss,
+ * "grad.<p>" for every parameter. `loss` as in the options. The loss's gradient begins at
+ * `loss_scale`, by which the gradients are divided at the end, in float32; 0: none. */
+st_status_t ad_gradient_graph(const ir_graph_t *forward, const char *loss, double loss_scale,
                               ir_graph_t **out_graph) ST_WARN_UNUSED;
 
 /* The usual groups that keep weight decay off norms and biases: one for each parameter of rank 0 or

@@ -242,8 +242,12 @@ stator_status_t stator_graph_add_gradients(const stator_graph_t *graph,
     CAPI_REQUIRE(graph);
     CAPI_REQUIRE(options);
     ir_graph_t *forward = NULL, *ir = NULL;
-    st_status_t status = capture(graph, options->table, &forward);
-    if (status == ST_OK) status = ad_gradient_graph(forward, loss_name(options->table), &ir);
+    ad_scaling_t scaling;
+    st_status_t status = read_scaling(options->table, &scaling);
+    /* one step has no second try: the scale that training begins with stays */
+    const double scale = status != ST_OK ? 0 : scaling.dynamic ? AD_SCALE_FIRST : scaling.fixed;
+    if (status == ST_OK) status = capture(graph, options->table, &forward);
+    if (status == ST_OK) status = ad_gradient_graph(forward, loss_name(options->table), scale, &ir);
     if (status == ST_OK) status = capi_graph_wrap(ir, out_graph);
     ir_graph_destroy(forward);
     return capi_status(status);

@@ -124,7 +124,7 @@ static void loops_compute_in_16_bits(void **state) {
     } rows[] = {{IR_BF16, 0x1p-5}, {IR_F16, 0x1p-8}};
     ir_graph_t *forward = deep(), *with, *mixed;
     double *wanted, *got;
-    assert_int_equal(ad_gradient_graph(forward, NULL, &with), ST_OK);
+    assert_int_equal(ad_gradient_graph(forward, NULL, 0, &with), ST_OK);
     plan_t *plan = compile_ok(with, &(compile_options_t){.dtype = IR_F64});
     size_t n = run_plan(plan, 1, &wanted);
     plan_destroy(plan);
@@ -169,7 +169,7 @@ static double loss_at(exec_session_t *session, const plan_t *plan, const double 
 static void gradients_equal_differences(void **state) {
     (void)state;
     ir_graph_t *forward = deep(), *with;
-    assert_int_equal(ad_gradient_graph(forward, NULL, &with), ST_OK);
+    assert_int_equal(ad_gradient_graph(forward, NULL, 0, &with), ST_OK);
     const compile_options_t options = {.dtype = IR_F64};
     plan_t *plan = compile_ok(forward, &options), *back = compile_ok(with, &options);
     exec_session_t *session, *other;

@@ -15,6 +15,7 @@
 #include "base/memory.h"
 #include "exec/models.h"
 #include "ir/convert.h"
+#include "ir/text.h"
 
 enum { BATCH = 6, MOST_STATES = 64 };
 
@@ -79,7 +80,7 @@ static void gradients_are_near_float64(void **state) {
     for (int m = 0; m < 2; m++) {
         ir_graph_t *forward = m ? model_conv(BATCH) : model_mlp(BATCH), *graph;
         tensor_t wanted[32], given[32];
-        ok(ad_gradient_graph(forward, "loss", &graph));
+        ok(ad_gradient_graph(forward, "loss", 0, &graph));
         size_t n = gradients(graph, IR_F64, 1, wanted);
         assert_true(n > 4);
         for (size_t r = 0; r < 2; r++)
@@ -96,6 +97,55 @@ static void gradients_are_near_float64(void **state) {
         ir_graph_destroy(graph);
         ir_graph_destroy(forward);
     }
+}
+
+/* Gradients below f16's smallest number: 2^-24 at most, of a loss times 2^-30. */
+static void small_gradients_survive_with_a_scale(void **state) {
+    (void)state;
+    static const char text[] =
+        "graph \"small\" {\n"
+        "  %0 x = input {dtype=f32, shape=[6,8]}\n"
+        "  %1 w = parameter {dtype=f32, shape=[8,4]}\n"
+        "  %2 v = parameter {dtype=f32, shape=[4,3]}\n"
+        "  %3 = matmul(%0, %1)\n"
+        "  %4 = relu(%3)\n"
+        "  %5 = matmul(%4, %2)\n"
+        "  %6 = square(%5)\n"
+        "  %7 = reduce_mean(%6) {axes=[0,1]}\n"
+        "  %8 = constant {dtype=f32, shape=[], data=0x1p-22}\n"
+        "  %9 = mul(%7, %8)\n"
+        "  output \"loss\" = %9\n"
+        "}\n";
+    ir_graph_t *forward, *graph;
+    tensor_t wanted[32], given[32];
+    ok(ir_graph_parse(text, strlen(text), &forward));
+    ok(ad_gradient_graph(forward, "loss", 0, &graph));
+    const size_t n = gradients(graph, IR_F64, 1, wanted);
+    assert_int_equal(n, 3); /* the loss, and two gradients */
+    ir_graph_destroy(graph);
+    for (int scaled = 0; scaled < 3;
+         scaled++) { /* none; one that f16 holds; one that it does not */
+        double zeros = 0;
+        ok(ad_gradient_graph(forward, "loss", scaled == 2 ? 65536 : scaled ? 4096 : 0, &graph));
+        assert_int_equal(gradients(graph, IR_F16, 2, given), n);
+        for (size_t o = 1; o < n; o++) {
+            double largest = 0;
+            const int64_t elements = ir_type_elements(&wanted[o].type);
+            for (int64_t i = 0; i < elements; i++) largest = fmax(largest, fabs(wanted[o].v[i]));
+            assert_true(largest > 0 && largest < 0x1p-24);
+            for (int64_t i = 0; i < elements; i++) {
+                zeros += given[o].v[i] == 0 && wanted[o].v[i] != 0;
+                if (scaled && !(fabs(given[o].v[i] - wanted[o].v[i]) <= 0x1p-7 * largest))
+                    fail_msg("scale %d: element %d of gradient %zu is %g, %g in float64", scaled,
+                             (int)i, o, given[o].v[i], wanted[o].v[i]);
+            }
+        }
+        assert_int_equal(zeros > 0, !scaled);
+        release(n, given);
+        ir_graph_destroy(graph);
+    }
+    release(n, wanted);
+    ir_graph_destroy(forward);
 }
 
 /* ---- sessions ---- */
@@ -374,6 +424,7 @@ static void training_follows_float32(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gradients_are_near_float64),
+        cmocka_unit_test(small_gradients_survive_with_a_scale),
         cmocka_unit_test(an_overflow_changes_nothing),
         cmocka_unit_test(the_scale_grows_and_starts),
         cmocka_unit_test(accumulating_loops_compute_in_16_bits),

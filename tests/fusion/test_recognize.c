@@ -65,8 +65,8 @@ static void values_and_gradients_stay(void **state) {
     for (size_t i = 0; i < n_spellings; i++) {
         const spelling_t *s = &spellings[i];
         ir_graph_t *graph = interpret_parse(s->text), *made = captured(graph), *before, *after;
-        assert_ok(ad_gradient_graph(graph, "loss", &before));
-        assert_ok(ad_gradient_graph(made, "loss", &after));
+        assert_ok(ad_gradient_graph(graph, "loss", 0, &before));
+        assert_ok(ad_gradient_graph(made, "loss", 0, &after));
         for (uint64_t seed = 1; seed <= 3; seed++) {
             double difference = interpret_difference(before, after, seed);
             if (difference <= (s->tolerance > 0 ? s->tolerance : 1e-9)) continue;
