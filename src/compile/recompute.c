@@ -1,6 +1,7 @@
 /* The pass "recompute" (recompute.h). */
 #include "compile/recompute.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -202,27 +203,84 @@ typedef struct fitting {
     char largest[192];     /* the largest tensor of that, at its fullest moment; "" if not known */
 } fitting_t;
 
-/* The state alone is beyond the limit: only ranks that hold parts of it help. */
-static st_status_t advise_split_state(const fitting_t *f, uint64_t state, size_t capacity,
-                                      char *out_text) {
+enum { ADVICE_BYTES = 640 };
+
+static void add_advice(char *text, const char *format, ...) ST_PRINTF(2, 3);
+static void add_advice(char *text, const char *format, ...) {
+    const size_t used = strlen(text);
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text + used, ADVICE_BYTES - used, format, args);
+    va_end(args);
+}
+
+/* The fewest ranks on which it fits, if each holds a part of the state. *out_any: there are some. */
+static st_status_t advise_split_state(const fitting_t *f, char *text, bool *out_any) {
     const compile_context_t *c = f->c;
-    uint32_t ranks;
+    uint32_t ranks = 0;
     uint64_t bytes = 0;
     ir_mesh_t mesh;
-    char text[IR_MESH_TEXT_BYTES], size[2][ST_NUMBER_BYTES];
+    char mesh_text[IR_MESH_TEXT_BYTES], size[ST_NUMBER_BYTES];
     TRY(ranks_that_fit(c, f->limit, SHARD_FORM_ZERO3, &ranks, &bytes));
-    const int used = snprintf(out_text, capacity, "; no batch fits: the state alone needs %s",
-                              st_size_text(state, size[0]));
-    if (c->options.state_of || used < 0 || (size_t)used >= capacity) return ST_OK;
-    if (ranks && mesh_of(c, ranks, &mesh))
-        snprintf(out_text + used, capacity - (size_t)used,
-                 "; with --mesh %s --shard zero3 %u ranks (now %u) need %s each",
-                 ir_mesh_text(&mesh, text, sizeof text), ranks, c->options.n_ranks,
-                 st_size_text(bytes, size[1]));
-    else
-        snprintf(out_text + used, capacity - (size_t)used,
-                 "; more ranks that split it (--mesh data=N --shard zero3) are needed");
+    *out_any = ranks && mesh_of(c, ranks, &mesh);
+    if (*out_any)
+        add_advice(text, "; with --mesh %s --shard zero3 %u ranks (now %u) need %s each",
+                   ir_mesh_text(&mesh, mesh_text, sizeof mesh_text), ranks, c->options.n_ranks,
+                   st_size_text(bytes, size));
     return ST_OK;
+}
+
+/* Nothing that was tried fits: what a batch of one and the most ranks need. */
+static st_status_t tell_least(const fitting_t *f, bool batch_too, char *text) {
+    const compile_context_t *c = f->c;
+    const int64_t items = compile_batch_items(c->plan->source);
+    const uint64_t without = INT64_MAX; /* a limit that anything keeps to */
+    char size[ST_NUMBER_BYTES];
+    uint64_t bytes = 0;
+    if (batch_too && c->options.n_ranks == 1 && items > 1) {
+        st_status_t status = bytes_elsewhere(c, without, 1, c->options.form, 1, &bytes);
+        if (status != ST_OK && status != ST_UNSUPPORTED) return status;
+        if (status == ST_OK && bytes)
+            add_advice(text, "; a batch of 1 (now %lld) does not fit either: it needs %s",
+                       (long long)items, st_size_text(bytes, size));
+    }
+    uint32_t ranks = 16 * c->options.n_ranks;
+    if (ranks > 1024) ranks = 1024;
+    if (ranks == c->options.n_ranks || c->options.state_of) return ST_OK;
+    st_status_t status = bytes_elsewhere(c, without, ranks, SHARD_FORM_ZERO3, 0, &bytes);
+    if (status != ST_OK && status != ST_UNSUPPORTED && status != ST_INVALID) return status;
+    if (status == ST_OK && bytes)
+        add_advice(text,
+                   "; %u ranks (now %u) with --shard zero3 do not fit either: they need %s each",
+                   ranks, c->options.n_ranks, st_size_text(bytes, size));
+    return ST_OK;
+}
+
+static st_status_t advise(const fitting_t *f, uint64_t state, char *text) {
+    const compile_context_t *c = f->c;
+    uint32_t ranks = 0, items = 0;
+    uint64_t bytes = 0;
+    bool any = false;
+    char size[ST_NUMBER_BYTES];
+    if (state > f->limit && !c->options.auto_sharding) {
+        add_advice(text, "; no batch fits: the state alone needs %s", st_size_text(state, size));
+        if (c->options.state_of) return ST_OK;
+        TRY(advise_split_state(f, text, &any));
+        if (any) return ST_OK;
+        add_advice(text, "; more ranks that split it (--mesh data=N --shard zero3) are needed");
+        return tell_least(f, false, text);
+    }
+    TRY(items_that_fit(c, f->limit, &items, &bytes));
+    if (items)
+        add_advice(text, "; a batch of %u (now %lld) needs %s", items,
+                   (long long)compile_batch_items(c->plan->source), st_size_text(bytes, size));
+    TRY(ranks_that_fit(c, f->limit, c->options.form, &ranks, &bytes));
+    if (ranks)
+        add_advice(text, "; %u ranks (now %u) need %s each", ranks, c->options.n_ranks,
+                   st_size_text(bytes, size));
+    else if (!c->options.state_of)
+        TRY(advise_split_state(f, text, &any));
+    return items || ranks || any ? ST_OK : tell_least(f, true, text);
 }
 
 static uint64_t state_bytes(const plan_t *plan) {
@@ -235,27 +293,11 @@ static uint64_t state_bytes(const plan_t *plan) {
 }
 
 static st_status_t does_not_fit(const fitting_t *f) {
-    const compile_context_t *c = f->c;
-    const uint64_t limit = f->limit, state = state_bytes(c->plan);
-    uint32_t ranks = 0, items = 0;
-    uint64_t rank_bytes = 0, item_bytes = 0;
-    char advice[2][320] = {"", ""}, size[2][ST_NUMBER_BYTES];
-    if (!c->options.no_advice && state > limit && !c->options.auto_sharding) {
-        TRY(advise_split_state(f, state, sizeof advice[0], advice[0]));
-    } else if (!c->options.no_advice) {
-        TRY(items_that_fit(c, limit, &items, &item_bytes));
-        TRY(ranks_that_fit(c, limit, c->options.form, &ranks, &rank_bytes));
-    }
-    if (items)
-        snprintf(advice[0], sizeof advice[0], "; a batch of %u (now %lld) needs %s", items,
-                 (long long)compile_batch_items(c->plan->source),
-                 st_size_text(item_bytes, size[0]));
-    if (ranks)
-        snprintf(advice[1], sizeof advice[1], "; %u ranks (now %u) need %s each", ranks,
-                 c->options.n_ranks, st_size_text(rank_bytes, size[0]));
-    return FAIL(ST_DOES_NOT_FIT, "a rank needs %s, the memory limit is %s%s%s%s",
-                st_size_text(f->least, size[0]), st_size_text(limit, size[1]), f->largest,
-                advice[0], advice[1]);
+    char advice[ADVICE_BYTES] = "", size[2][ST_NUMBER_BYTES];
+    if (!f->c->options.no_advice) TRY(advise(f, state_bytes(f->c->plan), advice));
+    return FAIL(ST_DOES_NOT_FIT, "a rank needs %s, the memory limit is %s%s%s",
+                st_size_text(f->least, size[0]), st_size_text(f->limit, size[1]), f->largest,
+                advice);
 }
 
 /* Of the program that needs most. */

@@ -182,12 +182,15 @@ static st_status_t list_tensors(making_t *m) {
     const plan_step_t *step = &m->program->steps[at];
     if (step->workspace.bytes) {
         report_tensor_t *t = &r->tensors[r->n_tensors++];
-        *t = (report_tensor_t){st_arena_strdup(&r->arena, step->kernel ? step->kernel : "bodies"),
-                               ir_type_make(IR_U8, 1, (int64_t[]){(int64_t)step->workspace.bytes}),
-                               REPORT_WORKSPACE,
-                               step->workspace.bytes,
-                               r->peak_step,
-                               r->peak_step};
+        const char *node = label(m, (ir_node_t)at);
+        if (!node) return st_no_memory(0, "a report");
+        *t = (report_tensor_t){
+            st_arena_printf(&r->arena, "%s: %s", node, step->kernel ? step->kernel : "bodies"),
+            ir_type_make(IR_U8, 1, (int64_t[]){(int64_t)step->workspace.bytes}),
+            REPORT_WORKSPACE,
+            step->workspace.bytes,
+            r->peak_step,
+            r->peak_step};
         if (!t->what) return st_no_memory(0, "a report");
         r->kind_bytes[REPORT_WORKSPACE] = aligned(step->workspace.bytes);
     }

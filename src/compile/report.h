@@ -26,7 +26,9 @@ plan_region_t report_kind_region(report_kind_t kind);
 
 /* A piece of memory that is alive at the fullest moment. */
 typedef struct report_tensor {
-    const char *what; /* the node that made it: its name, or its op and number */
+    const char
+        *what; /* the node that made it: its name, or its op and number; of scratch space also
+                         ": " and the kernel, or "bodies" */
     ir_type_t type;
     report_kind_t kind;
     uint64_t bytes;

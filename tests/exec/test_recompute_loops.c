@@ -91,6 +91,29 @@ static void advice_for_micro_batches_is_true_and_tight(void **state) {
     check_advice(3);
 }
 
+/* Where nothing fits it says so, and what the least that was tried needs. */
+static void where_nothing_fits_the_least_is_told(void **state) {
+    (void)state;
+    uint64_t bytes, all;
+    char size[ST_NUMBER_BYTES], one[96];
+    accumulate_within = 1;
+    assert_int_equal(compile_within(1, 1, 0, false, &all), ST_OK);
+    snprintf(one, sizeof one, "; a batch of 1 (now 200) does not fit either: it needs %s;",
+             st_size_text(all, size));
+    ir_graph_t *forward = model_deep(1, 2);
+    ir_graph_t *graph = model_train_with(forward, "sgd", 0, 1, 0);
+    compile_options_t options = {.n_threads = 1, .no_fusion = true};
+    plan_t *plan = compile_ok(graph, &options);
+    const uint64_t state_bytes = plan->programs[0].region_bytes[PLAN_STATE];
+    plan_destroy(plan);
+    ir_graph_destroy(graph);
+    ir_graph_destroy(forward);
+    assert_int_equal(compile_within(200, 1, state_bytes, true, &bytes), ST_DOES_NOT_FIT);
+    if (!strstr(st_last_error(), one)) fail_msg("'%s' lacks '%s'", st_last_error(), one);
+    assert_non_null(strstr(st_last_error(),
+                           "; 16 ranks (now 1) with --shard zero3 do not fit either: they need "));
+}
+
 /* Parameters and both moments of two layers: the limits are below these alone. */
 static st_status_t compile_state(const ir_mesh_t *mesh, shard_form_t form, uint64_t limit,
                                  const plan_t *state_of, plan_t **out_plan) {
@@ -195,6 +218,7 @@ int main(void) {
         cmocka_unit_test(advice_is_true_and_tight),
         cmocka_unit_test(advice_for_micro_batches_is_true_and_tight),
         cmocka_unit_test(a_plan_that_shares_state_and_does_not_fit_says_so),
+        cmocka_unit_test(where_nothing_fits_the_least_is_told),
         cmocka_unit_test(where_the_state_alone_does_not_fit_a_mesh_that_splits_it_is_named),
         cmocka_unit_test(advice_leaves_the_plan_cache_alone),
     };
