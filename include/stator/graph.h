@@ -93,6 +93,19 @@ STATOR_API size_t stator_graph_count(const stator_graph_t *graph, stator_port_ki
 STATOR_API stator_tensor_t stator_graph_at(const stator_graph_t *graph, stator_port_kind_t kind,
                                            size_t index);
 STATOR_API size_t stator_graph_node_count(const stator_graph_t *graph);
+/* A size that is open: what stator_graph_bind needs a value for. */
+typedef struct stator_symbol {
+    const char *name;    /* the graph's */
+    int64_t least, most; /* inclusive; most INT64_MAX: no bound */
+    int64_t example;     /* for which stator_graph_at has the sizes */
+} stator_symbol_t;
+/* Open symbol number `index`; 0 past the end. (Nearest: torch.export's range_constraints.) */
+STATOR_API int stator_graph_symbol_at(const stator_graph_t *graph, size_t index,
+                                      stator_symbol_t *out_symbol);
+/* How dim `dim` of an input, parameter or buffer follows from open symbols ("2*seq"); NULL where it does
+ * not, for outputs, and past the end. The string is the graph's. */
+STATOR_API const char *stator_graph_dim_at(const stator_graph_t *graph, stator_port_kind_t kind,
+                                           size_t index, int32_t dim);
 
 /* ---- building ---- */
 

@@ -16,7 +16,7 @@
 #include "ir/op.h"
 
 /* Micro-batches are unrolled, and each one's sweep passes over the graph so far. */
-enum { MAX_MICRO_BATCHES = 256, NAME_BYTES = 1024 };
+enum { NAME_BYTES = 1024 };
 
 /* What the groups make of one parameter. */
 typedef struct setting {
@@ -160,9 +160,9 @@ static st_status_t check_options(const ad_train_options_t *o, ir_rate_t *out_rat
         return FAIL(
             ST_INVALID,
             "a dynamic loss scale excludes a fixed one and needs steps that can be skipped");
-    if (o->accumulate < 1 || o->accumulate > MAX_MICRO_BATCHES)
-        return FAIL(ST_INVALID, "accumulate is %lld, 1 to %d micro-batches are supported",
-                    (long long)o->accumulate, MAX_MICRO_BATCHES);
+    if (o->accumulate < 1)
+        return FAIL(ST_INVALID, "accumulate is %lld, at least one micro-batch is needed",
+                    (long long)o->accumulate);
     return ST_OK;
 }
 

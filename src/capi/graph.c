@@ -338,6 +338,29 @@ stator_tensor_t stator_graph_at(const stator_graph_t *graph, stator_port_kind_t 
                                 size_t index) {
     return capi_port_at(graph->ir, kind, index);
 }
+int stator_graph_symbol_at(const stator_graph_t *graph, size_t index, stator_symbol_t *out_symbol) {
+    *out_symbol = (stator_symbol_t){0};
+    if (index >= graph->ir->symbols.n) return 0;
+    const ir_symbol_t *symbol = &graph->ir->symbols.data[index];
+    *out_symbol = (stator_symbol_t){symbol->name, symbol->min, symbol->max, symbol->example};
+    return 1;
+}
+
+const char *stator_graph_dim_at(const stator_graph_t *graph, stator_port_kind_t kind, size_t index,
+                                int32_t dim) {
+    const ir_graph_t *ir = graph->ir;
+    const ir_node_info_t *port = NULL;
+    for (size_t i = 0; i < ir->nodes.n && !port; i++)
+        if (port_matches(&ir->nodes.data[i], kind) && index-- == 0) port = &ir->nodes.data[i];
+    for (size_t i = 0; port && dim >= 0 && i < ir->variations.n; i++) {
+        const ir_variation_t *v = &ir->variations.data[i];
+        if (v->value == port->first_output && v->element == (uint32_t)dim &&
+            strcmp(v->key, "shape") == 0)
+            return v->expression;
+    }
+    return NULL;
+}
+
 size_t stator_graph_node_count(const stator_graph_t *graph) {
     return graph->ir->nodes.n;
 }

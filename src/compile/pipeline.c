@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "base/number.h"
 #include "base/options.h"
 #include "compile/cache.h"
 #include "compile/host.h"
@@ -188,10 +189,41 @@ static st_status_t record_options(compile_context_t *c, const target_t *target) 
     return ST_OK;
 }
 
+/* Beyond this, times in picoseconds and bytes times ranks leave their integers, and no machine has so
+ * much: 8 PiB. */
+#define MOST_VALUE_BYTES ((uint64_t)1 << 53)
+
+/* FAILs, naming the largest input, where what a step computes is beyond all plans. */
+static st_status_t check_sizes(const ir_graph_t *graph) {
+    const ir_node_info_t *largest = NULL;
+    uint64_t total = 0, most = 0;
+    char type[IR_TYPE_TEXT_BYTES], size[3][ST_NUMBER_BYTES];
+    for (ir_value_t v = 0; v < graph->values.n; v++) {
+        const uint64_t bytes = ir_type_bytes(ir_value_type(graph, v));
+        const ir_node_info_t *node = ir_value_producer(graph, v);
+        total = bytes > UINT64_MAX - total ? UINT64_MAX : total + bytes;
+        if (node->op != IR_OP_INPUT || bytes < most) continue;
+        largest = node;
+        most = bytes;
+    }
+    if (total <= MOST_VALUE_BYTES) return ST_OK;
+    if (!largest)
+        return FAIL(ST_DOES_NOT_FIT, "the graph's values take %s together, the limit is %s",
+                    st_size_text(total, size[0]), st_size_text(MOST_VALUE_BYTES, size[1]));
+    return FAIL(ST_DOES_NOT_FIT,
+                "the graph's values take %s together, the limit is %s; the largest input is '%s', "
+                "%s, %s: make the batch smaller",
+                st_size_text(total, size[0]), st_size_text(MOST_VALUE_BYTES, size[1]),
+                largest->name,
+                ir_type_text(ir_value_type(graph, largest->first_output), type, sizeof type),
+                st_size_text(most, size[2]));
+}
+
 static st_status_t take_source(compile_context_t *c, const ir_graph_t *graph) {
     uint8_t *data;
     size_t bytes;
     TRY(ir_symbols_need_none(graph));
+    TRY(check_sizes(graph));
     TRY(ir_graph_encode(graph, &data, &bytes));
     c->plan->graph_hash = st_hash64(data, bytes, 0);
     st_free(data);

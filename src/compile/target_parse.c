@@ -69,7 +69,11 @@ static const char *value_of(const char *word, const char *key) {
 static st_status_t read_name(reader_t *r) {
     return keep(r, r->words[1], &r->target->machine.name);
 }
+/* What plans can be made for: those that have kernels. */
 static st_status_t read_device(reader_t *r) {
+    const char *name = r->words[1];
+    if (strcmp(name, "cpu") != 0 && strcmp(name, "cuda") != 0)
+        return BAD(r, "device is '%s': cpu or cuda is needed", name);
     return keep(r, r->words[1], &r->target->machine.device);
 }
 static st_status_t read_cores(reader_t *r) {

@@ -25,10 +25,47 @@ static void print_ports(const stator_graph_t *graph, stator_port_kind_t kind, co
            tool_bytes(bytes, text));
     for (size_t i = 0; list && i < n; i++) {
         stator_tensor_t t = stator_graph_at(graph, kind, i);
-        printf("  %-40s ", t.name);
-        print_type(&t);
-        printf("\n");
+        printf("  %-40s %s[", t.name, stator_dtype_text(t.dtype));
+        for (int32_t d = 0; d < t.rank; d++) {
+            const char *open = stator_graph_dim_at(graph, kind, i, d);
+            printf("%s", d ? "," : "");
+            if (open)
+                printf("%s", open);
+            else
+                printf("%lld", (long long)t.dims[d]);
+        }
+        printf("]\n");
     }
+}
+
+/* What is open, and how it gets a value. Sizes that follow from others are those of the example. */
+static void print_symbols(const stator_graph_t *graph) {
+    stator_symbol_t s;
+    if (!stator_graph_symbol_at(graph, 0, &s)) return;
+    printf("open sizes  to be bound when compiling, as with --bind ");
+    for (size_t i = 0; stator_graph_symbol_at(graph, i, &s); i++)
+        printf("%s%s=%lld", i ? "," : "", s.name, (long long)s.example);
+    printf("; other sizes here are for those\n");
+    for (size_t i = 0; stator_graph_symbol_at(graph, i, &s); i++) {
+        printf("  %-40s %lld ", s.name, (long long)s.least);
+        if (s.most == INT64_MAX)
+            printf("or more\n");
+        else
+            printf("to %lld\n", (long long)s.most);
+    }
+}
+
+static void json_symbols(const stator_graph_t *graph) {
+    stator_symbol_t s;
+    printf(",\"symbols\":{");
+    for (size_t i = 0; stator_graph_symbol_at(graph, i, &s); i++) {
+        printf("%s", i ? "," : "");
+        tool_json_string(stdout, s.name);
+        printf(":{\"least\":%lld,\"example\":%lld", (long long)s.least, (long long)s.example);
+        if (s.most != INT64_MAX) printf(",\"most\":%lld", (long long)s.most);
+        printf("}");
+    }
+    printf("}");
 }
 
 static stator_status_t graph_info(const tool_t *tool, stator_graph_t *graph) {
@@ -51,10 +88,13 @@ static stator_status_t graph_info(const tool_t *tool, stator_graph_t *graph) {
             stator_tensor_t t = stator_graph_at(graph, STATOR_PARAMETER, i);
             elements += t.bytes / stator_dtype_bytes(t.dtype);
         }
-        printf(",\"parameter_elements\":%llu}\n", (unsigned long long)elements);
+        printf(",\"parameter_elements\":%llu", (unsigned long long)elements);
+        json_symbols(graph);
+        printf("}\n");
         return STATOR_OK;
     }
     printf("%-11s %zu\n", "nodes", stator_graph_node_count(graph));
+    print_symbols(graph);
     print_ports(graph, STATOR_INPUT, "inputs", true);
     print_ports(graph, STATOR_OUTPUT, "outputs", true);
     print_ports(graph, STATOR_PARAMETER, "parameters", true);

@@ -263,6 +263,11 @@ static void print_fusion(const stator_report_t *report) {
     if (!n) printf("  nothing\n");
 }
 
+/* Never "-0.000". */
+static double milliseconds(double us) {
+    return us > -0.5 && us < 0 ? 0 : us * 1e-3;
+}
+
 static void print_recomputed(const stator_report_totals_t *t) {
     char bytes[32];
     if (!t->n_recomputed) return;
@@ -271,7 +276,7 @@ static void print_recomputed(const stator_report_totals_t *t) {
         printf(", %llu of them products or the like", (unsigned long long)t->n_recomputed_products);
     printf(": %s less to keep, %.3f GFLOP, %+.3f ms\n",
            tool_bytes((uint64_t)t->bytes_recomputed, bytes), t->flop_recomputed * 1e-9,
-           t->us_recomputed * 1e-3);
+           milliseconds(t->us_recomputed));
 }
 
 /* What the placements could have been, and which were chosen. */
@@ -301,7 +306,8 @@ static void print_tables(const stator_plan_t *plan, const stator_report_t *repor
                t.backward_us * 1e-3, t.optimizer_us * 1e-3);
     if (t.link_us > 0)
         printf("; collectives take %.3f, of which %.3f is not hidden", t.link_us * 1e-3,
-               t.exposed_us * 1e-3);
+               (t.exposed_us - t.peers_us) * 1e-3);
+    if (t.peers_us >= 0.5) printf(", waiting for other ranks %.3f", t.peers_us * 1e-3);
     printf(
         "\n%llu kernels, %llu collectives; %.3f GFLOP, of the model's own products %.3f; %.3f GB "
         "moved, of it copies for layout %.3f\n",

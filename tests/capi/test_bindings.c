@@ -102,6 +102,28 @@ static void hand_over(stator_session_t *from, stator_session_t *to) {
         }
 }
 
+static void open_sizes_are_told(void **state) {
+    (void)state;
+    stator_graph_t *graph = open_model();
+    stator_symbol_t symbol;
+    assert_int_equal(stator_graph_symbol_at(graph, 0, &symbol), 1);
+    assert_string_equal(symbol.name, "batch");
+    assert_int_equal(symbol.least, 1);
+    assert_int_equal(symbol.most, INT64_MAX);
+    assert_int_equal(symbol.example, 2);
+    assert_int_equal(stator_graph_symbol_at(graph, 1, &symbol), 1);
+    assert_string_equal(symbol.name, "seq");
+    assert_int_equal(symbol.example, 32);
+    assert_true(symbol.most >= 32 && symbol.most < INT64_MAX);
+    assert_int_equal(stator_graph_symbol_at(graph, 2, &symbol), 0);
+    assert_string_equal(stator_graph_dim_at(graph, STATOR_INPUT, 0, 0), "batch");
+    assert_string_equal(stator_graph_dim_at(graph, STATOR_INPUT, 1, 1), "seq");
+    assert_null(stator_graph_dim_at(graph, STATOR_INPUT, 0, 2));
+    assert_null(stator_graph_dim_at(graph, STATOR_INPUT, 2, 0));
+    assert_null(stator_graph_dim_at(graph, STATOR_PARAMETER, 0, 0));
+    stator_graph_destroy(graph);
+}
+
 static void bindings_share_a_state(void **state) {
     (void)state;
     static unsigned char a[LARGEST], b[LARGEST];
@@ -168,6 +190,7 @@ static void open_sizes_are_refused_by_name(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(open_sizes_are_told),
         cmocka_unit_test(bindings_share_a_state),
         cmocka_unit_test(open_sizes_are_refused_by_name),
     };

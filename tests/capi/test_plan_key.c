@@ -52,7 +52,7 @@ static const row_t rows[] = {
     {"device", "null", DECIDES, ""},
     {"target", "h200", DECIDES, "device=null"},
     {"reference-kernels", "true", DECIDES, ""},
-    {"fusion", "on", NEUTRAL, ""}, /* what "auto" is */
+    {"fusion", "on", NEUTRAL, ""},
     {"fusion", "off", DECIDES, ""},
     {"fusion", "primitives", DECIDES, ""},
     {"layout", "off", DECIDES, ""},

@@ -166,6 +166,34 @@ static void scratch_that_overflows_does_not_fit(void **state) {
     }
 }
 
+/* No plan holds such a step: the input that makes it so is named, before any pass. */
+static void sizes_beyond_all_plans_name_the_input(void **state) {
+    (void)state;
+    static const char text[] =
+        "graph \"g\" {\n"
+        "  %0 x = input {dtype=f32, shape=[1000000000000,5]}\n"
+        "  %1 w = parameter {dtype=f32, shape=[5,1000]}\n"
+        "  %2 few = input {dtype=f32, shape=[5], batch_axis=-1}\n"
+        "  %3 = matmul(%0, %1)\n"
+        "  %4 = exp(%3)\n"
+        "  %5 = exp(%4)\n"
+        "  %6 = reduce_sum(%5) {axes=[0,1]}\n"
+        "  %7 = reduce_sum(%2) {axes=[0]}\n"
+        "  %8 = add(%6, %7)\n"
+        "  output \"y\" = %8\n"
+        "}\n";
+    ir_graph_t *graph;
+    plan_t *plan = NULL;
+    assert_int_equal(ir_graph_parse(text, sizeof text - 1, &graph), ST_OK);
+    assert_int_equal(compile_plan(graph, NULL, &plan), ST_DOES_NOT_FIT);
+    assert_null(plan);
+    /* 3 · 4 · 10^15 bytes, and 20 · 10^12 */
+    assert_non_null(strstr(st_last_error(),
+                           "the graph's values take 10.68 PiB together, the limit is 8.00 PiB; the "
+                           "largest input is 'x', f32[1000000000000,5], 18.19 TiB"));
+    ir_graph_destroy(graph);
+}
+
 /* ---- the proof ---- */
 
 static ir_value_t value_of(const plan_program_t *program, const char *name) {
@@ -345,6 +373,7 @@ int main(void) {
         cmocka_unit_test(bytes_give_the_same_plan),
         cmocka_unit_test(corrupt_bytes_are_refused),
         cmocka_unit_test(scratch_that_overflows_does_not_fit),
+        cmocka_unit_test(sizes_beyond_all_plans_name_the_input),
         cmocka_unit_test(the_proof_finds_faults),
         cmocka_unit_test(a_value_overwritten_too_early_is_found),
         cmocka_unit_test(ranks_that_disagree_are_found),

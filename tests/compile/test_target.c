@@ -93,6 +93,7 @@ static void test_refuses(void **state) {
     } rows[] = {
         {-1, "coers 4\n", "small.target:15: 'coers' is not known: did you mean 'cores'?"},
         {-1, "cores 5\n", "small.target:15: 'cores' is given twice, first in line 3"},
+        {1, "device tpu\n", "small.target:14: device is 'tpu': cpu or cuda is needed"},
         {2, "", "small.target:13: 'cores' is missing"},
         {2, "cores -1\n", "small.target:14: cores is '-1'"},
         {6, "memory_gbps -3\n", "small.target:14: memory_gbps is '-3': a number above 0 is needed"},
