@@ -22,7 +22,11 @@ enum {
         32, /* threads a point where there are many parts: their latency is all the time */
     ROWS_A_THREAD = 8, /* at least, of a sum over rows that several blocks share */
     COLUMN_GROUPS = 4 * MULTIPROCESSORS, /* blocks with column sums: each writes a part of all */
-    WANTED_BLOCKS = 4 * MULTIPROCESSORS, /* 4 of EMIT_BLOCK threads hide memory's latency */
+    MAX_RESIDENT =
+        4, /* blocks of EMIT_BLOCK threads that a multiprocessor is given: they hide memory's latency */
+    WANTED_BLOCKS = MAX_RESIDENT * MULTIPROCESSORS,
+    REGISTERS = 65536,            /* of a multiprocessor */
+    OWN_REGISTERS = 20,           /* a thread's, besides its values: addresses and counters */
     MAX_COLUMN_SUMS = 128,        /* a thread's, in registers: half of the 255 that it can have */
     MAX_CONSTANT_BYTES = 1 << 16, /* written into the source as text */
     ALIGNMENT = 256,              /* of a device's allocations */
@@ -35,6 +39,7 @@ typedef struct planner {
     uint32_t *cols;   /* [domains] axes within a row; 0: no rows */
     uint32_t *all;  /* [domains] with cols: the axes of what has rows, a row's and the rows' own */
     bool *needed;   /* [stmts] slice at hand */
+    bool *loads;    /* [stmts] scratch */
     bool *complete; /* [stmts] reductions whose results there are */
     uint32_t capacity;
 } planner_t;
@@ -398,6 +403,25 @@ static int64_t lanes_of(emit_kernel_t *k, int64_t kept) {
     return ceil_div(vectors, k->group);
 }
 
+/* Blocks that a multiprocessor holds at once. A kernel of sums has no more, or a few would come last
+ * while the others wait. Registers: sums, what a column keeps, and of each tensor one load; the compiler
+ * is held to what follows, and fills what is left with loads ahead. */
+static uint32_t resident_blocks(const planner_t *p, const emit_kernel_t *k) {
+    const uint32_t vector = 1u << k->vector_axis;
+    uint32_t values = 0;
+    for (uint32_t i = 0; i < k->n_reduces; i++)
+        values += p->s->pair[k->reduces[i]] == NEST_NONE ? 1 : 3;
+    for (uint32_t v = 0; v < p->nest->n_stmts; v++) {
+        const nest_stmt_t *stmt = stmt_at(p, v);
+        values += p->needed[v] && (stmt->mask & vector) &&
+                  (stmt->kind == NEST_LOAD || p->s->grid[v].is_grid);
+    }
+    const size_t each = p->nest->domains[k->domain].wide ? 2 : 1;
+    const size_t registers = OWN_REGISTERS + values * each * k->vector;
+    const size_t n = REGISTERS / (registers * EMIT_BLOCK);
+    return n < 2 ? 1 + (registers < 180) : n > MAX_RESIDENT ? MAX_RESIDENT : (uint32_t)n;
+}
+
 static void shape_reduce(planner_t *p, emit_kernel_t *k) {
     const nest_domain_t *domain = &p->nest->domains[k->domain];
     int64_t kept = nest_points(domain, k->rows), reduced = nest_points(domain, k->cols);
@@ -405,9 +429,11 @@ static void shape_reduce(planner_t *p, emit_kernel_t *k) {
     mark_sinks(p, k);
     choose_vector(p, k);
     if (k->shape == EMIT_COLUMNS) {
-        int64_t tiles = lanes_of(k, kept);
+        const int64_t tiles = lanes_of(k, kept);
+        k->resident = resident_blocks(p, k);
+        const int64_t most = k->resident * MULTIPROCESSORS / tiles; /* never a few more */
         k->splits = ceil_div(reduced, (int64_t)ROWS_A_THREAD * (EMIT_BLOCK / k->group));
-        if (k->splits > ceil_div(WANTED_BLOCKS, tiles)) k->splits = ceil_div(WANTED_BLOCKS, tiles);
+        if (k->splits > most) k->splits = most > 1 ? most : 1;
         k->blocks = tiles * k->splits;
     } else {
         k->splits = ceil_div(reduced, (int64_t)EMIT_BLOCK * k->vector * 4);
@@ -418,8 +444,35 @@ static void shape_reduce(planner_t *p, emit_kernel_t *k) {
     if (k->blocks < 1) k->blocks = 1;
 }
 
+/* Does the slice at hand load something at all points of `mask` that is in loads[]? */
+static bool shares_load(const planner_t *p, uint32_t mask, const bool *loads) {
+    for (uint32_t v = 0; v < p->nest->n_stmts; v++)
+        if (p->needed[v] && loads[v] && stmt_at(p, v)->kind == NEST_LOAD &&
+            stmt_at(p, v)->mask == mask)
+            return true;
+    return false;
+}
+
+/* Stores of a COLUMNS kernel's points that read what it reads: once for both. */
+static st_status_t take_columns(planner_t *p, emit_kernel_t *k, bool *taken, bool *loads) {
+    mark_sinks(p, k);
+    memcpy(loads, p->needed, p->nest->n_stmts * sizeof *loads);
+    for (uint32_t i = 0; i < p->nest->n_stores && k->n_stores < EMIT_MAX_SINKS; i++) {
+        const nest_store_t *store = &p->nest->stores[i];
+        if (taken[i] || store->domain != k->domain || store->mask != k->mask ||
+            available(p->s, store->value) != k->level)
+            continue;
+        clear_slice(p);
+        mark(p, store->value);
+        if (!shares_load(p, k->mask, loads)) continue;
+        TRY(add_store(k, i));
+        taken[i] = true;
+    }
+    return ST_OK;
+}
+
 /* Reductions that need no rows: those of one domain, level and axes together. */
-static st_status_t plan_reduces(planner_t *p, uint32_t level, bool *taken) {
+static st_status_t plan_reduces(planner_t *p, uint32_t level, bool *taken, bool *taken_store) {
     const nest_t *nest = p->nest;
     for (uint32_t v = 0; v < nest->n_stmts; v++) {
         const nest_stmt_t *stmt = stmt_at(p, v);
@@ -446,6 +499,7 @@ static st_status_t plan_reduces(planner_t *p, uint32_t level, bool *taken) {
         }
         memcpy(k->reduces, same, n * sizeof *same);
         k->n_reduces = n;
+        if (!line) TRY(take_columns(p, k, taken_store, p->loads));
         shape_reduce(p, k);
         k->n_reduces = 0;
         for (uint32_t i = 0; i < n; i++) TRY(add_reduce(p, k, same[i], k->splits));
@@ -638,7 +692,7 @@ static st_status_t plan_levels(planner_t *p) {
         TRY(plan_uniform(p, level, taken_store));
         for (uint32_t d = 0; d < nest->n_domains; d++)
             TRY(plan_rows(p, d, level, taken_store, taken_reduce));
-        TRY(plan_reduces(p, level, taken_reduce));
+        TRY(plan_reduces(p, level, taken_reduce, taken_store));
         TRY(plan_flat(p, level, taken_store));
         TRY(plan_finish(p, level, first, taken_store));
     }
@@ -701,11 +755,12 @@ static st_status_t fill(planner_t *p) {
     s->pair = st_arena_array(&s->arena, n, sizeof *s->pair);
     p->spread = st_arena_array(&s->arena, n, sizeof *p->spread);
     p->needed = st_arena_array(&s->arena, n, sizeof *p->needed);
+    p->loads = st_arena_array(&s->arena, n, sizeof *p->loads);
     p->complete = st_arena_array(&s->arena, n, sizeof *p->complete);
     p->cols = st_arena_array(&s->arena, nest->n_domains + 1, sizeof *p->cols);
     p->all = st_arena_array(&s->arena, nest->n_domains + 1, sizeof *p->all);
     if (!s->grid || !s->level || !s->uniform || !s->of || !s->pair || !p->spread || !p->needed ||
-        !p->complete || !p->cols || !p->all)
+        !p->complete || !p->loads || !p->cols || !p->all)
         return st_no_memory(n * sizeof *s->grid, "the kernels of a nest");
     memset(s->grid, 0, n * sizeof *s->grid);
     memset(s->level, 0, n * sizeof *s->level);

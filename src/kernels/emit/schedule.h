@@ -52,6 +52,7 @@ typedef struct emit_kernel {
     uint32_t vector;     /* elements a thread takes at once along it */
     uint32_t group;      /* threads a row (ROWS), along the columns (COLUMNS), a point (FINISH) */
     uint32_t chunks;     /* vectors a thread has of a row; 0: too many to unroll, a loop */
+    uint32_t resident;   /* COLUMNS with sums: blocks that a multiprocessor has at once; 0: any */
     bool keep;           /* what a row loads stays in registers */
     int64_t blocks, splits; /* splits: parts of a reduction; ROWS: rows a block */
     bool joined;            /* FLAT: in the launch of the kernel before, as one with it */

@@ -352,11 +352,9 @@ static st_status_t put_kernel(writer_t *w, uint32_t index, bool *want) {
     const emit_kernel_t *k = &w->s->kernels[index];
     w->k = k;
     w->persistent = k->shape == EMIT_ROWS && k->keep;
-    emit_put(
-        w,
-        "extern \"C\" __global__ void __launch_bounds__(%u) k%u(const __grid_constant__ Params p) "
-        "{\n",
-        emit_threads(k), index);
+    emit_put(w, "extern \"C\" __global__ void __launch_bounds__(%u", emit_threads(k));
+    if (k->resident > 1) emit_put(w, ", %u", k->resident);
+    emit_put(w, ") k%u(const __grid_constant__ Params p) {\n", index);
     const uint32_t n_joined = emit_n_joined(w->s, index);
     if (n_joined) {
         TRY(emit_together(w, index, 1 + n_joined));
