@@ -1,43 +1,14 @@
-/* What ranks in different processes do together beside their steps: agree on the plan, complete
- * outputs and states that each has a part of, and learn how rank 0 fared.
+/* What ranks in different processes do together beside their steps: complete outputs and states that each
+ * has a part of, and learn how rank 0 fared. That they have one plan is made sure in agree.c.
  *
  * Calls come between steps, so that the communicator `beside` is used by the caller's thread alone. */
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "base/hash.h"
 #include "base/memory.h"
 #include "exec/internal.h"
 
-enum { HEX_BYTES = 20, FOLLOW_MS = 3600 * 1000 };
-
-static void hex(uint64_t value, char *out) {
-    snprintf(out, HEX_BYTES, "%016" PRIx64, value);
-}
-
-st_status_t exec_agree(exec_session_t *session) {
-    const plan_t *plan = session->plan;
-    uint8_t *encoded = NULL;
-    size_t bytes = 0, n = 0;
-    char graph[HEX_BYTES], whole[HEX_BYTES], threads[HEX_BYTES];
-    TRY(plan_encode(plan, &encoded, &bytes));
-    hex(plan->graph_hash, graph);
-    hex(st_hash64(encoded, bytes, 0), whole);
-    snprintf(threads, sizeof threads, "%u", plan->n_threads);
-    st_free(encoded);
-    comm_fact_t *facts = st_calloc(plan->n_options + 4, sizeof *facts);
-    if (!facts) return st_no_memory((plan->n_options + 4) * sizeof *facts, "a session");
-    facts[n++] = (comm_fact_t){"the source graph's hash", graph};
-    facts[n++] = (comm_fact_t){"the device", plan->device};
-    facts[n++] = (comm_fact_t){"the threads of a rank", threads};
-    for (uint32_t i = 0; i < plan->n_options; i++)
-        facts[n++] = (comm_fact_t){plan->options[i].key, plan->options[i].value};
-    facts[n++] = (comm_fact_t){"the plan's hash", whole};
-    st_status_t status = comm_agree(session->beside, n, facts);
-    st_free(facts);
-    return status;
-}
+enum { FOLLOW_MS = 3600 * 1000 };
 
 /* ---- tensors in parts ---- */
 

@@ -282,15 +282,25 @@ static st_status_t put_graph(printer_t *p, const ir_graph_t *graph) {
     return put(p, "}");
 }
 
+/* The text so far, ended; frees it after a failure. */
+static st_status_t take_text(printer_t *p, st_status_t status, const char *end, char **out_text) {
+    if (status == ST_OK) status = put_bytes(p, end, strlen(end) + 1);
+    if (status != ST_OK) {
+        ST_VEC_FREE(&p->text);
+        return status == ST_NO_MEMORY ? st_no_memory(p->text.cap, "a graph as text") : status;
+    }
+    *out_text = p->text.data;
+    return ST_OK;
+}
+
 st_status_t ir_graph_print(const ir_graph_t *graph, char **out_text) {
     *out_text = NULL;
     printer_t p = {.depth = 1};
-    st_status_t status = put_graph(&p, graph);
-    if (status == ST_OK) status = put_bytes(&p, "\n", 2);
-    if (status != ST_OK) {
-        ST_VEC_FREE(&p.text);
-        return status == ST_NO_MEMORY ? st_no_memory(p.text.cap, "a graph as text") : status;
-    }
-    *out_text = p.text.data;
-    return ST_OK;
+    return take_text(&p, put_graph(&p, graph), "\n", out_text);
+}
+
+st_status_t ir_attr_print(const ir_node_info_t *node, uint32_t index, char **out_text) {
+    *out_text = NULL;
+    printer_t p = {.depth = 0};
+    return take_text(&p, put_attr(&p, ir_op_def(node->op), node->attrs, index), "", out_text);
 }

@@ -28,6 +28,9 @@
 
 /* NUL-terminated; the caller frees *out_text with st_free. */
 st_status_t ir_graph_print(const ir_graph_t *graph, char **out_text) ST_WARN_UNUSED;
+/* Value of attribute `index` of a node, as it stands there; the same. */
+st_status_t ir_attr_print(const ir_node_info_t *node, uint32_t index,
+                          char **out_text) ST_WARN_UNUSED;
 /* Parses and verifies. Messages begin with "line L, column C". Time and memory are proportional to
  * `bytes`. */
 st_status_t ir_graph_parse(const char *text, size_t bytes, ir_graph_t **out_graph) ST_WARN_UNUSED;

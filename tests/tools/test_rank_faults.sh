@@ -13,7 +13,7 @@ done
 answer 5 "$stator" launch -n 2 --timeout 5s -- sh -c '
     lr=0.1; [ "$RANK" = 1 ] && lr=0.2; exec "$@" --lr $lr' \
     sh "$stator" train g.stator --tokens-file text.tokens --steps 2
-says err "ranks 0 and 1 disagree on the source graph's hash"
+says err "ranks 0 and 1 disagree on option 'lr', 'base' of node " "(lr_schedule): '0.1' and '0.2'"
 
 # A rank that cannot begin, and its reason on the others.
 answer 2 "$stator" launch -n 2 --timeout 5s -- sh -c '
