@@ -72,22 +72,34 @@ static st_status_t check_order(const plan_t *plan, uint32_t p) {
 
 /* ---- within groups ---- */
 
+static bool ints_equal(const ir_node_info_t *x, const ir_node_info_t *y, const char *key) {
+    const ir_attr_t *a = ir_node_attr(x, key), *b = ir_node_attr(y, key);
+    return a->ints.n == b->ints.n &&
+           memcmp(a->ints.v, b->ints.v, a->ints.n * sizeof *a->ints.v) == 0;
+}
+
+static bool types_equal(const ir_graph_t *a, const ir_value_t *x, const ir_graph_t *b,
+                        const ir_value_t *y, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++)
+        if (!ir_type_equal(ir_value_type(a, x[i]), ir_value_type(b, y[i]))) return false;
+    return true;
+}
+
 static bool sizes_match(const ir_graph_t *a, ir_node_t na, const ir_graph_t *b, ir_node_t nb) {
     const ir_node_info_t *x = ir_node(a, na), *y = ir_node(b, nb);
     const bool gathers = x->op == IR_OP_ALL_GATHER_START;
     const bool scatters = x->op == IR_OP_REDUCE_SCATTER_START;
+    if (x->n_inputs != y->n_inputs) return false;
     if (scatters)
-        return ir_type_equal(ir_value_type(a, x->inputs[0]), ir_value_type(b, y->inputs[0])) &&
-               ir_attr_int(x, "axis") == ir_attr_int(y, "axis") &&
-               ir_attr_int(x, "granules") == ir_attr_int(y, "granules");
+        return types_equal(a, x->inputs, b, y->inputs, x->n_inputs) && ints_equal(x, y, "axis") &&
+               ints_equal(x, y, "granules");
     if (x->op == IR_OP_REDUCE_SCATTER_WAIT) return true; /* of its part */
     for (uint32_t k = 0; k < x->n_outputs; k++)
         if (!ir_type_equal(ir_value_type(a, x->first_output + k),
                            ir_value_type(b, y->first_output + k)))
             return false;
-    return !gathers || (ir_attr_int(x, "axis") == ir_attr_int(y, "axis") &&
-                        ir_attr_int(x, "granules") == ir_attr_int(y, "granules") &&
-                        ir_attr_int(x, "extent") == ir_attr_int(y, "extent"));
+    return !gathers ||
+           (ints_equal(x, y, "axis") && ints_equal(x, y, "granules") && ints_equal(x, y, "extent"));
 }
 
 /* Two programs whose ranks meet on the axis. */
@@ -124,26 +136,34 @@ done:
     return status;
 }
 
-/* What a rank gives to a gather, or keeps of a scattered sum, is the part that the others expect. */
+/* What a rank gives to gather n, or keeps of scattered sum n, of operand j is what the others expect. */
+static st_status_t check_part(const plan_t *plan, uint32_t rank, ir_node_t n, uint32_t j) {
+    const ir_graph_t *graph = plan->programs[plan->program_of[rank]].graph;
+    const ir_node_info_t *node = ir_node(graph, n);
+    const bool gathers = node->op == IR_OP_ALL_GATHER_START;
+    const ir_value_t in = node->inputs[j], out = node->first_output + j;
+    const int64_t dim = ir_node_attr(node, "axis")->ints.v[j];
+    const int64_t whole = ir_value_type(graph, gathers ? out : in)->dims[dim];
+    const int64_t part = ir_value_type(graph, gathers ? in : out)->dims[dim];
+    const uint32_t axis = ir_mesh_find(&plan->mesh, axis_of(graph, n));
+    int64_t begin, extent;
+    ir_split_range(whole, ir_node_attr(node, "granules")->ints.v[j],
+                   ir_mesh_coordinate(&plan->mesh, rank, axis), plan->mesh.axes[axis].size, &begin,
+                   &extent);
+    if (part != extent)
+        return FAIL(ST_RANKS_DISAGREE,
+                    "rank %u %s %lld along axis %lld of operand %u to %s, not %lld", rank,
+                    gathers ? "gives" : "keeps", (long long)part, (long long)dim, j,
+                    ir_node_label(graph, n), (long long)extent);
+    return ST_OK;
+}
+
 static st_status_t check_parts(const plan_t *plan, uint32_t rank) {
     const ir_graph_t *graph = plan->programs[plan->program_of[rank]].graph;
     for (ir_node_t n = 0; n < graph->nodes.n; n++) {
         const ir_node_info_t *node = ir_node(graph, n);
-        const bool gathers = node->op == IR_OP_ALL_GATHER_START;
-        if (!gathers && node->op != IR_OP_REDUCE_SCATTER_START) continue;
-        int64_t begin, extent, dim = ir_attr_int(node, "axis");
-        int64_t whole =
-            ir_value_type(graph, gathers ? node->first_output : node->inputs[0])->dims[dim];
-        int64_t part =
-            ir_value_type(graph, gathers ? node->inputs[0] : node->first_output)->dims[dim];
-        uint32_t axis = ir_mesh_find(&plan->mesh, axis_of(graph, n));
-        ir_split_range(whole, ir_attr_int(node, "granules"),
-                       ir_mesh_coordinate(&plan->mesh, rank, axis), plan->mesh.axes[axis].size,
-                       &begin, &extent);
-        if (part != extent)
-            return FAIL(ST_RANKS_DISAGREE, "rank %u %s %lld along axis %lld to %s, not %lld", rank,
-                        gathers ? "gives" : "keeps", (long long)part, (long long)dim,
-                        ir_node_label(graph, n), (long long)extent);
+        if (!ir_start_reads_input(ir_op_def(node->op))) continue;
+        for (uint32_t j = 0; j < node->n_inputs; j++) TRY(check_part(plan, rank, n, j));
     }
     return ST_OK;
 }

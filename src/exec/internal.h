@@ -25,13 +25,13 @@ typedef struct exec_step {
     size_t *bytes;
     /* collectives */
     comm_t *comm;
-    bool scatters; /* with `segment`: a reduce-scatter */
+    bool scatters; /* with `segments`: a reduce-scatter */
     uint32_t ticket;
     ir_dtype_t dtype;
-    int64_t *sizes; /* elements of each buffer, or of each rank's part of a gather's block */
+    int64_t *sizes; /* elements of each buffer, or of each rank's part of each block of a gather */
     uint32_t n_buffers;
     void **buffers;              /* all-reduce */
-    comm_segment_t *segment;     /* all-gather */
+    comm_segment_t *segments;    /* all-gather, reduce-scatter */
     struct exec_region *region;  /* control flow (region.c) */
     exec_profile_row_t *profile; /* NULL unless profiling: the row of this kind of step */
     /* tests: memory that is dead after this step */

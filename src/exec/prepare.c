@@ -212,29 +212,44 @@ static st_status_t prepare_reduce(exec_rank_t *rank, exec_step_t *step) {
     return ST_OK;
 }
 
-/* A gather, or a sum of which the rank keeps its part. */
-static st_status_t prepare_cut(exec_rank_t *rank, exec_step_t *step) {
+/* Operand j of a gather, or of a sum of which the rank keeps its part; `parts` has room for the ranks. */
+static comm_segment_t cut_segment(exec_rank_t *rank, const exec_step_t *step, uint32_t j,
+                                  int64_t *parts) {
     const ir_graph_t *graph = rank->program->graph;
     const ir_node_info_t *node = ir_node(graph, step->node);
-    step->scatters = node->op == IR_OP_REDUCE_SCATTER_START;
-    const ir_type_t *type =
-        ir_value_type(graph, step->scatters ? node->inputs[0] : node->first_output);
-    int n_ranks = comm_size(step->comm);
-    int64_t axis = ir_attr_int(node, "axis"), inner = 1;
-    step->dtype = type->dtype;
-    ARRAY(rank, step->sizes, (size_t)n_ranks);
-    ARRAY(rank, step->segment, 1);
-    *step->segment = (comm_segment_t){.in = value_address(rank, node->inputs[0]),
-                                      .out = value_address(rank, node->first_output),
-                                      .outer = 1,
-                                      .parts = step->sizes};
-    for (int64_t i = 0; i < axis; i++) step->segment->outer *= type->dims[i];
+    const ir_value_t in = node->inputs[j], out = node->first_output + j;
+    const ir_type_t *type = ir_value_type(graph, step->scatters ? in : out);
+    const int64_t axis = ir_node_attr(node, "axis")->ints.v[j];
+    const int64_t granules = ir_node_attr(node, "granules")->ints.v[j];
+    const int n_ranks = comm_size(step->comm);
+    comm_segment_t made = {
+        .in = value_address(rank, in), .out = value_address(rank, out), .outer = 1, .parts = parts};
+    int64_t inner = 1;
+    for (int64_t i = 0; i < axis; i++) made.outer *= type->dims[i];
     for (int64_t i = axis + 1; i < type->rank; i++) inner *= type->dims[i];
     for (int r = 0; r < n_ranks; r++) {
         int64_t begin, extent;
-        ir_split_range(type->dims[axis], ir_attr_int(node, "granules"), r, n_ranks, &begin,
-                       &extent);
-        step->sizes[r] = extent * inner;
+        ir_split_range(type->dims[axis], granules, r, n_ranks, &begin, &extent);
+        parts[r] = extent * inner;
+    }
+    return made;
+}
+
+static st_status_t prepare_cuts(exec_rank_t *rank, exec_step_t *step) {
+    const ir_graph_t *graph = rank->program->graph;
+    const ir_node_info_t *node = ir_node(graph, step->node);
+    const size_t n_ranks = (size_t)comm_size(step->comm);
+    step->scatters = node->op == IR_OP_REDUCE_SCATTER_START;
+    step->dtype = ir_value_type(graph, node->inputs[0])->dtype;
+    step->n_buffers = node->n_inputs;
+    ARRAY(rank, step->sizes, node->n_inputs * n_ranks);
+    ARRAY(rank, step->segments, node->n_inputs);
+    for (uint32_t j = 0; j < node->n_inputs; j++) {
+        const ir_dtype_t dtype = ir_value_type(graph, node->inputs[j])->dtype;
+        if (dtype != step->dtype)
+            return FAIL(ST_INVALID, "one collective moves one element type, not %s and %s",
+                        ir_dtype_text(step->dtype), ir_dtype_text(dtype));
+        step->segments[j] = cut_segment(rank, step, j, step->sizes + j * n_ranks);
     }
     return ST_OK;
 }
@@ -261,7 +276,7 @@ static st_status_t prepare_step(exec_rank_t *rank, exec_step_t *step) {
         case PLAN_STEP_COPY:
             return add_copy(rank, step, 1, node->inputs[0], node->inputs[1]);
         case PLAN_STEP_START:
-            return ir_start_reads_input(ir_op_def(node->op)) ? prepare_cut(rank, step)
+            return ir_start_reads_input(ir_op_def(node->op)) ? prepare_cuts(rank, step)
                                                              : prepare_reduce(rank, step);
         case PLAN_STEP_REGION:
             return exec_region_prepare(rank, step);

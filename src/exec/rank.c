@@ -33,10 +33,12 @@ static st_status_t run_start(const exec_rank_t *rank, const exec_step_t *step) {
     if (rank->session->beside)
         comm_mark(rank->comm, rank->session->generation,
                   ir_node_label(rank->program->graph, step->node));
-    if (step->segment && step->scatters)
-        return comm_reduce_scatter_start(step->comm, step->ticket, step->dtype, 1, step->segment);
-    if (step->segment)
-        return comm_all_gather_start(step->comm, step->ticket, step->dtype, 1, step->segment);
+    if (step->segments && step->scatters)
+        return comm_reduce_scatter_start(step->comm, step->ticket, step->dtype, step->n_buffers,
+                                         step->segments);
+    if (step->segments)
+        return comm_all_gather_start(step->comm, step->ticket, step->dtype, step->n_buffers,
+                                     step->segments);
     return comm_all_reduce_start(step->comm, step->ticket, step->dtype, step->n_buffers,
                                  step->buffers, step->sizes);
 }

@@ -217,7 +217,9 @@ st_status_t ir_shape_attributes(const ir_op_ctx_t *ctx, ir_type_t *out);
 st_status_t ir_shape_of_attribute(const ir_op_ctx_t *ctx, ir_type_t *out);
 /* Float or integer input, same type out. */
 st_status_t ir_shape_number_unary(const ir_op_ctx_t *ctx, ir_type_t *out);
-/* Float or integer inputs, each its output's type. */
+/* Each input's type is its output's. */
+st_status_t ir_shape_each(const ir_op_ctx_t *ctx, ir_type_t *out);
+/* The same of floats and integers. */
 st_status_t ir_shape_numbers(const ir_op_ctx_t *ctx, ir_type_t *out);
 /* Two float or integer inputs of one dtype, broadcast. */
 st_status_t ir_shape_number_binary(const ir_op_ctx_t *ctx, ir_type_t *out);

@@ -58,8 +58,29 @@ st_status_t ir_need_axis(const ir_op_ctx_t *ctx, int32_t *out_axis) {
     return ST_OK;
 }
 
-st_status_t ir_need_granules(const ir_op_ctx_t *ctx, int32_t axis, int64_t extent, int64_t part) {
-    int64_t granules = ir_ctx_int(ctx, "granules");
+st_status_t ir_need_each(const ir_op_ctx_t *ctx, const char *sizes) {
+    const char *const keys[] = {"axis", "granules", sizes};
+    for (int k = 0; k < 3; k++)
+        if (ir_ctx_attr(ctx, keys[k])->ints.n != ctx->n_inputs)
+            return FAIL(ST_INVALID, "attribute '%s' has %u entries for %u inputs", keys[k],
+                        ir_ctx_attr(ctx, keys[k])->ints.n, ctx->n_inputs);
+    return ST_OK;
+}
+
+st_status_t ir_need_cut(const ir_op_ctx_t *ctx, uint32_t j, int32_t *out_axis) {
+    const int64_t axis = ir_ctx_attr(ctx, "axis")->ints.v[j];
+    char text[IR_TYPE_TEXT_BYTES];
+    *out_axis = 0;
+    if (axis < 0 || axis >= ctx->in[j].rank)
+        return FAIL(ST_INVALID, "axis %lld is not a dim of input %u, %s (0 … rank - 1)",
+                    (long long)axis, j, ir_type_text(&ctx->in[j], text, sizeof text));
+    *out_axis = (int32_t)axis;
+    return ST_OK;
+}
+
+st_status_t ir_need_granules(const ir_op_ctx_t *ctx, uint32_t j, int64_t extent, int64_t part) {
+    const int64_t axis = ir_ctx_attr(ctx, "axis")->ints.v[j];
+    const int64_t granules = ir_ctx_attr(ctx, "granules")->ints.v[j];
     if (granules < 1 || extent < 0 || extent % granules)
         return FAIL(ST_INVALID, "extent %lld does not consist of %lld equal granules",
                     (long long)extent, (long long)granules);
@@ -161,7 +182,7 @@ void ir_strategies_collective(const ir_op_ctx_t *ctx, ir_strategy_list_t *list) 
     uint32_t dims = UINT32_MAX;
     if (ctx->n_inputs != 1) return;
     for (uint32_t a = 0; specs && specs[a].key; a++)
-        if (strcmp(specs[a].key, "axis") == 0) dims &= ~(1u << ctx->attrs[a].i);
+        if (strcmp(specs[a].key, "axis") == 0) dims &= ~(1u << ctx->attrs[a].ints.v[0]);
     ir_strategies_dims(ctx, list, dims, 1u << 0, 1u << 0, 0);
     ir_strategies_linear(list, 0);
 }

@@ -20,9 +20,13 @@ st_status_t ir_need_beside(const ir_op_ctx_t *ctx, uint32_t j, const char *what,
                            int32_t rank, const int64_t *dims) ST_WARN_UNUSED;
 /* Attribute "axis" within 0 … rank of input 0 - 1 (importers resolve negative ones). */
 st_status_t ir_need_axis(const ir_op_ctx_t *ctx, int32_t *out_axis) ST_WARN_UNUSED;
-/* A rank's `part` of `extent` along `axis` is made of whole granules, of which there are the attribute's
- * number: 0 <= part <= extent, both multiples of extent / granules. */
-st_status_t ir_need_granules(const ir_op_ctx_t *ctx, int32_t axis, int64_t extent,
+/* Of collectives that cut: the attributes "axis", "granules" and `sizes` have an entry for each input. */
+st_status_t ir_need_each(const ir_op_ctx_t *ctx, const char *sizes) ST_WARN_UNUSED;
+/* Entry j of the attribute "axis" is a dim of input j. */
+st_status_t ir_need_cut(const ir_op_ctx_t *ctx, uint32_t j, int32_t *out_axis) ST_WARN_UNUSED;
+/* A rank's `part` of `extent` along axis[j] is made of whole granules, of which there are granules[j]: 0 <= part <= extent,
+ * both multiples of extent / granules. */
+st_status_t ir_need_granules(const ir_op_ctx_t *ctx, uint32_t j, int64_t extent,
                              int64_t part) ST_WARN_UNUSED;
 
 /* Input j is the gradient of a parameter of type `p`: its shape, and a float type no wider. */

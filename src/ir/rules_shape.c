@@ -112,6 +112,11 @@ st_status_t ir_shape_binary(const ir_op_ctx_t *ctx, ir_type_t *out) {
     return ir_dims_broadcast(&ctx->in[0], &ctx->in[1], out);
 }
 
+st_status_t ir_shape_each(const ir_op_ctx_t *ctx, ir_type_t *out) {
+    for (uint32_t j = 0; j < ctx->n_inputs; j++) out[j] = ctx->in[j];
+    return ST_OK;
+}
+
 st_status_t ir_shape_numbers(const ir_op_ctx_t *ctx, ir_type_t *out) {
     for (uint32_t j = 0; j < ctx->n_inputs; j++) {
         TRY(ir_check_number(ctx, j));

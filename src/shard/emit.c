@@ -150,16 +150,18 @@ static st_status_t start_full(emitter_t *e, ir_value_t v, ir_phase_t phase) {
     if (home.kind == IR_PARTIAL)
         return ir_graph_add(e->to, IR_OP_ALL_REDUCE_START, NULL, 1, &local->home, 1, &mesh,
                             &local->in_flight[phase]);
-    ir_arg_t args[] = {IR_ARG_INT("axis", home.dim), IR_ARG_INT("granules", home.granules),
-                       IR_ARG_INT("extent", ir_value_type(e->from, v)->dims[home.dim]), mesh};
+    const int64_t dim = home.dim, extent = ir_value_type(e->from, v)->dims[home.dim];
+    ir_arg_t args[] = {IR_ARG_INTS("axis", &dim, 1), IR_ARG_INTS("granules", &home.granules, 1),
+                       IR_ARG_INTS("extent", &extent, 1), mesh};
     return ir_graph_add(e->to, IR_OP_ALL_GATHER_START, NULL, 1, &local->home, 4, args,
                         &local->in_flight[phase]);
 }
 
 static st_status_t start_scatter(emitter_t *e, ir_value_t v, ir_placement_t wanted,
                                  ir_value_t *out) {
-    ir_arg_t args[] = {IR_ARG_INT("axis", wanted.dim), IR_ARG_INT("granules", wanted.granules),
-                       IR_ARG_INT("part", part_of(e, v, wanted).extent),
+    const int64_t dim = wanted.dim, part = part_of(e, v, wanted).extent;
+    ir_arg_t args[] = {IR_ARG_INTS("axis", &dim, 1), IR_ARG_INTS("granules", &wanted.granules, 1),
+                       IR_ARG_INTS("part", &part, 1),
                        IR_ARG_STRING("mesh", e->lowering->axis.name)};
     return ir_graph_add(e->to, IR_OP_REDUCE_SCATTER_START, NULL, 1, &e->values[v].home, 4, args,
                         out);

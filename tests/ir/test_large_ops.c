@@ -264,14 +264,37 @@ static void test_state(void **state) {
                       {IR_ARG_STRING("kind", "sine"), IR_ARG_FLOAT("base", 1)}},
             "schedule 'sine' is not known");
     gives((trial_t){IR_OP_ALL_REDUCE_START, 2, {p, scale}, 0, {{0}}}, 1, "f32[]");
-    const ir_arg_t axis = IR_ARG_INT("axis", 0), granules = IR_ARG_INT("granules", 5);
-    gives((trial_t){IR_OP_ALL_GATHER_START, 1, {p}, 3, {axis, granules, IR_ARG_INT("extent", 5)}},
-          0, "f32[5,3]");
+    const int64_t zero = 0, five = 5, seven = 7, fifteen = 15;
+    const ir_arg_t axis = IR_ARG_INTS("axis", &zero, 1),
+                   granules = IR_ARG_INTS("granules", &five, 1);
+    gives(
+        (trial_t){
+            IR_OP_ALL_GATHER_START, 1, {p}, 3, {axis, granules, IR_ARG_INTS("extent", &five, 1)}},
+        0, "f32[5,3]");
+    refuses((trial_t){IR_OP_ALL_GATHER_START,
+                      1,
+                      {p},
+                      3,
+                      {axis, granules, IR_ARG_INTS("extent", &fifteen, 1)}},
+            "no whole number of granules of 3");
     refuses(
-        (trial_t){IR_OP_ALL_GATHER_START, 1, {p}, 3, {axis, granules, IR_ARG_INT("extent", 15)}},
-        "no whole number of granules of 3");
-    refuses((trial_t){IR_OP_ALL_GATHER_START, 1, {p}, 3, {axis, granules, IR_ARG_INT("extent", 7)}},
-            "5 equal granules");
+        (trial_t){
+            IR_OP_ALL_GATHER_START, 1, {p}, 3, {axis, granules, IR_ARG_INTS("extent", &seven, 1)}},
+        "5 equal granules");
+    refuses((trial_t){IR_OP_ALL_GATHER_START,
+                      2,
+                      {p, p},
+                      3,
+                      {axis, granules, IR_ARG_INTS("extent", &five, 1)}},
+            "attribute 'axis' has 1 entries for 2 inputs");
+    const int64_t both[2] = {0, 1}, cuts[2] = {5, 3}, sizes[2] = {5, 9};
+    gives((trial_t){IR_OP_ALL_GATHER_START,
+                    2,
+                    {p, p},
+                    3,
+                    {IR_ARG_INTS("axis", both, 2), IR_ARG_INTS("granules", cuts, 2),
+                     IR_ARG_INTS("extent", sizes, 2)}},
+          1, "f32[2,9]");
 }
 
 /* Values from the formulas in learning_rate.h. */

@@ -24,7 +24,7 @@ static void states_in_flight_are_written_over_after_the_wait(void **state) {
     static const char text[] =
         "graph \"g\" {\n"
         "  %0 w = parameter {dtype=f32, shape=[4,3]}\n"
-        "  %1 = all_gather_start(%0) {axis=0, granules=8, extent=8}\n"
+        "  %1 = all_gather_start(%0) {axis=[0], granules=[8], extent=[8]}\n"
         "  %2 v = parameter {dtype=f32, shape=[4,3]}\n"
         "  %3 = all_reduce_start(%2)\n"
         "  %4 = all_gather_wait(%1)\n"

@@ -204,7 +204,7 @@ static void a_gather_reads_its_input_until_the_wait(void **state) {
         "graph \"g\" {\n"
         "  %0 x = input {dtype=f32, shape=[4]}\n"
         "  %1 a = tanh(%0)\n"
-        "  %2 s = all_gather_start(%1) {axis=0, granules=2, extent=8}\n"
+        "  %2 s = all_gather_start(%1) {axis=[0], granules=[2], extent=[8]}\n"
         "  %3 b = exp(%0)\n"
         "  %4 c = exp(%3)\n"
         "  %5 w = all_gather_wait(%2)\n"
