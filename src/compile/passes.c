@@ -11,7 +11,6 @@
 #include "compile/convert.h"
 #include "compile/sharding.h"
 #include "fusion/accumulate.h"
-#include "fusion/buckets.h"
 #include "fusion/fuse.h"
 #include "fusion/layout.h"
 #include "fusion/recognize.h"
@@ -19,6 +18,7 @@
 #include "fusion/stem.h"
 #include "ir/expand.h"
 #include "ir/unroll.h"
+#include "schedule/hide.h"
 #include "schedule/order.h"
 #include "shard/mesh.h"
 
@@ -447,34 +447,6 @@ done:
     return status;
 }
 
-/* A quarter of what is summed, so that most of it is on its way while the rest is still being made;
- * between 256 KiB, where latency counts, and 4 MiB. */
-static uint64_t default_bucket_bytes(const ir_graph_t *graph) {
-    const uint64_t least = (uint64_t)256 << 10, most = (uint64_t)4 << 20;
-    uint64_t total = 0;
-    for (ir_node_t n = 0; n < graph->nodes.n; n++) {
-        const ir_node_info_t *node = ir_node(graph, n);
-        if (node->op != IR_OP_ALL_REDUCE_START) continue;
-        for (uint32_t j = 0; j < node->n_inputs; j++)
-            total += ir_type_bytes(ir_value_type(graph, node->inputs[j]));
-    }
-    return total / 4 < least ? least : total / 4 > most ? most : total / 4;
-}
-
-/* The largest program's sizes count for all: uneven parts must not be merged differently. */
-st_status_t compile_pass_buckets(compile_context_t *c) {
-    plan_t *plan = c->plan;
-    uint64_t bytes = c->options.bucket_bytes;
-    ir_graph_t **made = st_calloc(plan->n_programs, sizeof *made);
-    st_status_t status = ST_OK;
-    if (!made) return st_no_memory(plan->n_programs * sizeof *made, "the programs");
-    const ir_graph_t *model = plan->programs[compile_largest_program(plan)].graph;
-    if (!bytes) bytes = default_bucket_bytes(model);
-    for (uint32_t p = 0; p < plan->n_programs && status == ST_OK; p++)
-        status = fuse_buckets(plan->programs[p].graph, model, bytes, &made[p]);
-    return replace_all(plan, made, status);
-}
-
 bool compile_fuses(const compile_context_t *context) {
     return !context->options.no_fusion && !context->options.primitives;
 }
@@ -498,6 +470,20 @@ st_status_t compile_pass_order(compile_context_t *c) {
 done:
     st_free(order);
     return status;
+}
+
+/* Merged and placed as the largest program's sizes and times say. */
+st_status_t compile_pass_hide(compile_context_t *c) {
+    plan_t *plan = c->plan;
+    sched_hidden_t hidden;
+    ir_graph_t **made = st_calloc(plan->n_programs, sizeof *made);
+    if (!made) return st_no_memory(plan->n_programs * sizeof *made, "the programs");
+    const ir_graph_t *model = plan->programs[compile_largest_program(plan)].graph;
+    st_status_t status = sched_hide(model, &c->target, c->options.bucket_bytes, &hidden);
+    for (uint32_t p = 0; p < plan->n_programs && status == ST_OK; p++)
+        status = sched_hide_apply(&hidden, plan->programs[p].graph, &made[p]);
+    sched_hidden_free(&hidden);
+    return replace_all(plan, made, status);
 }
 
 st_status_t compile_pass_prove(compile_context_t *c) {

@@ -26,8 +26,8 @@ st_status_t compile_pass_stem(compile_context_t *c) ST_WARN_UNUSED;
 st_status_t compile_pass_layout(compile_context_t *c) ST_WARN_UNUSED;
 st_status_t compile_pass_accumulate(compile_context_t *c) ST_WARN_UNUSED;
 st_status_t compile_pass_fuse(compile_context_t *c) ST_WARN_UNUSED;
-st_status_t compile_pass_buckets(compile_context_t *c) ST_WARN_UNUSED;
 st_status_t compile_pass_order(compile_context_t *c) ST_WARN_UNUSED;
+st_status_t compile_pass_hide(compile_context_t *c) ST_WARN_UNUSED;
 st_status_t compile_pass_prove(compile_context_t *c) ST_WARN_UNUSED;
 
 #endif

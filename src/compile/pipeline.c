@@ -62,8 +62,8 @@ static const compile_pass_t pipeline[] = {
     {"primitives", compile_pass_primitives, wants_primitives}, /* composites into definitions */
     {"accumulate", compile_pass_accumulate, wants_fusion},  /* sums with products into products */
     {"fuse",     compile_pass_fuse,      wants_fusion},     /* nodes into loop nests */
-    {"buckets",  compile_pass_buckets,   several_ranks},    /* merge gradients' all-reduces */
-    {"order",    compile_pass_order,     NULL},             /* least memory; starts early, waits late */
+    {"order",    compile_pass_order,     NULL},             /* least memory */
+    {"hide",     compile_pass_hide,      several_ranks},    /* collectives merged, beside kernels */
     /* the plan: with what, and where */
     {"kernels",  compile_choose_kernels, NULL},             /* first implementation that can run */
     {"memory",   compile_place_values,   NULL},             /* region, offset and size of every value */

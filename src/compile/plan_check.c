@@ -313,8 +313,9 @@ static st_status_t run_wait(machine_t *m, ir_node_t n) {
     ir_node_t start = m->graph->values.data[node->inputs[0]].producer;
     if (m->waited_by[start] != n || node->n_inputs != ir_node(m->graph, start)->n_outputs)
         return FAIL(ST_INVALID, "it does not wait for all of one collective");
-    if (ir_start_reads_input(ir_op_def(ir_node(m->graph, start)->op)))
-        TRY(need(m, ir_node(m->graph, start)->inputs[0], "the collective has read it"));
+    const bool reads = ir_start_reads_input(ir_op_def(ir_node(m->graph, start)->op));
+    for (uint32_t j = 0; reads && j < ir_node(m->graph, start)->n_inputs; j++)
+        TRY(need(m, ir_node(m->graph, start)->inputs[j], "the collective has read it"));
     for (uint32_t k = 0; k < node->n_outputs; k++) {
         if (node->inputs[k] != ir_node(m->graph, start)->first_output + k)
             return FAIL(ST_INVALID, "input %u is not output %u of the start", k, k);

@@ -373,8 +373,8 @@ static void find_last_touch(const plan_program_t *program, int64_t *last) {
         if (ir_op_is_lasting(node->op)) touch(program, last, node->first_output, INT64_MAX);
         if (program->steps[n].kind != PLAN_STEP_WAIT) continue;
         const ir_node_info_t *start = ir_value_producer(graph, node->inputs[0]);
-        if (ir_start_reads_input(ir_op_def(start->op))) /* until here */
-            touch(program, last, start->inputs[0], n);
+        for (uint32_t j = 0; ir_start_reads_input(ir_op_def(start->op)) && j < start->n_inputs; j++)
+            touch(program, last, start->inputs[j], n); /* until here */
     }
     for (size_t o = 0; o < graph->outputs.n; o++)
         touch(program, last, graph->outputs.data[o].value, INT64_MAX);

@@ -14,16 +14,21 @@ static st_status_t add(ir_edges_t *edges, ir_node_t from, ir_node_t to) {
     return ST_VEC_PUSH(edges, ((ir_edge_t){from, to}));
 }
 
+bool ir_start_may_pass(ir_op_t op) {
+    return op == IR_OP_ALL_REDUCE_START || op == IR_OP_ALL_GATHER_START ||
+           op == IR_OP_REDUCE_SCATTER_START;
+}
+
 static st_status_t flow_edges(const ir_graph_t *graph, bool data, ir_edges_t *edges) {
-    ir_node_t last_collective = IR_NONE, last_effect = IR_NONE;
+    ir_node_t last_start = IR_NONE, last_effect = IR_NONE;
     for (ir_node_t n = 0; n < graph->nodes.n; n++) {
         const ir_node_info_t *node = ir_node(graph, n);
         uint32_t flags = ir_op_def(node->op)->flags;
         for (uint32_t j = 0; data && j < node->n_inputs; j++)
             TRY(add(edges, graph->values.data[node->inputs[j]].producer, n));
-        if (flags & IR_COLLECTIVE) {
-            if (last_collective != IR_NONE) TRY(add(edges, last_collective, n));
-            last_collective = n;
+        if ((flags & IR_START) && !ir_start_may_pass(node->op)) {
+            if (last_start != IR_NONE) TRY(add(edges, last_start, n));
+            last_start = n;
         }
         if ((flags & IR_SIDE_EFFECT) && node->op != IR_OP_UPDATE) {
             if (last_effect != IR_NONE) TRY(add(edges, last_effect, n));

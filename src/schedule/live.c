@@ -27,15 +27,29 @@ static bool first_read(sched_live_t *live, ir_node_t n, ir_value_t owner) {
     return first;
 }
 
+/* The start whose operands the wait reads, too, for they are being read until then; else NULL. */
+static const ir_node_info_t *read_until(const sched_live_t *live, const ir_node_info_t *node) {
+    const ir_graph_t *graph = live->dag->graph;
+    const uint32_t flags = ir_op_def(node->op)->flags;
+    if (!(flags & IR_COLLECTIVE) || (flags & IR_START) || !node->n_inputs) return NULL;
+    const ir_node_info_t *start = ir_value_producer(graph, node->inputs[0]);
+    return ir_start_reads_input(ir_op_def(start->op)) ? start : NULL;
+}
+
+static void count_reads(sched_live_t *live, ir_node_t n, const ir_node_info_t *node) {
+    for (uint32_t j = 0; j < node->n_inputs; j++) {
+        ir_value_t owner = live->owner[node->inputs[j]];
+        if (!first_read(live, n, owner)) continue;
+        live->n_readers[owner]++;
+        live->readers[owner] ^= n + 1;
+    }
+}
+
 static void count_readers(sched_live_t *live) {
     const ir_graph_t *graph = live->dag->graph;
     for (ir_node_t n = 0; n < live->dag->n; n++)
-        for (uint32_t j = 0; j < ir_node(graph, n)->n_inputs; j++) {
-            ir_value_t owner = live->owner[ir_node(graph, n)->inputs[j]];
-            if (!first_read(live, n, owner)) continue;
-            live->n_readers[owner]++;
-            live->readers[owner] ^= n + 1;
-        }
+        for (const ir_node_info_t *node = ir_node(graph, n); node; node = read_until(live, node))
+            count_reads(live, n, node);
     for (size_t o = 0; o < graph->outputs.n; o++)
         live->n_readers[live->owner[graph->outputs.data[o].value]]++;
 }
@@ -161,8 +175,8 @@ ir_node_t sched_live_freed_by(const sched_live_t *live, ir_value_t owner) {
     return live->left[owner] == 1 && live->waiting[owner] ? live->waiting[owner] - 1 : IR_NONE;
 }
 
-int64_t sched_live_run(sched_live_t *live, ir_node_t n, sched_last_reader_t tell, void *context) {
-    const ir_node_info_t *node = ir_node(live->dag->graph, n);
+static int64_t run_reads(sched_live_t *live, ir_node_t n, const ir_node_info_t *node,
+                         sched_last_reader_t tell, void *context) {
     int64_t change = 0;
     for (uint32_t j = 0; j < node->n_inputs; j++) {
         ir_value_t owner = live->owner[node->inputs[j]];
@@ -172,6 +186,14 @@ int64_t sched_live_run(sched_live_t *live, ir_node_t n, sched_last_reader_t tell
         ir_node_t last = tell ? sched_live_freed_by(live, owner) : IR_NONE;
         if (last != IR_NONE) tell(context, last, live->bytes[owner]);
     }
+    return change;
+}
+
+int64_t sched_live_run(sched_live_t *live, ir_node_t n, sched_last_reader_t tell, void *context) {
+    const ir_node_info_t *node = ir_node(live->dag->graph, n);
+    int64_t change = 0;
+    for (const ir_node_info_t *read = node; read; read = read_until(live, read))
+        change += run_reads(live, n, read, tell, context);
     for (uint32_t k = 0; k < node->n_outputs; k++) { /* what no one reads dies at once */
         ir_value_t v = node->first_output + k;
         if (live->owner[v] == v && !live->left[v]) change -= live->bytes[v];

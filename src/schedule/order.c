@@ -23,9 +23,6 @@ typedef struct orders {
 static bool is_collective(const sched_dag_t *dag, ir_node_t n) {
     return ir_op_def(ir_node(dag->graph, n)->op)->flags & IR_COLLECTIVE;
 }
-static bool is_start(const sched_dag_t *dag, ir_node_t n) {
-    return ir_op_def(ir_node(dag->graph, n)->op)->flags & IR_START;
-}
 
 /* ---- ranks ---- */
 
@@ -261,73 +258,7 @@ static st_status_t find_least(orders_t *o) {
     return ST_OK;
 }
 
-/* ---- overlap ---- */
-
-/* What is there only for starts: all that comes after a node are starts, or nodes like it. */
-static void find_feeders(const sched_dag_t *dag, const ir_node_t *order, bool *feeds) {
-    for (uint32_t i = dag->n; i-- > 0;) {
-        ir_node_t n = order[i];
-        feeds[n] = !is_collective(dag, n) && dag->after.first[n] != dag->after.first[n + 1];
-        for (uint32_t e = dag->after.first[n]; e < dag->after.first[n + 1]; e++)
-            feeds[n] &= is_start(dag, dag->after.to[e]) || feeds[dag->after.to[e]];
-    }
-}
-
-/* Ranks of the order for memory, but for collectives and, with `feeds`, what feeds them. */
-static void rank_overlapped(const orders_t *o, const ir_node_t *least, const bool *feeds,
-                            uint32_t window) {
-    const sched_dag_t *dag = o->dag;
-    for (uint32_t i = 0; i < dag->n; i++) {
-        ir_node_t n = least[i];
-        o->rank[n] = i + 1;
-        if (is_start(dag, n)) {
-            o->rank[n] = 0;
-        } else if (is_collective(dag, n)) {
-            o->rank[n] = i + 1 + window;
-        } else if (feeds && feeds[n]) {
-            o->rank[n] = 1;
-            for (uint32_t e = dag->before.first[n]; e < dag->before.first[n + 1]; e++)
-                if (o->rank[n] < o->rank[dag->before.to[e]])
-                    o->rank[n] = o->rank[dag->before.to[e]];
-        }
-    }
-}
-
-/* Leaves the order for memory where nothing else is within the limit. */
-static st_status_t overlap(orders_t *o, sched_order_info_t *info) {
-    const sched_dag_t *dag = o->dag;
-    bool *feeds = st_calloc(dag->n, sizeof *feeds);
-    ir_node_t *least = st_malloc(dag->n * sizeof *least);
-    int64_t limit = o->cost.peak + o->cost.peak / 100 * SCHED_OVERLAP_PERCENT;
-    st_status_t status = ST_OK;
-    if (!feeds || !least) TRY_GOTO(st_no_memory(dag->n * sizeof *least, "the order"), done);
-    memcpy(least, o->best, dag->n * sizeof *least);
-    find_feeders(dag, least, feeds);
-    for (int fed = 1; fed >= 0; fed--)
-        for (uint32_t window = dag->n; window; window /= 4) {
-            rank_overlapped(o, least, fed ? feeds : NULL, window);
-            TRY_GOTO(sched_list(dag, o->live, &(sched_rule_t){NULL, o->rank, false}, o->candidate),
-                     done);
-            int64_t peak = sched_live_cost(o->live, o->candidate).peak;
-            if (peak > limit) continue;
-            swap_orders(o);
-            info->bytes = peak;
-            info->window = window;
-            goto done;
-        }
-done:
-    st_free(feeds);
-    st_free(least);
-    return status;
-}
-
 /* ---- entry ---- */
-
-static bool has_collectives(const sched_dag_t *dag) {
-    for (ir_node_t n = 0; n < dag->n; n++)
-        if (is_collective(dag, n)) return true;
-    return false;
-}
 
 st_status_t sched_order(const ir_graph_t *graph, const ir_target_t *target, ir_node_t *out_order,
                         sched_order_info_t *out_info) {
@@ -343,10 +274,8 @@ st_status_t sched_order(const ir_graph_t *graph, const ir_target_t *target, ir_n
     if (!o.best || !o.candidate || !o.rank)
         TRY_GOTO(st_no_memory(dag.n * sizeof *o.rank, "the order"), done);
     if (dag.n) TRY_GOTO(find_least(&o), done);
-    sched_order_info_t info = {o.cost.peak, o.cost.peak, o.found_by, 0};
-    if (has_collectives(&dag)) TRY_GOTO(overlap(&o, &info), done);
     memcpy(out_order, o.best, dag.n * sizeof *out_order);
-    if (out_info) *out_info = info;
+    if (out_info) *out_info = (sched_order_info_t){o.cost.peak, o.found_by};
 done:
     st_free(o.best);
     st_free(o.candidate);

@@ -1,21 +1,14 @@
 /* Order of execution.
  *
- * Problem: of all orders that the dependencies (dag.h) allow, one that needs little memory and leaves
- * collectives time to finish. In: a rank's graph in any topological order. Out: the same nodes in
- * the order of execution.
+ * Problem: of all orders that the dependencies (dag.h) allow, one that needs little memory. In: a rank's graph
+ * in any topological order. Out: the same nodes in the order of execution; that of a program with collectives is
+ * then changed so that they are hidden (hide.h).
  *
- * Algorithm: two steps.
- *
- *   memory    the best, by the most bytes alive at one time and then by the bytes alive over all nodes
- *             (live.h), of several orders: the given one; list orders that take the ready node that
- *             frees most, or that makes least; breadth first; depth first from the ends, plainly or
- *             with the operand that needs most memory first. In the best one, nodes that free nothing
- *             then move down to their first reader, if that is better still, and in small graphs
- *             single nodes move as long as that helps.
- *   overlap   with collectives: a start runs as soon as its operands are there, what feeds only
- *             starts is made as soon as it can be, and a wait comes a window of nodes later than in
- *             the order for memory. The widest window is taken whose memory is within SCHED_OVERLAP_PERCENT
- *             of the least; none may be.
+ * Algorithm: the best, by the most bytes alive at one time and then by the bytes alive over all nodes
+ * (live.h), of several orders: the given one; list orders that take the ready node that frees most, or that
+ * makes least; breadth first; depth first from the ends, plainly or with the operand that needs most memory
+ * first. In the best one, nodes that free nothing then move down to their first reader, if that is better
+ * still, and in small graphs single nodes move as long as that helps.
  *
  * The order is found on one rank's graph and applied to all: the graphs differ in sizes only.
  * O((nodes + edges) · log nodes).
@@ -27,14 +20,10 @@
 
 #include "ir/target.h"
 
-enum { SCHED_OVERLAP_PERCENT = 5 };
-
 /* What an order needs, by the same count as the search for it (live.h). */
 typedef struct sched_order_info {
-    int64_t least_bytes; /* of the order for memory */
-    int64_t bytes;       /* of the order given */
+    int64_t bytes; /* at the fullest moment */
     const char *found_by;
-    uint32_t window; /* nodes that waits moved down; 0: the order for memory alone */
 } sched_order_info_t;
 
 /* `target` tells the workspaces; NULL: there are none. out_order[position] = node; the caller gives

@@ -29,8 +29,8 @@ static void find_last_uses(analysis_t *a) {
     }
     for (ir_node_t n = 0; n < graph->nodes.n; n++) {
         const ir_node_info_t *node = ir_node(graph, n);
-        if (ir_start_reads_input(ir_op_def(node->op)) && a->last_use[node->first_output] >= 0) {
-            int64_t wait = a->last_use[node->first_output], *use = &a->last_use[node->inputs[0]];
+        for (uint32_t j = 0; ir_start_reads_input(ir_op_def(node->op)) && j < node->n_inputs; j++) {
+            int64_t wait = a->last_use[node->first_output], *use = &a->last_use[node->inputs[j]];
             if (*use < wait) *use = wait;
         }
         if (ir_op_is_lasting(node->op)) a->last_use[node->first_output] = (int64_t)graph->nodes.n;
