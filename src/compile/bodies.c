@@ -22,7 +22,9 @@ static st_status_t order_nodes(const ir_target_t *target, plan_program_t *progra
 static st_status_t fuse_nodes(compile_context_t *context, plan_program_t *program) {
     fuse_decision_t *decision = NULL;
     ir_graph_t *made = NULL;
-    TRY(fuse_decide(program->graph, &context->target, &decision));
+    /* one that runs parts of itself again: as the pass "recompute" found that its sums stay */
+    const fuse_decision_t *like = ir_graph_repeats(program->graph) ? context->fit.like : NULL;
+    TRY(fuse_decide(program->graph, &context->target, like, &decision));
     st_status_t status = fuse_apply(decision, program->graph, &made);
     if (status == ST_OK) compile_replace(&program->graph, made);
     fuse_decision_destroy(decision);

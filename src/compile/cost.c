@@ -450,6 +450,19 @@ bool target_can_run(void *context, const ir_op_ctx_t *ctx, const ir_type_t *out_
     return choose(context, ctx, out_types, &w, &workspace, &launches, out_reason) != NULL;
 }
 
+st_status_t target_sums(void *context, const ir_op_ctx_t *ctx, const ir_type_t *out_types,
+                        uint64_t *out_hash) {
+    const target_t *t = context;
+    size_t workspace;
+    uint32_t launches;
+    const char *reason;
+    const kern_problem_t problem = {ctx->op,   ctx->n_inputs, ctx->n_outputs, ctx->in,
+                                    out_types, ctx->attrs,    ctx->name};
+    const char *kernel = target_choose(t, ctx, out_types, &workspace, &launches, &reason);
+    *out_hash = 0;
+    return kernel ? kern_sums_hash(t->machine.device, kernel, &problem, out_hash) : ST_OK;
+}
+
 double target_peak_gflops(const target_t *t, ir_dtype_t dtype) {
     double peak = rate_of(t->product_gflops, dtype);
     for (uint32_t i = t->first_rate[IR_OP_MATMUL]; i < t->first_rate[IR_OP_MATMUL + 1]; i++)

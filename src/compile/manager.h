@@ -4,6 +4,7 @@
 #define STATOR_COMPILE_MANAGER_H
 
 #include "compile/compile.h"
+#include "fusion/fuse.h"
 #include "fusion/recompute.h"
 #include "ir/target.h"
 #include "shard/lower.h"
@@ -11,9 +12,16 @@
 /* What the pass "recompute" chooses, and what it chose from (compile/recompute.h). */
 typedef struct compile_fit {
     recompute_t *path;
-    uint32_t place;
+    uint32_t place, model; /* of the path; the largest program */
+    uint32_t n_paths;      /* opened so far */
     uint32_t n_before;
     ir_graph_t **before; /* the programs as the pass found them */
+    /* What keeps the bits of sums (fusion/like.h), of the largest program or its loop's body: what fusion
+     * makes of it before recomputation, and by its nodes what must not run again, and what stands with
+     * the backward pass. NULL where nothing is fused. */
+    fuse_decision_t *like;
+    bool *never, *late;
+    fuse_decision_t *chosen; /* what fusion makes of the largest program now; NULL: not known */
 } compile_fit_t;
 
 /* One compilation. Up to the pass "lower" `graph` is the global program; from there on the plan's

@@ -428,10 +428,10 @@ st_status_t compile_pass_accumulate(compile_context_t *c) {
 
 st_status_t compile_pass_fuse(compile_context_t *c) {
     plan_t *plan = c->plan;
-    fuse_decision_t *decision;
+    fuse_decision_t *decision = c->fit.chosen;
     st_status_t status = ST_OK;
-    uint32_t largest = compile_largest_program(plan);
-    TRY(fuse_decide(plan->programs[largest].graph, &c->target, &decision));
+    const uint32_t largest = decision ? c->fit.model : compile_largest_program(plan);
+    if (!decision) TRY(fuse_decide(plan->programs[largest].graph, &c->target, NULL, &decision));
     fuse_report_destroy(plan->fusion);
     plan->fusion = NULL;
     for (uint32_t p = 0; p < plan->n_programs; p++)
@@ -443,7 +443,7 @@ st_status_t compile_pass_fuse(compile_context_t *c) {
         compile_replace(&plan->programs[p].graph, made);
     }
 done:
-    fuse_decision_destroy(decision);
+    if (decision != c->fit.chosen) fuse_decision_destroy(decision);
     return status;
 }
 

@@ -58,9 +58,9 @@ static const compile_pass_t pipeline[] = {
     {"lower",    compile_pass_lower,     NULL},             /* split the batch, insert collectives */
     {"stem",     compile_pass_stem,      wants_layout},     /* few channels, strided: as blocks */
     {"layout",   compile_pass_layout,    wants_layout},     /* orders of dims; transposes as views */
+    {"accumulate", compile_pass_accumulate, wants_fusion},  /* sums with products into products */
     {"recompute", compile_pass_recompute, NULL},            /* what backward makes again, not keeps */
     {"primitives", compile_pass_primitives, wants_primitives}, /* composites into definitions */
-    {"accumulate", compile_pass_accumulate, wants_fusion},  /* sums with products into products */
     {"fuse",     compile_pass_fuse,      wants_fusion},     /* nodes into loop nests */
     {"order",    compile_pass_order,     NULL},             /* least memory */
     {"hide",     compile_pass_hide,      several_ranks},    /* collectives merged, beside kernels */

@@ -8,8 +8,10 @@
 #include "base/memory.h"
 #include "base/number.h"
 #include "compile/passes.h"
+#include "compile/plan_body.h"
 #include "compile/report.h"
 #include "fusion/unread.h"
+#include "ir/body.h"
 
 /* How much longer a step may take to need less memory without being told to, on devices whose memory
  * is what limits models and batches. */
@@ -32,6 +34,10 @@ uint64_t compile_rank_bytes(const plan_t *plan) {
 
 void compile_fit_close(compile_fit_t *fit) {
     recompute_destroy(fit->path);
+    if (fit->chosen != fit->like) fuse_decision_destroy(fit->chosen);
+    fuse_decision_destroy(fit->like);
+    st_free(fit->never);
+    st_free(fit->late);
     for (uint32_t p = 0; fit->before && p < fit->n_before; p++) ir_graph_destroy(fit->before[p]);
     st_free(fit->before);
     *fit = (compile_fit_t){0};
@@ -69,28 +75,132 @@ static st_status_t keep_programs(compile_fit_t *fit, plan_t *plan) {
     if (!fit->before) return st_no_memory(plan->n_programs * sizeof *fit->before, "the programs");
     fit->n_before = plan->n_programs;
     for (uint32_t p = 0; p < plan->n_programs; p++) {
-        fit->before[p] = plan->programs[p].graph;
-        plan->programs[p].graph = NULL;
+        TRY(fuse_drop_unread(plan->programs[p].graph, &fit->before[p]));
+        compile_replace(&plan->programs[p].graph, NULL);
+        ir_graph_mark_origins(fit->before[p]);
     }
     return ST_OK;
+}
+
+/* ---- keeping the bits of sums ---- */
+
+/* What fusion makes of a program, or of the body of its loop. */
+static st_status_t decide_part(const compile_context_t *c, const ir_graph_t *graph,
+                               const fuse_decision_t *like, fuse_decision_t **out_decision) {
+    const ir_node_t loop = recompute_loop(graph);
+    if (loop == IR_NONE) return fuse_decide(graph, &c->target, like, out_decision);
+    const ir_region_info_t info = ir_region_info(ir_node(graph, loop));
+    ir_graph_t *body;
+    *out_decision = NULL;
+    TRY(plan_body_graph(info.bodies[0], info.carried, &body));
+    st_status_t status = fuse_decide(body, &c->target, like, out_decision);
+    ir_graph_destroy(body);
+    return status;
+}
+
+static size_t n_nodes(const ir_graph_t *graph) {
+    const ir_node_t loop = recompute_loop(graph);
+    return loop == IR_NONE ? graph->nodes.n
+                           : ir_region_info(ir_node(graph, loop)).bodies[0]->nodes.n;
+}
+
+/* The decision without recomputation, and what follows from it. */
+static st_status_t open_like(compile_context_t *c, uint32_t model) {
+    compile_fit_t *fit = &c->fit;
+    const ir_graph_t *graph = fit->before[model];
+    const size_t n = n_nodes(graph);
+    if (!compile_fuses(c)) return ST_OK;
+    TRY(decide_part(c, graph, NULL, &fit->like));
+    for (uint32_t p = 0; p < fit->n_before && recompute_loop(graph) == IR_NONE; p++)
+        if (p != model) TRY(fuse_restrict(fit->like, fit->before[p]));
+    fit->never = st_calloc(n + 1, sizeof *fit->never);
+    fit->late = st_calloc(n + 1, sizeof *fit->late);
+    if (!fit->never || !fit->late) return st_no_memory(n, "the recompute pass");
+    fuse_mark_late(fit->like, fit->late);
+    return ST_OK;
+}
+
+static st_status_t open_path(compile_context_t *c, uint32_t model) {
+    compile_fit_t *fit = &c->fit;
+    const recompute_rules_t rules = {fit->never, fit->late};
+    recompute_t *path;
+    TRY(recompute_open(fit->before[model], &c->target, compile_fuses(c), &rules, &path));
+    recompute_destroy(fit->path);
+    fit->path = path;
+    fit->n_paths++;
+    return ST_OK;
+}
+
+static st_status_t apply_place(compile_context_t *c) {
+    compile_fit_t *fit = &c->fit;
+    for (uint32_t p = 0; p < c->plan->n_programs; p++) {
+        ir_graph_t *made;
+        TRY(recompute_apply(fit->path, fit->place, fit->before[p], &made));
+        compile_replace(&c->plan->programs[p].graph, made);
+        TRY(fuse_drop_unread(c->plan->programs[p].graph, &made));
+        compile_replace(&c->plan->programs[p].graph, made);
+    }
+    return ST_OK;
+}
+
+/* Whether fusion leaves the order of all sums; if not, what stands against it must never run again. */
+static st_status_t keep_sums(compile_context_t *c, uint32_t model, bool *out_alike) {
+    compile_fit_t *fit = &c->fit;
+    const ir_graph_t *graph = c->plan->programs[model].graph;
+    const bool is_body = recompute_loop(graph) != IR_NONE;
+    fuse_decision_t *decision = fit->like;
+    size_t n_unlike = 0;
+    *out_alike = true;
+    if (fit->chosen != fit->like) fuse_decision_destroy(fit->chosen);
+    fit->chosen = NULL;
+    if (!fit->like) return ST_OK;
+    if (fit->place) {
+        TRY(decide_part(c, graph, fit->like, &decision));
+        const ir_node_t *unlike = fuse_unlike(decision, &n_unlike);
+        size_t n_known = 0;
+        for (size_t i = 0; i < n_unlike; i++) {
+            n_known += fit->never[unlike[i]];
+            fit->never[unlike[i]] = true;
+        }
+        if (n_unlike && n_known == n_unlike) /* none can be told: then nothing runs again */
+            memset(fit->never, true, n_nodes(fit->before[model]) * sizeof *fit->never);
+    }
+    *out_alike = n_unlike == 0;
+    if (*out_alike && !is_body)
+        fit->chosen = decision;
+    else if (decision != fit->like)
+        fuse_decision_destroy(decision);
+    return ST_OK;
+}
+
+/* The first place that keeps no more than `bytes`; the last one if there is none. */
+static uint32_t place_keeping(const recompute_t *path, uint64_t bytes) {
+    const uint32_t n = recompute_n_points(path);
+    uint32_t at = 0;
+    while (at + 1 < n && recompute_point(path, at).kept_bytes > bytes) at++;
+    return at;
 }
 
 st_status_t compile_pass_recompute(compile_context_t *c) {
     compile_fit_t *fit = &c->fit;
     plan_t *plan = c->plan;
-    const uint32_t model = compile_largest_program(plan);
-    if (!fit->before) {
-        if (!has_backward(plan->programs[model].graph)) return ST_OK;
-        TRY(recompute_open(plan->programs[model].graph, &c->target, compile_fuses(c), &fit->path));
-        fit->place = place_for(c, fit->path);
+    bool alike = false, first = !fit->before;
+    if (first && !has_backward(plan->programs[compile_largest_program(plan)].graph)) return ST_OK;
+    const uint32_t model = first ? compile_largest_program(plan) : fit->model;
+    if (first) {
+        fit->model = model;
         TRY(keep_programs(fit, plan));
+        TRY(open_like(c, model));
+        TRY(open_path(c, model));
+        fit->place = place_for(c, fit->path);
     }
-    for (uint32_t p = 0; p < plan->n_programs; p++) {
-        ir_graph_t *made;
-        TRY(recompute_apply(fit->path, fit->place, fit->before[p], &made));
-        compile_replace(&plan->programs[p].graph, made);
-        TRY(fuse_drop_unread(plan->programs[p].graph, &made));
-        compile_replace(&plan->programs[p].graph, made);
+    for (;;) {
+        TRY(apply_place(c));
+        TRY(keep_sums(c, model, &alike));
+        if (alike) break;
+        const uint64_t kept = recompute_point(fit->path, fit->place).kept_bytes;
+        TRY(open_path(c, model));
+        fit->place = first ? place_for(c, fit->path) : place_keeping(fit->path, kept);
     }
     recompute_summary_t made;
     TRY(recompute_summarize(fit->path, fit->place, fit->before[model], &c->target, &made));
@@ -337,20 +447,25 @@ static st_status_t try_place(fitting_t *f, uint32_t place, uint64_t *out_bytes) 
 
 /* Where estimates do not get there: the first corner that fits, then between it and `low`. */
 static st_status_t search(fitting_t *f, uint32_t low, bool *out_found) {
-    const recompute_t *path = f->c->fit.path;
+    const uint32_t n_paths = f->c->fit.n_paths;
     uint32_t high = low, at;
     uint64_t bytes;
     *out_found = false;
-    while (!*out_found && (at = recompute_next_corner(path, high)) != high) {
+    while (!*out_found && (at = recompute_next_corner(f->c->fit.path, high)) != high) {
         if (high != low) low = high;
         high = at;
         TRY(try_place(f, high, &bytes));
         *out_found = bytes <= f->limit;
+        if (f->c->fit.n_paths != n_paths) return ST_OK; /* places are others now */
     }
     if (!*out_found) return ST_OK;
     while (high > low + 1) {
         at = low + (high - low) / 2;
         TRY(try_place(f, at, &bytes));
+        if (f->c->fit.n_paths != n_paths) {
+            *out_found = bytes <= f->limit;
+            return ST_OK;
+        }
         if (bytes <= f->limit)
             high = at;
         else
@@ -373,7 +488,7 @@ st_status_t compile_run_fitting(compile_context_t *c, const compile_pass_t *pass
         if (at == recompute_n_points(c->fit.path)) break;
         TRY(try_place(&f, at, &bytes));
         if (bytes <= f.limit) return ST_OK;
-        low = at;
+        low = c->fit.place;
     }
     TRY(search(&f, low, &found));
     if (found) return ST_OK;

@@ -88,4 +88,5 @@ void target_fill(target_t *target, ir_target_t *out) {
     out->machine = &target->machine;
     out->cost = target_cost;
     out->can_run = target_can_run;
+    out->sums = target_sums;
 }

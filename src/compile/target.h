@@ -141,6 +141,8 @@ void target_work_only(void *context, const ir_op_ctx_t *ctx, const ir_type_t *ou
                       ir_cost_t *out);
 /* Copying, `bytes` read and written together; `distance_bytes` as above. */
 double target_copy_us(const target_t *target, double bytes, double distance_bytes);
+st_status_t target_sums(void *context, const ir_op_ctx_t *ctx, const ir_type_t *out_types,
+                        uint64_t *out_hash) ST_WARN_UNUSED;
 bool target_can_run(void *context, const ir_op_ctx_t *ctx, const ir_type_t *out_types,
                     const char **out_reason);
 /* Products' rate that nothing exceeds, GFLOP/s: the largest listed for the dtype. For utilization. */

@@ -22,11 +22,15 @@ struct fuse_decision {
     groups_t groups; /* of copies.graph, as all below */
     regions_t regions;
     judge_t judge;
-    bool *fusable;      /* [nodes] */
-    double *us;         /* [groups]: what it costs as it stands */
-    bool *fused;        /* [groups]: as one node; false: its nodes one by one */
-    ir_node_t *order;   /* [nodes] */
-    const char **names; /* [groups]: of fused ones */
+    bool *fusable;   /* [nodes] */
+    double *us;      /* [groups]: what it costs as it stands */
+    bool *fused;     /* [groups]: as one node; false: its nodes one by one */
+    uint64_t *alone; /* [n_given]: how the node by itself adds up its sums; 0: it makes none */
+    uint64_t *sums;  /* [groups]: how the group does */
+    const fuse_decision_t *like; /* whose sums are kept (like.h); NULL: any */
+    ST_VEC(ir_node_t) unlike;    /* fuse_unlike */
+    ir_node_t *order;            /* [nodes] */
+    const char **names;          /* [groups]: of fused ones */
     st_arena_t arena;
 };
 

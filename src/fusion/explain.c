@@ -9,7 +9,7 @@ const char *fuse_why_text(fuse_why_t why) {
     static const char *const texts[] = {
         [FUSE_NO_NEST] = "no-nest", [FUSE_CYCLE] = "cycle",       [FUSE_FAR] = "far",
         [FUSE_SIZE] = "size",       [FUSE_IN_PLACE] = "in-place", [FUSE_MEMORY] = "memory",
-        [FUSE_COST] = "cost",
+        [FUSE_COST] = "cost",       [FUSE_SUMS] = "sums",
     };
     return why < FUSE_WHY_END ? texts[why] : "none";
 }
@@ -192,6 +192,8 @@ static const char *reason_text(explaining_t *e, const fuse_verdict_t *verdict) {
         case FUSE_MEMORY:
             return st_arena_printf(arena, "%.2f us together, %.2f apart, but %.0f bytes more alive",
                                    verdict->us_together, verdict->us_apart, verdict->bytes_more);
+        case FUSE_SUMS:
+            return "together, sums would be added up in another order than without recomputation";
         case FUSE_COST:
         case FUSE_WHY_END:
             break;

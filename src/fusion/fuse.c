@@ -6,6 +6,7 @@
 
 #include "base/hash.h"
 #include "fusion/decision.h"
+#include "fusion/like.h"
 #include "fusion/multi.h"
 #include "fusion/queue.h"
 
@@ -30,6 +31,9 @@ void fuse_decision_destroy(fuse_decision_t *d) {
     st_free(d->fusable);
     st_free(d->us);
     st_free(d->fused);
+    st_free(d->alone);
+    st_free(d->sums);
+    ST_VEC_FREE(&d->unlike);
     st_free(d->order);
     st_free(d->names);
     st_arena_clear(&d->arena);
@@ -57,6 +61,7 @@ static st_status_t find_fusable(fuse_decision_t *d, const ir_graph_t *graph) {
         TRY_GOTO(regions_collect(&regions, 1, &n), done);
         TRY_GOTO(judge_region(&d->judge, &regions, &judgement), done);
         d->fusable_given[n] = judgement->legal;
+        if (judgement->adds) TRY_GOTO(judge_sums(&d->judge, &regions, &d->alone[n]), done);
     }
 done:
     regions_close(&regions);
@@ -84,15 +89,17 @@ static st_status_t open_groups(fuse_decision_t *d) {
     d->fusable = st_calloc(n, sizeof *d->fusable);
     d->us = st_calloc(n, sizeof *d->us);
     d->fused = st_calloc(n, sizeof *d->fused);
+    d->sums = st_calloc(n, sizeof *d->sums);
     d->order = st_calloc(n, sizeof *d->order);
     d->names = st_calloc(n, sizeof *d->names);
-    if (!d->fusable || !d->us || !d->fused || !d->order || !d->names)
+    if (!d->fusable || !d->us || !d->fused || !d->sums || !d->order || !d->names)
         return st_no_memory(n * sizeof *d->us, "the fuse pass");
     for (ir_node_t i = 0; i < n; i++) {
         ir_cost_t cost;
         d->fusable[i] = d->fusable_given[d->copies.origin[i]] && !is_shared_view(d, i);
         TRY(ir_target_cost(&d->target, d->copies.graph, i, &cost));
         d->us[i] = cost.us;
+        d->sums[i] = d->alone[d->copies.origin[i]];
     }
     return ST_OK;
 }
@@ -235,6 +242,12 @@ st_status_t fuse_try(fuse_decision_t *d, group_t a, group_t b, fuse_verdict_t *o
         return ST_OK;
     }
     out->us_together = judgement->cost.us;
+    bool alike;
+    TRY(fuse_keeps_sums(d, a, b, &alike));
+    if (!alike) {
+        out->why = FUSE_SUMS;
+        return ST_OK;
+    }
     if (!(out->us_together < out->us_apart)) {
         out->why = FUSE_COST;
         return ST_OK;
@@ -247,7 +260,9 @@ st_status_t fuse_try(fuse_decision_t *d, group_t a, group_t b, fuse_verdict_t *o
 
 static st_status_t join(fuse_decision_t *d, group_t a, group_t b, double us, bool fused,
                         group_t *out_joined) {
+    const uint64_t sums = d->sums[a] ? d->sums[a] : d->sums[b];
     TRY(groups_join(&d->groups, a, b, out_joined));
+    d->sums[*out_joined] = sums;
     d->us[*out_joined] = us;
     d->fused[*out_joined] = fused;
     return ST_OK;
@@ -275,6 +290,7 @@ static st_status_t attach_copies(fuse_decision_t *d) {
         fuse_verdict_t verdict;
         group_t joined;
         if (!d->chain[d->copies.origin[n]] || !d->fusable[n]) continue;
+        if (d->groups.size[d->groups.of[n]] > 1) continue; /* with its reader already (like.h) */
         group_t reader = only_reader(d, n);
         if (reader == IR_NONE || !d->fusable[d->groups.first[reader]]) continue;
         TRY(fuse_try(d, reader, n, &verdict));
@@ -456,6 +472,7 @@ static st_status_t decide(fuse_decision_t *d, const ir_graph_t *graph) {
     TRY(find_fusable(d, graph));
     TRY(copies_make(graph, d->chain, d->fusable_given, &d->copies));
     TRY(open_groups(d));
+    if (d->like) TRY(fuse_begin_like(d));
     TRY(attach_copies(d));
     size_t n_joined;
     TRY(run_round(d, false, &n_joined)); /* what feeds what comes before siblings */
@@ -465,11 +482,12 @@ static st_status_t decide(fuse_decision_t *d, const ir_graph_t *graph) {
     }
     TRY(multi_fuse(d));
     TRY(groups_order(&d->groups, d->order));
+    if (!d->like) TRY(fuse_note_sums(d));
     return name_groups(d);
 }
 
 st_status_t fuse_decide(const ir_graph_t *graph, const ir_target_t *target,
-                        fuse_decision_t **out_decision) {
+                        const fuse_decision_t *like, fuse_decision_t **out_decision) {
     *out_decision = NULL;
     ASSERT(target->machine && target->cost);
     fuse_decision_t *d = st_calloc(1, sizeof *d);
@@ -477,10 +495,13 @@ st_status_t fuse_decide(const ir_graph_t *graph, const ir_target_t *target,
     if (!d) return st_no_memory(sizeof *d, "the fuse pass");
     d->target = *target;
     d->judge.target = &d->target;
+    d->like = like;
     d->n_given = graph->nodes.n;
     d->chain = st_calloc(d->n_given, sizeof *d->chain);
     d->fusable_given = st_calloc(d->n_given, sizeof *d->fusable_given);
-    if (!d->chain || !d->fusable_given) TRY_GOTO(st_no_memory(d->n_given, "the fuse pass"), fail);
+    d->alone = st_calloc(d->n_given, sizeof *d->alone);
+    if (!d->chain || !d->fusable_given || !d->alone)
+        TRY_GOTO(st_no_memory(d->n_given, "the fuse pass"), fail);
     TRY_GOTO(decide(d, graph), fail);
     *out_decision = d;
     return ST_OK;

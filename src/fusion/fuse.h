@@ -33,6 +33,7 @@ typedef enum fuse_why {
     FUSE_IN_PLACE,    /* a state's new value could no longer be written over the old one */
     FUSE_MEMORY,      /* together they need more memory than the time saved is worth */
     FUSE_COST,        /* together they take no less time */
+    FUSE_SUMS,        /* together they would add up a sum in another order than wanted */
     FUSE_WHY_END
 } fuse_why_t;
 
@@ -75,9 +76,17 @@ void fuse_report_destroy(fuse_report_t *report); /* NULL is fine */
  * fuse_restrict has seen each. */
 typedef struct fuse_decision fuse_decision_t;
 
-/* The target needs `machine` and `cost`. */
+/* The target needs `machine` and `cost`. `like`: NULL, or the decision for the program before
+ * recomputation, which has to live on: every sum is then added up in the order that it has there, so
+ * that what runs again has the same bits (like.h). */
 st_status_t fuse_decide(const ir_graph_t *graph, const ir_target_t *target,
-                        fuse_decision_t **out_decision) ST_WARN_UNUSED;
+                        const fuse_decision_t *like, fuse_decision_t **out_decision) ST_WARN_UNUSED;
+/* Nodes of the program before recomputation that must not run again, for a sum would be added up in
+ * another order; none: the decision is alike. They are not to be used after the decision is gone. */
+const ir_node_t *fuse_unlike(const fuse_decision_t *decision, size_t *out_n);
+/* Marks out[origin - 1] of forward nodes that `decision` put into one nest with nodes of the backward
+ * pass that has sums: they stay there, and do not run again. */
+void fuse_mark_late(const fuse_decision_t *decision, bool *out);
 /* Takes back the groups that are no nest of the target in another program: sizes decide that too, where
  * a reshape cuts dims at places that are factors on one rank and not on another. */
 st_status_t fuse_restrict(fuse_decision_t *decision, const ir_graph_t *graph) ST_WARN_UNUSED;

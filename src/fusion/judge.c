@@ -10,7 +10,7 @@ void judge_close(judge_t *judge) {
     *judge = (judge_t){0};
 }
 
-static const judgement_t **find(const judge_t *judge, uint64_t hash) {
+static judgement_t **find(const judge_t *judge, uint64_t hash) {
     size_t i = (size_t)hash & (judge->capacity - 1);
     while (judge->slots[i] && judge->slots[i]->hash != hash) i = (i + 1) & (judge->capacity - 1);
     return &judge->slots[i];
@@ -18,7 +18,7 @@ static const judgement_t **find(const judge_t *judge, uint64_t hash) {
 
 static st_status_t grow(judge_t *judge) {
     size_t old_capacity = judge->capacity, capacity = old_capacity ? 2 * old_capacity : 256;
-    const judgement_t **old = judge->slots, **made = st_calloc(capacity, sizeof *made);
+    judgement_t **old = judge->slots, **made = st_calloc(capacity, sizeof *made);
     if (!made) return st_no_memory(capacity * sizeof *made, "the fuse pass");
     judge->slots = made;
     judge->capacity = capacity;
@@ -82,6 +82,7 @@ static st_status_t make(judge_t *judge, regions_t *regions, judgement_t *out) {
     nest_t *nest = NULL;
     TRY_GOTO(nest_build(body, &nest, &reason), done);
     out->legal = nest != NULL;
+    out->adds = nest && nest_has_sums(nest);
     out->reason = out->legal ? "" : st_arena_strdup(&judge->arena, reason);
     if (!out->reason) TRY_GOTO(st_no_memory(0, "a reason"), done);
     if (region->nodes.n == 1) {
@@ -96,10 +97,10 @@ done:
     return status;
 }
 
-st_status_t judge_region(judge_t *judge, regions_t *regions, const judgement_t **out_judgement) {
+static st_status_t find_judgement(judge_t *judge, regions_t *regions, judgement_t **out_judgement) {
     if (judge->n >= judge->capacity / 2) TRY(grow(judge));
     uint64_t hash = regions_hash(regions);
-    const judgement_t **slot = find(judge, hash);
+    judgement_t **slot = find(judge, hash);
     judge->n_asked++;
     if (!*slot) {
         judgement_t *made = st_arena_alloc(&judge->arena, sizeof *made);
@@ -110,5 +111,47 @@ st_status_t judge_region(judge_t *judge, regions_t *regions, const judgement_t *
         judge->n++;
     }
     *out_judgement = *slot;
+    return ST_OK;
+}
+
+st_status_t judge_region(judge_t *judge, regions_t *regions, const judgement_t **out_judgement) {
+    judgement_t *found;
+    TRY(find_judgement(judge, regions, &found));
+    *out_judgement = found;
+    return ST_OK;
+}
+
+/* ---- sums ---- */
+
+static st_status_t ask_sums(const ir_target_t *target, ir_node_ctx_t *ctx, uint64_t *out_sums) {
+    st_status_t status = target->sums(target->context, &ctx->op, ctx->out, out_sums);
+    ir_node_ctx_close(ctx);
+    if (!*out_sums) *out_sums = 1; /* 0 means that there are none */
+    return status;
+}
+
+st_status_t judge_sums(judge_t *judge, regions_t *regions, uint64_t *out_sums) {
+    const region_t *region = &regions->region;
+    const ir_graph_t *graph = regions->groups->graph;
+    judgement_t *found;
+    ir_node_ctx_t ctx;
+    *out_sums = 0;
+    TRY(find_judgement(judge, regions, &found));
+    if (!found->adds || !judge->target->sums) return ST_OK;
+    if (!found->sums && region->nodes.n == 1) {
+        TRY(ir_node_ctx_open(&ctx, graph, region->nodes.data[0]));
+        TRY(ask_sums(judge->target, &ctx, &found->sums));
+    } else if (!found->sums) {
+        ir_graph_t *body;
+        TRY(regions_body(regions, graph, &body));
+        const ir_attr_t attr = {.kind = IR_ATTR_GRAPH, .graph = body};
+        st_status_t status = ir_node_ctx_open_values(
+            &ctx, graph, IR_OP_FUSED, &attr, (uint32_t)region->inputs.n, region->inputs.data,
+            (uint32_t)region->outputs.n, region->outputs.data);
+        if (status == ST_OK) status = ask_sums(judge->target, &ctx, &found->sums);
+        ir_graph_destroy(body);
+        TRY(status);
+    }
+    *out_sums = found->sums;
     return ST_OK;
 }

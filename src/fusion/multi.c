@@ -60,6 +60,7 @@ static st_status_t find_members(fuse_decision_t *d, members_t *members) {
     for (ir_node_t i = 0; i < n; i++) {
         group_t g = d->groups.of[i];
         if (marked[g] || !makes_state(d, i)) continue;
+        if (d->like && d->sums[g]) continue; /* with those that it has to be with already */
         marked[g] = true;
         TRY_GOTO(add_member(d, g, members), done);
     }

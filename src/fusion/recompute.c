@@ -358,8 +358,7 @@ void recompute_destroy(recompute_t *r) {
     st_free(r);
 }
 
-/* The loop whose body has the forward pass and the backward pass; IR_NONE: the graph itself has. */
-static ir_node_t find_loop(const ir_graph_t *graph) {
+ir_node_t recompute_loop(const ir_graph_t *graph) {
     for (ir_node_t n = 0; n < graph->nodes.n; n++) {
         if (ir_node(graph, n)->op != IR_OP_REPEAT) continue;
         const ir_graph_t *body = ir_region_info(ir_node(graph, n)).bodies[0];
@@ -377,17 +376,17 @@ static const ir_graph_t *part_of(const recompute_t *r, const ir_graph_t *graph) 
 }
 
 st_status_t recompute_open(const ir_graph_t *graph, const ir_target_t *target, bool fuses,
-                           recompute_t **out_recompute) {
+                           const recompute_rules_t *rules, recompute_t **out_recompute) {
     *out_recompute = NULL;
     recompute_t *r = st_calloc(1, sizeof *r);
     if (!r) return st_no_memory(sizeof *r, "the recompute pass");
     st_status_t status = ST_OK;
     corner_t *everything = NULL;
     const corner_t *end;
-    r->loop = find_loop(graph);
+    r->loop = recompute_loop(graph);
     r->trip = r->loop == IR_NONE ? 1 : (double)ir_region_info(ir_node(graph, r->loop)).trip;
     TRY_GOTO(ir_graph_copy(part_of(r, graph), &r->graph), fail);
-    TRY_GOTO(remat_model_open(r->graph, target, fuses, r->loop != IR_NONE, &r->model), fail);
+    TRY_GOTO(remat_model_open(r->graph, target, fuses, r->loop != IR_NONE, rules, &r->model), fail);
     TRY_GOTO(corner_add(r, &everything), fail);
     TRY_GOTO(add_up(&r->model, everything), fail);
     TRY_GOTO(walk_level(r, REMAT_FUSED, everything, &end), fail);

@@ -12,7 +12,8 @@
  * In: a rank's graph whose nodes have phases. Out: the same with copies of forward nodes, of the
  * phase backward, each before its first reader. Where the backward pass stands in a loop, as that over
  * micro-batches does, all this is about the loop's body, in which both passes are. The copies compute the same bits: random ops are
- * functions of their place, updates, collectives and side effects are never copied.
+ * functions of their place, updates, collectives and side effects are never copied, and the fuse pass leaves sums as they
+ * are added up (like.h).
  *
  * Algorithm: a minimum cut (flow.h). A node costs the time that running it again takes, a value that
  * is kept the time that keeping it takes and, at a price a byte, its memory:
@@ -58,9 +59,20 @@ typedef struct recompute_summary {
     double extra_us;              /* as of the point */
 } recompute_summary_t;
 
+/* What else bounds recomputation, by node of the graph or, where there is one, of the loop's body;
+ * either may be NULL. */
+typedef struct recompute_rules {
+    const bool *never; /* does not run again */
+    const bool *late;  /* stands with the backward pass, whatever its phase */
+} recompute_rules_t;
+
+/* The loop of a graph whose body has the forward pass and the backward pass; IR_NONE: the graph has
+ * them itself. */
+ir_node_t recompute_loop(const ir_graph_t *graph);
 /* The path of a graph for a target. `fuses`: nests will take in what they can; without, every node
- * is a kernel. Place 0 keeps everything. */
+ * is a kernel. `rules` may be NULL. Place 0 keeps everything. */
 st_status_t recompute_open(const ir_graph_t *graph, const ir_target_t *target, bool fuses,
+                           const recompute_rules_t *rules,
                            recompute_t **out_recompute) ST_WARN_UNUSED;
 void recompute_destroy(recompute_t *recompute); /* NULL is fine */
 uint32_t recompute_n_points(const recompute_t *recompute);

@@ -41,6 +41,7 @@ static st_status_t settle(copying_t *c, ir_node_t wanted) {
         if (may && runs_again(c, n)) {
             TRY(ir_graph_clone_node(c->to, c->from, n, NULL, c->late));
             c->to->nodes.data[c->to->nodes.n - 1].phase = IR_PHASE_BACKWARD;
+            c->to->nodes.data[c->to->nodes.n - 1].again = true;
         }
         for (uint32_t k = 0; k < node->n_outputs; k++) {
             ir_value_t v = node->first_output + k;

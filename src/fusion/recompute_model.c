@@ -27,10 +27,10 @@ static bool is_generator(ir_op_t op) {
     return op == IR_OP_IOTA || op == IR_OP_RANDOM_UNIFORM;
 }
 
-void remat_mark_backward(const ir_graph_t *graph, bool *out_backward) {
+void remat_mark_backward(const ir_graph_t *graph, const bool *late, bool *out_backward) {
     for (ir_node_t n = 0; n < graph->nodes.n; n++) {
         const ir_node_info_t *node = ir_node(graph, n);
-        bool backward = node->phase != IR_PHASE_FORWARD;
+        bool backward = node->phase != IR_PHASE_FORWARD || (late && late[n]);
         for (uint32_t j = 0; j < node->n_inputs; j++)
             backward |= out_backward[graph->values.data[node->inputs[j]].producer];
         out_backward[n] = backward && !(ir_op_def(node->op)->flags & IR_SOURCE);
@@ -108,6 +108,12 @@ static void ban(remat_model_t *m, ir_node_t n) {
     if (!m->nodes[n].view) m->nodes[n].level = REMAT_NEVER;
 }
 
+/* Is the node a product that goes on from the value, a residual sum within a product (accumulate.h)? */
+static bool goes_on_from(const remat_model_t *m, ir_node_t n, ir_value_t v) {
+    const ir_node_info_t *node = ir_node(m->graph, n);
+    return node->op == IR_OP_MATMUL && node->n_inputs > 2 && node->inputs[2] == v;
+}
+
 /* Readers of a value that lie behind the first product after it: running them again in the backward
  * pass of their layer would need the value there, and so on up to the first layer. */
 static void ban_far_readers(remat_model_t *m, frontier_t *f) {
@@ -126,7 +132,9 @@ static void ban_far_readers(remat_model_t *m, frontier_t *f) {
             for (uint32_t u = m->uses.first[node->first_output + k];
                  u < m->uses.first[node->first_output + k + 1]; u++) {
                 ir_node_t reader = m->uses.node[u];
-                if (m->nodes[reader].used && reader > hard && m->nodes[reader].soft) ban(m, reader);
+                if (m->nodes[reader].used && reader > hard &&
+                    (m->nodes[reader].soft || goes_on_from(m, reader, node->first_output + k)))
+                    ban(m, reader);
             }
     }
 }
@@ -159,7 +167,7 @@ static uint64_t value_bytes(const remat_model_t *m, ir_value_t v) {
     return (uint64_t)ir_type_bytes(ir_value_type(m->graph, v));
 }
 
-static void find_levels(remat_model_t *m) {
+static void find_levels(remat_model_t *m, const bool *banned) {
     const uint32_t never = IR_STATE | IR_SIDE_EFFECT | IR_COLLECTIVE;
     for (ir_node_t n = 0; n < m->graph->nodes.n; n++) {
         const ir_node_info_t *node = ir_node(m->graph, n);
@@ -180,7 +188,7 @@ static void find_levels(remat_model_t *m) {
         m->nodes[n].view = (flags & IR_VIEW) != 0;
         m->nodes[n].soft = nest_takes(node->op) && !(flags & never) && !source;
         m->nodes[n].level = m->nodes[n].soft ? REMAT_FUSED : REMAT_ALL;
-        if ((flags & never) || source || node->op == IR_OP_INPUT ||
+        if ((flags & never) || source || node->op == IR_OP_INPUT || (banned && banned[n]) ||
             (m->nodes[n].reduces && m->nodes[n].soft))
             m->nodes[n].level = REMAT_NEVER;
     }
@@ -315,7 +323,7 @@ void remat_model_close(remat_model_t *model) {
 }
 
 st_status_t remat_model_open(const ir_graph_t *graph, const ir_target_t *target, bool fuses,
-                             bool body, remat_model_t *out_model) {
+                             bool body, const recompute_rules_t *rules, remat_model_t *out_model) {
     remat_model_t *m = out_model;
     *m = (remat_model_t){.graph = graph};
     st_status_t status = ST_OK;
@@ -326,10 +334,10 @@ st_status_t remat_model_open(const ir_graph_t *graph, const ir_target_t *target,
     if (!m->nodes || !m->values || !backward || !frontier)
         TRY_GOTO(st_no_memory(graph->nodes.n * sizeof *m->nodes, "the recompute pass"), done);
     TRY_GOTO(ir_uses_build(graph, &m->uses), done);
-    remat_mark_backward(graph, backward);
+    remat_mark_backward(graph, rules ? rules->late : NULL, backward);
     for (ir_node_t n = 0; n < graph->nodes.n; n++) m->nodes[n].backward = backward[n];
     mark_used(m);
-    find_levels(m);
+    find_levels(m, rules ? rules->never : NULL);
     ban_far_readers(m, frontier);
     TRY_GOTO(ban_long_chains(m, frontier), done);
     TRY_GOTO(find_times(m, target, fuses, body), done);

@@ -3,7 +3,7 @@
 #ifndef STATOR_FUSION_RECOMPUTE_MODEL_H
 #define STATOR_FUSION_RECOMPUTE_MODEL_H
 
-#include "ir/target.h"
+#include "fusion/recompute.h"
 
 /* How far recomputation may go. */
 typedef enum remat_level {
@@ -41,7 +41,8 @@ typedef struct remat_model {
 
 /* `body`: the graph is one, its inputs are there whatever is kept. */
 st_status_t remat_model_open(const ir_graph_t *graph, const ir_target_t *target, bool fuses,
-                             bool body, remat_model_t *out_model) ST_WARN_UNUSED;
+                             bool body, const recompute_rules_t *rules,
+                             remat_model_t *out_model) ST_WARN_UNUSED;
 void remat_model_close(remat_model_t *model); /* zeroed is fine */
 
 /* Appends copies of the nodes that run again, each before the first backward node that reads it. `graph`
@@ -49,8 +50,8 @@ void remat_model_close(remat_model_t *model); /* zeroed is fine */
 st_status_t remat_copy(const remat_model_t *model, const bool *again, const ir_graph_t *graph,
                        ir_graph_t **out_graph) ST_WARN_UNUSED;
 
-/* Marks the nodes that run in or after the backward pass: those of later phases, and what reads
- * them. */
-void remat_mark_backward(const ir_graph_t *graph, bool *out_backward);
+/* Marks the nodes that run in or after the backward pass: those of later phases or in `late` (NULL: no
+ * others), and what reads them. */
+void remat_mark_backward(const ir_graph_t *graph, const bool *late, bool *out_backward);
 
 #endif

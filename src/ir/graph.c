@@ -293,9 +293,14 @@ static st_status_t append(ir_graph_t *graph, const ir_op_def_t *def, ir_phase_t 
         TRY_GOTO(
             st_map_add_string(&graph->node_names, owned_name, (ir_node_t)graph->nodes.n, &is_new),
             done);
-    ir_node_info_t info = {def->op,   phase,     n_inputs,
-                           n_outputs, owned,     n_outputs ? (ir_value_t)graph->values.n : IR_NONE,
-                           attrs,     owned_name};
+    ir_node_info_t info = {.op = def->op,
+                           .phase = phase,
+                           .n_inputs = n_inputs,
+                           .n_outputs = n_outputs,
+                           .inputs = owned,
+                           .first_output = n_outputs ? (ir_value_t)graph->values.n : IR_NONE,
+                           .attrs = attrs,
+                           .name = owned_name};
     graph->nodes.data[graph->nodes.n++] = info;
     for (uint32_t k = 0; k < n_outputs; k++)
         graph->values.data[graph->values.n++] =
@@ -369,6 +374,9 @@ st_status_t ir_graph_clone_node(ir_graph_t *graph, const ir_graph_t *from, ir_no
     if (status == ST_OK)
         status = append(graph, def, info->phase, info->name, info->n_inputs, inputs, owned, &first);
     if (status != ST_OK) return st_error_context(status, "%s", ir_node_label(from, node));
+    ir_node_info_t *made = &graph->nodes.data[graph->nodes.n - 1];
+    made->origin = info->origin;
+    made->again = info->again;
     for (uint32_t k = 0; k < info->n_outputs; k++) map[info->first_output + k] = first + k;
     return ST_OK;
 }
@@ -431,6 +439,22 @@ fail:
     st_free(map);
     ir_graph_destroy(to);
     return status;
+}
+
+/* ---- origins ---- */
+
+void ir_graph_mark_origins(ir_graph_t *graph) {
+    for (ir_node_t n = 0; n < graph->nodes.n; n++) graph->nodes.data[n].origin = n + 1;
+    for (size_t b = 0; b < graph->bodies.n; b++) {
+        ir_graph_t *body = graph->bodies.data[b];
+        for (ir_node_t n = 0; n < body->nodes.n; n++) body->nodes.data[n].origin = n + 1;
+    }
+}
+
+bool ir_graph_repeats(const ir_graph_t *graph) {
+    for (ir_node_t n = 0; n < graph->nodes.n; n++)
+        if (graph->nodes.data[n].again) return true;
+    return false;
 }
 
 /* ---- names ---- */

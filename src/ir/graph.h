@@ -79,6 +79,10 @@ typedef struct ir_node_info {
     ir_value_t first_output; /* outputs are first_output … first_output + n_outputs - 1 */
     const ir_attr_t *attrs;  /* as many as the op's schema has */
     const char *name;        /* "" if none; state nodes and inputs: unique, non-empty */
+    /* Recomputation: the node of the program before it that this one is or, with `again`, repeats, plus
+     * one; 0: not known. Copies of the node keep both, files do not. */
+    uint32_t origin;
+    bool again;
 } ir_node_info_t;
 
 typedef struct ir_value_info {
@@ -137,6 +141,10 @@ typedef struct ir_graph {
 /* ---- life ---- */
 st_status_t ir_graph_create(const char *name, ir_graph_t **out_graph) ST_WARN_UNUSED;
 void ir_graph_destroy(ir_graph_t *graph); /* NULL is fine */
+/* Sets the origin of each node, and of those of its bodies, to its own place plus one. */
+void ir_graph_mark_origins(ir_graph_t *graph);
+/* Whether any of its nodes repeats another one. */
+bool ir_graph_repeats(const ir_graph_t *graph);
 /* Deep copy. */
 st_status_t ir_graph_copy(const ir_graph_t *graph, ir_graph_t **out_graph) ST_WARN_UNUSED;
 /* Empty graph with the name, producer and aliases of `graph`: where a pass writes to. */

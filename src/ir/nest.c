@@ -757,6 +757,12 @@ st_status_t nest_build(const ir_graph_t *body, nest_t **out_nest, const char **o
     return status;
 }
 
+bool nest_has_sums(const nest_t *nest) {
+    for (uint32_t i = 0; i < nest->n_stmts; i++)
+        if (nest_is_sum(&nest->stmts[i])) return true;
+    return false;
+}
+
 void nest_destroy(nest_t *nest) {
     if (!nest) return;
     st_arena_clear(&nest->arena);

@@ -135,6 +135,14 @@ st_status_t nest_find_labels(nest_t *nest, const ir_graph_t *body,
  * A result that is not computed from the operand never does. */
 bool nest_may_reuse(const nest_t *nest, uint32_t result, uint32_t operand);
 
+/* Has the nest sums or products of reals, whose bits depend on the order in which they are made? */
+bool nest_has_sums(const nest_t *nest);
+/* Is the statement one? */
+static inline bool nest_is_sum(const nest_stmt_t *stmt) {
+    return stmt->kind == NEST_REDUCE && ir_dtype_is_float(stmt->dtype) &&
+           (stmt->op == IR_OP_REDUCE_SUM || stmt->op == IR_OP_REDUCE_PROD);
+}
+
 /* Text form for tests and plan reports; writes at most `capacity` bytes with the NUL and returns
  * the length of all of it. */
 size_t nest_text(const nest_t *nest, char *buffer, size_t capacity);

@@ -60,6 +60,10 @@ typedef struct ir_target {
      * one that lives until the thread's next call). Views and sources need none: true. */
     bool (*can_run)(void *context, const ir_op_ctx_t *ctx, const ir_type_t *out_types,
                     const char **out_reason);
+    /* How the node's sums are added up on the device: equal for two nodes only where every sum takes its
+     * terms in the same order and groups, so that its bits are the same. NULL: not known. */
+    st_status_t (*sums)(void *context, const ir_op_ctx_t *ctx, const ir_type_t *out_types,
+                        uint64_t *out_hash);
 } ir_target_t;
 
 /* The call for a node of a graph. Needs `cost`. NO_MEMORY only. */

@@ -11,10 +11,13 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/memory.h"
 #include "device/cpu/team.h"
 #include "device/module.h"
+#include "kernels/emit/single.h"
 #include "kernels/gpu_rules.h"
+#include "kernels/nest/plan.h"
 #ifdef STATOR_HAVE_ONEDNN
 #include "kernels/onednn/onednn.h"
 #endif
@@ -213,6 +216,41 @@ st_status_t kern_choose(const char *device, const kern_problem_t *problem, bool 
 
 bool kern_known_on_gpu(const char *kernel, ir_op_t op) {
     return gpu_rule_find(kernel, op) != NULL;
+}
+
+static st_status_t gpu_sums_hash(const kern_problem_t *problem, uint64_t *out_hash) {
+    emit_problem_t made;
+    const char *reason;
+    TRY(emit_problem_create(problem, &made, &reason));
+    st_status_t status = ST_OK;
+    if (made.schedule)
+        *out_hash = emit_sums_hash(made.schedule);
+    else
+        status = FAIL(ST_INTERNAL, "a nest that planning refuses: %s", reason);
+    emit_problem_clear(&made);
+    return status;
+}
+
+static st_status_t cpu_sums_hash(const kern_problem_t *problem, uint64_t *out_hash) {
+    nest_t *nest;
+    nx_plan_t *plan;
+    const char *reason;
+    TRY(nest_build(kern_attr(problem, "body")->graph, &nest, &reason));
+    if (!nest) return FAIL(ST_INTERNAL, "a nest that planning refuses: %s", reason);
+    TRY(nx_plan_create(nest, &plan));
+    *out_hash = nx_sums_hash(plan);
+    nx_plan_destroy(plan);
+    return ST_OK;
+}
+
+st_status_t kern_sums_hash(const char *device, const char *name, const kern_problem_t *problem,
+                           uint64_t *out_hash) {
+    const bool cpu = strcmp(device, "cpu") == 0;
+    if (cpu && strcmp(name, "cpu.fused.nest") == 0) return cpu_sums_hash(problem, out_hash);
+    const gpu_rule_t *rule = cpu ? NULL : gpu_rule_find(name, problem->op);
+    if (rule && rule->can_run == gpu_nest_can_run) return gpu_sums_hash(problem, out_hash);
+    *out_hash = st_hash64(name, strlen(name), (uint64_t)problem->op + 1);
+    return ST_OK;
 }
 
 bool kern_runs_on_gpu(const char *kernel, const kern_problem_t *problem, size_t *out_workspace,

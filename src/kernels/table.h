@@ -20,6 +20,11 @@ st_status_t kern_choose(const char *device, const kern_problem_t *problem, bool 
  * neither GPU nor module. */
 bool kern_runs_on_gpu(const char *kernel, const kern_problem_t *problem, size_t *out_workspace,
                       uint32_t *out_launches, const char **out_reason);
+/* How the kernel `name` of a device adds up the problem's sums: equal for two only where every sum
+ * takes its terms in the same order and groups. Nests tell it from what they plan, any other kernel by
+ * its name and the problem's op. Needs no device. */
+st_status_t kern_sums_hash(const char *device, const char *name, const kern_problem_t *problem,
+                           uint64_t *out_hash) ST_WARN_UNUSED;
 /* Has the module a kernel of this name for the op? */
 bool kern_known_on_gpu(const char *kernel, ir_op_t op);
 /* Runs one node on host memory with a one-thread team: constant folding, tests. Allocates scratch.

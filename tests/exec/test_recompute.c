@@ -144,8 +144,8 @@ static void paths_go_down_in_memory_and_up_in_time(void **state) {
         recompute_t *path, *again;
         assert_int_equal(target_open("h200", &described), ST_OK);
         target_fill(described, &target);
-        assert_int_equal(recompute_open(graph, &target, seed % 2, &path), ST_OK);
-        assert_int_equal(recompute_open(graph, &target, seed % 2, &again), ST_OK);
+        assert_int_equal(recompute_open(graph, &target, seed % 2, NULL, &path), ST_OK);
+        assert_int_equal(recompute_open(graph, &target, seed % 2, NULL, &again), ST_OK);
         const uint32_t n = recompute_n_points(path);
         assert_int_equal(recompute_n_points(again), n);
         n_all += n - 1;

@@ -57,7 +57,7 @@ static void assert_ok(st_status_t status) {
 static ir_graph_t *fuse(const ir_graph_t *graph, fuse_report_t **out_report) {
     fuse_decision_t *decision;
     ir_graph_t *made;
-    assert_ok(fuse_decide(graph, &target, &decision));
+    assert_ok(fuse_decide(graph, &target, NULL, &decision));
     assert_ok(fuse_apply(decision, graph, &made));
     if (out_report) assert_ok(fuse_explain(decision, out_report));
     fuse_decision_destroy(decision);

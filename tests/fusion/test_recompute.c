@@ -47,7 +47,8 @@ static ir_graph_t *parse(const char *text) {
 
 static recompute_t *open_path(const ir_graph_t *graph, bool fuses) {
     recompute_t *path;
-    if (recompute_open(graph, &target, fuses, &path) != ST_OK) fail_msg("%s", st_last_error());
+    if (recompute_open(graph, &target, fuses, NULL, &path) != ST_OK)
+        fail_msg("%s", st_last_error());
     return path;
 }
 
@@ -289,7 +290,7 @@ static void failed_allocations_are_reported(void **state) {
         ir_graph_t *made = NULL;
         recompute_summary_t summary;
         st_memory_fail_after(n++, false);
-        status = recompute_open(graph, &target, true, &path);
+        status = recompute_open(graph, &target, true, NULL, &path);
         uint32_t place = status == ST_OK ? recompute_last_fused(path) : 0;
         if (status == ST_OK) status = recompute_apply(path, place, graph, &made);
         if (status == ST_OK) status = recompute_summarize(path, place, graph, &target, &summary);

@@ -79,6 +79,9 @@ typedef struct emit_schedule {
 
 st_status_t emit_schedule_create(const nest_t *nest, emit_schedule_t **out_schedule) ST_WARN_UNUSED;
 void emit_schedule_destroy(emit_schedule_t *schedule); /* NULL is fine */
+/* How the sums of the nest are added up: equal for two schedules only where each sum, in the nests'
+ * order, takes its terms in the same order and groups. */
+uint64_t emit_sums_hash(const emit_schedule_t *schedule);
 
 /* How many kernels are joined to kernel `first`. */
 static inline uint32_t emit_n_joined(const emit_schedule_t *schedule, uint32_t first) {
