@@ -10,12 +10,9 @@
 #include "base/memory.h"
 #include "compile/convert.h"
 #include "compile/sharding.h"
-#include "fusion/accumulate.h"
 #include "fusion/fuse.h"
-#include "fusion/layout.h"
 #include "fusion/recognize.h"
 #include "fusion/simplify.h"
-#include "fusion/stem.h"
 #include "ir/expand.h"
 #include "ir/unroll.h"
 #include "schedule/hide.h"
@@ -42,7 +39,7 @@ st_status_t compile_pass_precision(compile_context_t *c) {
 
 typedef struct unrolling {
     const ir_graph_t *graph;
-    const shard_lowering_t *lowering; /* only what ranks run whole in it; NULL: every loop */
+    const shard_lowering_t *lowering; /* only what ranks run whole in it */
     double left;                      /* nodes that it may still become */
     bool any;
 } unrolling_t;
@@ -50,24 +47,10 @@ typedef struct unrolling {
 static bool is_unrolled(void *context, ir_node_t node) {
     unrolling_t *u = context;
     double n = ir_unrolled_nodes(u->graph, node);
-    if (n > u->left || (u->lowering && !shard_runs_whole(u->lowering, node))) return false;
+    if (n > u->left || !shard_runs_whole(u->lowering, node)) return false;
     u->left -= n;
     u->any = true;
     return true;
-}
-
-/* Loops in loops come to the top one level after the other. */
-st_status_t compile_pass_unroll(compile_context_t *c) {
-    unrolling_t u = {NULL, NULL, IR_UNROLL_NODES, true};
-    if (strcmp(c->target.machine->device, "cpu") == 0) return ST_OK;
-    while (u.any) {
-        ir_graph_t *made;
-        u.any = false;
-        u.graph = c->graph;
-        TRY(ir_unroll(c->graph, is_unrolled, &u, &made));
-        compile_replace(&c->graph, made);
-    }
-    return ST_OK;
 }
 
 static bool has_loops(const ir_graph_t *graph) {
@@ -340,46 +323,6 @@ uint32_t compile_largest_program(const plan_t *plan) {
     return largest;
 }
 
-st_status_t compile_pass_stem(compile_context_t *c) {
-    plan_t *plan = c->plan;
-    const ir_graph_t *model = plan->programs[compile_largest_program(plan)].graph;
-    bool *marks = st_calloc(model->nodes.n + 1, sizeof *marks);
-    st_status_t status = ST_OK;
-    if (!marks) return st_no_memory(model->nodes.n, "the stem");
-    TRY_GOTO(stem_decide(model, &c->target, marks), done);
-    const bool any = memchr(marks, true, model->nodes.n) != NULL;
-    for (uint32_t p = 0; any && p < plan->n_programs; p++) {
-        ir_graph_t *made;
-        TRY_GOTO(stem_apply(marks, plan->programs[p].graph, &made), done);
-        compile_replace(&plan->programs[p].graph, made);
-    }
-done:
-    st_free(marks);
-    return status;
-}
-
-st_status_t compile_pass_layout(compile_context_t *c) {
-    plan_t *plan = c->plan;
-    layout_decision_t *decision = NULL;
-    st_status_t status = ST_OK;
-    const ir_graph_t **graphs = st_calloc(plan->n_programs, sizeof *graphs);
-    if (!graphs) return st_no_memory(plan->n_programs * sizeof *graphs, "the layout");
-    for (uint32_t p = 0; p < plan->n_programs; p++) graphs[p] = plan->programs[p].graph;
-    const uint32_t largest = compile_largest_program(plan);
-    TRY_GOTO(layout_decide(graphs, plan->n_programs, largest, &c->target, &decision), done);
-    for (uint32_t i = 0; i < plan->n_programs; i++) {
-        /* that of the decision last: it looks at the graph that it was made for */
-        const uint32_t p = i + 1 == plan->n_programs ? largest : i < largest ? i : i + 1;
-        ir_graph_t *made;
-        TRY_GOTO(layout_apply(decision, plan->programs[p].graph, &made), done);
-        compile_replace(&plan->programs[p].graph, made);
-    }
-done:
-    layout_decision_destroy(decision);
-    st_free(graphs);
-    return status;
-}
-
 /* The programs become those of `made`, all or, where one failed, none; returns `status`. */
 static st_status_t replace_all(plan_t *plan, ir_graph_t **made, st_status_t status) {
     for (uint32_t p = 0; p < plan->n_programs; p++) {
@@ -415,17 +358,6 @@ fail:
 }
 
 /* Programs of ranks have the same nodes: all do as the largest one's costs say. */
-st_status_t compile_pass_accumulate(compile_context_t *c) {
-    plan_t *plan = c->plan;
-    ir_graph_t **made = st_calloc(plan->n_programs, sizeof *made);
-    st_status_t status = ST_OK;
-    if (!made) return st_no_memory(plan->n_programs * sizeof *made, "the programs");
-    const ir_graph_t *model = plan->programs[compile_largest_program(plan)].graph;
-    for (uint32_t p = 0; p < plan->n_programs && status == ST_OK; p++)
-        status = fuse_accumulate(plan->programs[p].graph, model, &c->target, &made[p]);
-    return replace_all(plan, made, status);
-}
-
 st_status_t compile_pass_fuse(compile_context_t *c) {
     plan_t *plan = c->plan;
     fuse_decision_t *decision = c->fit.chosen;

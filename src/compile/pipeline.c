@@ -50,7 +50,6 @@ static const compile_pass_t pipeline[] = {
     {"mode",     compile_pass_mode,      wants_evaluation}, /* norms, dropout: evaluation; no updates */
     {"recognize", compile_pass_recognize, NULL},            /* composites out of their spellings */
     {"precision", compile_pass_precision, wants_mixed},     /* bf16 or f16 where that is safe */
-    {"unroll",   compile_pass_unroll,    NULL},             /* loops, for devices that run none */
     {"expand",   compile_pass_expand,    NULL},             /* composites into definitions */
     {"simplify", compile_pass_simplify,  NULL},             /* folding, CSE, dead code, algebra */
     {"shadow",   compile_pass_shadow,    wants_shadows},    /* small weights kept, not cast each step */

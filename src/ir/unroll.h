@@ -3,8 +3,7 @@
  *   in     %h, %y = repeat(%h0, %x, %w) {trip=2, carried=1, scanned=1, body}
  *   out    body(%h0, %x[0], %w), body(…, %x[1], %w); %y is the concatenation of the pieces
  *
- * Problem: a device that runs one captured stream has no loops, and ranks cannot meet in a body that some
- * of them run in parts.
+ * Problem: ranks cannot meet in a body that some of them run in parts.
  * In:  any verified graph. Out: an equivalent one without the wanted repeats of its own nodes; the copies'
  *      nodes keep the phases that they have in the body. Loops in bodies stay: they stand in the graph
  *      itself afterwards, so that asking again writes them out too.
