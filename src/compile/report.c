@@ -12,6 +12,7 @@
 #include "base/memory.h"
 #include "compile/predict.h"
 #include "compile/simulate.h"
+#include "ir/body.h"
 #include "ir/node_ctx.h"
 #include "schedule/storage.h"
 
@@ -49,8 +50,9 @@ typedef struct making {
     const target_t *target;
     report_t *report;
     sched_memory_t memory;
-    report_kind_t *kind_of; /* [storages] */
-    ir_cost_t *costs;       /* [nodes] */
+    report_kind_t *kind_of;        /* [storages] */
+    ir_cost_t *costs;              /* [nodes] */
+    double products[IR_DTYPE_END]; /* FLOP of products by element type */
 } making_t;
 
 static uint64_t aligned(uint64_t bytes) {
@@ -252,53 +254,117 @@ static bool only_permutes(const ir_node_info_t *node) {
     return permutes;
 }
 
-static void tell_refusals(making_t *m, ir_node_t n, report_kernel_t *row) {
+/* Steps of one program or body, as often as they run. */
+typedef struct telling {
+    making_t *m;
+    const plan_program_t *program;
+    const ir_cost_t *costs; /* [nodes] */
+    double times;
+} telling_t;
+
+static void tell_refusals(const telling_t *t, ir_node_t n, report_kernel_t *row) {
     char text[384] = "";
     ir_node_ctx_t ctx;
-    if (ir_node_ctx_open(&ctx, m->program->graph, n) == ST_OK) {
-        target_refusals(m->target, &ctx.op, ctx.out, text, sizeof text);
+    if (ir_node_ctx_open(&ctx, t->program->graph, n) == ST_OK) {
+        target_refusals(t->m->target, &ctx.op, ctx.out, text, sizeof text);
         ir_node_ctx_close(&ctx);
     }
-    row->refusals = st_arena_strdup(&m->report->arena, text);
+    row->refusals = st_arena_strdup(&t->m->report->arena, text);
     if (!row->refusals) row->refusals = "";
 }
 
-static void tell_step(making_t *m, ir_node_t n) {
-    report_t *r = m->report;
-    const ir_cost_t *cost = &m->costs[n];
-    const plan_step_t *step = &m->program->steps[n];
+static void tell_step(const telling_t *t, ir_node_t n) {
+    report_t *r = t->m->report;
+    const ir_graph_t *graph = t->program->graph;
+    const ir_node_info_t *node = ir_node(graph, n);
+    const ir_cost_t *cost = &t->costs[n];
+    const plan_step_t *step = &t->program->steps[n];
     double *phases[IR_PHASE_END] = {&r->us_forward, &r->us_backward, &r->us_optimizer};
-    double bytes = cost->bytes_read + cost->bytes_written;
+    double bytes = (cost->bytes_read + cost->bytes_written) * t->times;
     if (step->kind == PLAN_STEP_START) {
         r->n_collectives++;
         return;
     }
-    *phases[ir_node(m->program->graph, n)->phase] += cost->us;
-    r->n_launches += step->kind == PLAN_STEP_KERNEL;
-    r->flop += cost->flop;
-    r->product_flop += cost->product_flop;
+    *phases[node->phase] += cost->us * t->times;
+    if (step->kind == PLAN_STEP_KERNEL) r->n_launches += (uint64_t)t->times;
+    r->flop += cost->flop * t->times;
+    r->product_flop += cost->product_flop * t->times;
     r->bytes_moved += bytes;
-    if (only_permutes(ir_node(m->program->graph, n))) r->bytes_layout_copied += bytes;
+    if (node->n_inputs)
+        t->m->products[ir_value_type(graph, node->inputs[0])->dtype] +=
+            cost->product_flop * t->times;
+    if (only_permutes(node)) r->bytes_layout_copied += bytes;
     if (!cost->kernel) return;
     report_kernel_t *row = kernel_row(r, cost->kernel);
-    if (!row->n_calls++) tell_refusals(m, n, row);
-    row->us += cost->us;
-    row->flop += cost->flop;
+    if (!row->n_calls) tell_refusals(t, n, row);
+    row->n_calls += (uint64_t)t->times;
+    row->us += cost->us * t->times;
+    row->flop += cost->flop * t->times;
     row->bytes += bytes;
-    if (strcmp(cost->limit, "memory") == 0) row->memory_us += cost->us;
+    if (strcmp(cost->limit, "memory") == 0) row->memory_us += cost->us * t->times;
 }
 
-/* Products of a graph, by element type too. */
-static st_status_t count_products(const ir_graph_t *graph, double *out_flop, double *by_dtype) {
+static st_status_t tell_region(const telling_t *outer, ir_node_t n);
+
+static st_status_t tell_steps(const telling_t *t) {
+    for (ir_node_t n = 0; n < t->program->graph->nodes.n; n++) {
+        if (t->program->steps[n].kind == PLAN_STEP_REGION)
+            TRY(tell_region(t, n));
+        else if (t->program->steps[n].kind != PLAN_STEP_NOTHING)
+            tell_step(t, n);
+    }
+    return ST_OK;
+}
+
+static double sum_us(const ir_cost_t *costs, size_t n) {
+    double us = 0;
+    for (size_t i = 0; i < n; i++) us += costs[i].us;
+    return us;
+}
+
+/* The steps of a body; of two bodies the dearer one's, as in predictions. */
+static st_status_t tell_region(const telling_t *outer, ir_node_t n) {
+    const plan_step_t *step = &outer->program->steps[n];
+    const ir_region_info_t info = ir_region_info(ir_node(outer->program->graph, n));
+    ir_cost_t *costs[IR_MAX_BODIES] = {NULL};
+    st_status_t status = ST_OK;
+    uint32_t dearer = 0;
+    double most = -1;
+    for (uint32_t b = 0; b < step->n_bodies; b++) {
+        const plan_program_t *body = &step->bodies[b];
+        const size_t nodes = body->graph->nodes.n;
+        costs[b] = st_calloc(nodes + 1, sizeof *costs[b]);
+        if (!costs[b]) TRY_GOTO(st_no_memory(nodes * sizeof *costs[b], "a report"), done);
+        TRY_GOTO(predict_turn(outer->m->target, body, costs[b]), done);
+        const double us = sum_us(costs[b], nodes);
+        if (us > most) dearer = b, most = us;
+    }
+    if (step->n_bodies) {
+        const telling_t inner = {outer->m, &step->bodies[dearer], costs[dearer],
+                                 outer->times * (double)info.trip};
+        status = tell_steps(&inner);
+    }
+done:
+    for (uint32_t b = 0; b < IR_MAX_BODIES; b++) st_free(costs[b]);
+    return status;
+}
+
+/* Steps of a program and of the bodies in it. */
+static size_t count_steps(const plan_program_t *program) {
+    size_t n = program->graph->nodes.n;
+    for (ir_node_t i = 0; i < program->graph->nodes.n; i++)
+        for (uint32_t b = 0; b < program->steps[i].n_bodies; b++)
+            n += count_steps(&program->steps[i].bodies[b]);
+    return n;
+}
+
+static st_status_t count_products(const ir_graph_t *graph, double *out_flop) {
     *out_flop = 0;
     for (ir_node_t n = 0; n < graph->nodes.n; n++) {
         ir_cost_t cost;
-        const ir_node_info_t *node = ir_node(graph, n);
         ir_target_t none = {.cost = target_work_only};
         TRY(ir_target_cost(&none, graph, n, &cost));
         *out_flop += cost.product_flop;
-        if (by_dtype && node->n_inputs)
-            by_dtype[ir_value_type(graph, node->inputs[0])->dtype] += cost.product_flop;
     }
     return ST_OK;
 }
@@ -319,26 +385,23 @@ static st_status_t tell_time(making_t *m, uint32_t rank) {
     report_t *r = m->report;
     const uint32_t program = m->plan->program_of[rank];
     const ir_graph_t *graph = m->program->graph;
-    double by_dtype[IR_DTYPE_END] = {0}, flop;
+    const size_t n_steps = count_steps(m->program);
     ir_dtype_t most = IR_F32;
     m->costs = st_calloc(graph->nodes.n, sizeof *m->costs);
-    r->kernels = st_arena_array(&r->arena, graph->nodes.n, sizeof *r->kernels);
-    if (!m->costs || !r->kernels)
-        return st_no_memory(graph->nodes.n * sizeof *m->costs, "a report");
+    r->kernels = st_arena_array(&r->arena, n_steps, sizeof *r->kernels);
+    if (!m->costs || !r->kernels) return st_no_memory(n_steps * sizeof *m->costs, "a report");
     TRY(predict_steps(m->plan, m->target, program, m->costs));
-    for (ir_node_t n = 0; n < graph->nodes.n; n++)
-        if (m->program->steps[n].kind != PLAN_STEP_NOTHING) tell_step(m, n);
+    TRY(tell_steps(&(telling_t){m, m->program, m->costs, 1}));
     for (uint32_t k = 0; k < r->n_kernels; k++) { /* names outlive the plan */
         r->kernels[k].name = st_arena_strdup(&r->arena, r->kernels[k].name);
         if (!r->kernels[k].name) return st_no_memory(0, "a report");
     }
     if (r->n_kernels) qsort(r->kernels, r->n_kernels, sizeof *r->kernels, by_time);
     TRY(tell_overlap(m, rank));
-    TRY(count_products(graph, &flop, by_dtype));
     for (int d = 1; d < IR_DTYPE_END; d++)
-        if (by_dtype[d] > by_dtype[most]) most = (ir_dtype_t)d;
+        if (m->products[d] > m->products[most]) most = (ir_dtype_t)d;
     r->peak_gflops = target_peak_gflops(m->target, most);
-    TRY(count_products(m->plan->source, &r->model_flop, NULL));
+    TRY(count_products(m->plan->source, &r->model_flop));
     r->model_flop /= m->plan->n_ranks;
     return ST_OK;
 }
