@@ -108,7 +108,7 @@ static void where_nothing_fits_the_least_is_told(void **state) {
     plan_destroy(plan);
     ir_graph_destroy(graph);
     ir_graph_destroy(forward);
-    assert_int_equal(compile_within(200, 1, state_bytes, true, &bytes), ST_DOES_NOT_FIT);
+    assert_int_equal(compile_within(200, 1, state_bytes / 4, true, &bytes), ST_DOES_NOT_FIT);
     if (!strstr(st_last_error(), one)) fail_msg("'%s' lacks '%s'", st_last_error(), one);
     assert_non_null(strstr(st_last_error(),
                            "; 16 ranks (now 1) with --shard zero3 do not fit either: they need "));
