@@ -118,7 +118,8 @@ STATOR_API int stator_report_boundary_at(const stator_report_t *report, size_t i
 /* What the placements along an axis of the mesh could have been, and which were chosen: the uniform plans,
  * and the best free choice ("auto"). There are rows only of a plan that was compiled with option
  * shard=auto. Times and memory are of one rank, simulated before fusion, recomputation and writing in
- * place, alike for all rows: to be held against each other, not against the plan. */
+ * place, alike for all rows: to be held against each other, not against the plan. Uniform plans whose time comes near
+ * the best one's are compiled as well, and the fastest plan is taken. */
 typedef struct stator_report_alternative {
     const char *axis, *name; /* "data"; "dp", "zero3", …, "auto" */
     int chosen;              /* 1: the plan has these */
@@ -128,6 +129,8 @@ typedef struct stator_report_alternative {
     uint64_t state_bytes, live_bytes; /* states; the most that is alive beside them */
     const char
         *reason; /* why nothing was searched for: then this is the axis's only row; else "" */
+    double
+        compiled_us; /* a step of the plan that was compiled with it, by which it was chosen; 0: none was */
 } stator_report_alternative_t;
 STATOR_API int stator_report_alternative_at(const stator_report_t *report, size_t index,
                                             stator_report_alternative_t *out_row);

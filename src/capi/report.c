@@ -82,6 +82,7 @@ static st_status_t copy_alternatives(const plan_t *plan, stator_report_t *made) 
                                             .fits = row->fits,
                                             .step_us = row->step_us,
                                             .exposed_us = row->exposed_us,
+                                            .compiled_us = row->compiled_us,
                                             .state_bytes = row->state_bytes,
                                             .live_bytes = row->live_bytes};
         if (!keep(arena, row->axis, &to->axis) || !keep(arena, row->name, &to->name) ||

@@ -24,7 +24,9 @@ uint64_t plan_key_for(const plan_t *plan, const char *build, const void *target_
     uint64_t key = add_text(st_hash64(numbers, sizeof numbers, 0), build);
     char mesh[IR_MESH_TEXT_BYTES];
     key = add_text(key, plan->device);
-    key = add_text(key, ir_mesh_text(&plan->mesh, mesh, sizeof mesh));
+    /* the mesh that was asked for: a search may have taken another one */
+    const char *asked = plan_option(plan, "mesh");
+    key = add_text(key, asked ? asked : ir_mesh_text(&plan->mesh, mesh, sizeof mesh));
     for (uint32_t i = 0; i < plan->n_options; i++)
         key = add_text(add_text(key, plan->options[i].key), plan->options[i].value);
     return st_hash64(target_text, target_bytes, key);

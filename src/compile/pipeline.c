@@ -9,6 +9,7 @@
 #include "base/number.h"
 #include "base/options.h"
 #include "compile/cache.h"
+#include "compile/contest.h"
 #include "compile/host.h"
 #include "compile/memory.h"
 #include "compile/passes.h"
@@ -145,7 +146,7 @@ static st_status_t record_options(compile_context_t *c, const target_t *target) 
     plan_t *plan = c->plan;
     static const char *const recompute[] = {"auto", "off", "fused", "full"};
     static const char *const forms[] = {"dp", "zero1", "zero2", "zero3"};
-    char bucket[32], limit[32];
+    char bucket[32], limit[32], mesh[IR_MESH_TEXT_BYTES];
     snprintf(bucket, sizeof bucket, "%llu", (unsigned long long)o->bucket_bytes);
     snprintf(limit, sizeof limit, "%llu", (unsigned long long)o->memory_limit);
     char *description = NULL;
@@ -167,6 +168,7 @@ static st_status_t record_options(compile_context_t *c, const target_t *target) 
         {"recompute", recompute[o->recompute]},
         {"feed-ahead", o->feed_ahead == COMPILE_FEED_AHEAD_ON ? "on" : "off"},
         {"shard", o->auto_sharding ? "auto" : forms[o->form]},
+        {"mesh", ir_mesh_text(&o->mesh, mesh, sizeof mesh)},
         {"memory-limit", o->memory_limit ? limit : "auto"},
         {"pin", o->pins ? o->pins : ""},
         {"kernels", kern_cpu_level()},
@@ -230,30 +232,39 @@ static st_status_t take_source(compile_context_t *c, const ir_graph_t *graph) {
     return ir_graph_copy(graph, &c->graph);
 }
 
-st_status_t compile_plan(const ir_graph_t *graph, const compile_options_t *options,
-                         plan_t **out_plan) {
+/* The cache's plan, or `*out_plan` NULL and the folder to write to, if there is one. */
+static st_status_t look_up(const compile_context_t *c, const char **out_folder, plan_t **out_plan) {
+    /* a plan for another one's state layout depends on that one, too */
+    *out_folder = c->options.state_of || c->options.only_items ? NULL : c->options.plan_cache;
+    return *out_folder ? plan_cache_read(*out_folder, plan_key(c->plan), out_plan) : ST_OK;
+}
+
+st_status_t compile_single(const ir_graph_t *graph, const compile_options_t *options,
+                           bool *out_found, plan_t **out_plan) {
     *out_plan = NULL;
+    if (out_found) *out_found = false;
     compile_context_t c = {.target = {.name = "cpu", .evaluate = compile_evaluate}};
     target_t *target = NULL;
     st_status_t status = ST_OK;
     /* the passes that may run again and again until the plan fits */
     const size_t first = pass_index("recompute"), last = pass_index("prove");
     TRY(fill_defaults(options, &c.options));
-    /* a plan for another one's state layout depends on that one, too */
-    const char *cache = c.options.state_of || c.options.only_items ? NULL : c.options.plan_cache;
+    const char *cache = NULL;
     c.plan = st_calloc(1, sizeof *c.plan);
     if (!c.plan) return st_no_memory(sizeof *c.plan, "a plan");
     TRY_GOTO(take_target(&c, &target), done);
     TRY_GOTO(record_options(&c, target), done);
     TRY_GOTO(take_source(&c, graph), done);
-    compile_begin();
-    if (cache) TRY_GOTO(plan_cache_read(cache, plan_key(c.plan), out_plan), done);
-    if (*out_plan) goto done;
+    TRY_GOTO(look_up(&c, &cache, out_plan), done);
+    if (*out_plan) {
+        if (out_found) *out_found = true;
+        goto done;
+    }
     TRY_GOTO(compile_run_passes(&c, pipeline, first), done);
     TRY_GOTO(compile_run_fitting(&c, pipeline + first, last - first), done);
     if (!c.options.only_items)
         TRY_GOTO(compile_run_passes(&c, pipeline + last, n_passes - last), done);
-    if (cache) TRY_GOTO(plan_cache_write(cache, c.plan), done);
+    if (cache && !out_found) TRY_GOTO(plan_cache_write(cache, c.plan), done);
     *out_plan = c.plan;
     c.plan = NULL;
 done:
@@ -262,4 +273,33 @@ done:
     compile_fit_close(&c.fit);
     target_destroy(target);
     return status;
+}
+
+/* The plan of a search is held against others before it is kept. */
+static st_status_t compile_contested(const ir_graph_t *graph, const compile_options_t *options,
+                                     plan_t **out_plan) {
+    bool found;
+    char why[1024] = "";
+    plan_t *plan;
+    st_status_t status = compile_single(graph, options, &found, &plan);
+    if (status == ST_DOES_NOT_FIT)
+        snprintf(why, sizeof why, "%s", st_last_error());
+    else
+        TRY(status);
+    if (!found) TRY(compile_contest(graph, options, &plan));
+    if (!plan) return FAIL(ST_DOES_NOT_FIT, "%s", why);
+    status = !found && options->plan_cache ? plan_cache_write(options->plan_cache, plan) : ST_OK;
+    if (status != ST_OK)
+        plan_destroy(plan);
+    else
+        *out_plan = plan;
+    return status;
+}
+
+st_status_t compile_plan(const ir_graph_t *graph, const compile_options_t *options,
+                         plan_t **out_plan) {
+    *out_plan = NULL;
+    compile_begin();
+    return compile_is_contested(options) ? compile_contested(graph, options, out_plan)
+                                         : compile_single(graph, options, NULL, out_plan);
 }

@@ -86,6 +86,7 @@ typedef struct plan_alternative {
     const char *axis, *name;
     bool chosen, fits;
     double step_us, exposed_us;
+    double compiled_us; /* of the plan that was compiled with it, simulated; 0: none was */
     uint64_t state_bytes, live_bytes;
     const char *reason; /* why nothing was searched for; NULL: it was */
 } plan_alternative_t;

@@ -7,6 +7,7 @@
 
 #include "base/memory.h"
 #include "base/number.h"
+#include "compile/contest.h"
 #include "compile/passes.h"
 #include "compile/plan_body.h"
 #include "compile/report.h"
@@ -251,7 +252,7 @@ static st_status_t bytes_elsewhere(const compile_context_t *c, uint64_t limit, u
     options.plan_cache = NULL; /* nobody asked for this plan */
     options.dump = NULL;
     options.explain = false;
-    st_status_t status = compile_plan(c->plan->source, &options, &plan);
+    st_status_t status = compile_single(c->plan->source, &options, NULL, &plan);
     if (status == ST_DOES_NOT_FIT) return ST_OK;
     if (status != ST_OK) return status;
     *out_bytes = compile_rank_bytes(plan);

@@ -72,7 +72,7 @@ static st_status_t try_one(search_t *s, const candidate_t *c) {
     sched_overlap_time_t time;
     TRY(sched_transfers_group(&s->transfers, c->on_the_way, c->ahead));
     TRY(sched_overlap(&s->transfers, s->given, &rule, s->tried, &time));
-    const int64_t bytes = sched_live_cost(&s->live, s->tried).peak;
+    const int64_t bytes = sched_live_regions(&s->live, s->tried);
     if (s->any && !is_better(s, &time, bytes)) return ST_OK;
     s->any = true;
     s->now = (tried_t){*c, time, bytes};
@@ -84,7 +84,7 @@ static st_status_t try_one(search_t *s, const candidate_t *c) {
 static st_status_t keep_given(search_t *s) {
     const sched_overlap_rule_t rule = {.kept_bytes = INFINITY};
     sched_overlap_time_t time;
-    s->out->least_bytes = sched_live_cost(&s->live, s->given).peak;
+    s->out->least_bytes = sched_live_regions(&s->live, s->given);
     s->limit = s->out->least_bytes + s->out->least_bytes / 100 * SCHED_HIDE_PERCENT;
     TRY(sched_transfers_group(&s->transfers, 0, 0));
     TRY(sched_overlap(&s->transfers, s->given, &rule, s->tried, &time));
@@ -134,7 +134,7 @@ static st_status_t open(search_t *s, const ir_graph_t *graph, const ir_target_t 
         return st_no_memory(s->dag.n * sizeof *s->given, "the order");
     s->out->n_nodes = s->dag.n;
     for (ir_node_t n = 0; n < s->dag.n; n++) s->given[n] = n;
-    TRY(sched_transfers_open(&s->dag, target, s->given, &s->transfers));
+    TRY(sched_transfers_open(&s->dag, target, s->live.us, s->given, &s->transfers));
     for (uint32_t i = 0; i < s->transfers.n; i++)
         *(s->transfers.list[i].ahead ? &s->ahead : &s->on_the_way) += s->transfers.list[i].bytes;
     return ST_OK;

@@ -14,6 +14,8 @@ void sched_live_free(sched_live_t *live) {
     st_free(live->seen);
     st_free(live->bytes);
     st_free(live->workspace);
+    st_free(live->in_comm);
+    st_free(live->us);
     ST_VEC_FREE(&live->reuse);
     st_free(live->first_reuse);
     st_free(live->taken);
@@ -98,6 +100,7 @@ static st_status_t find_workspaces(sched_live_t *live, const ir_target_t *target
         ir_cost_t cost;
         TRY(ir_target_cost(target, live->dag->graph, n, &cost));
         if (cost.workspace <= INT64_MAX) live->workspace[n] = (int64_t)cost.workspace;
+        live->us[n] = cost.us;
     }
     return ST_OK;
 }
@@ -115,9 +118,12 @@ static st_status_t allocate(sched_live_t *live) {
     live->bytes = st_calloc(n, sizeof *live->bytes);
     live->taken = st_calloc(n, sizeof *live->taken);
     live->workspace = st_calloc(n_nodes, sizeof *live->workspace);
+    live->in_comm = st_calloc(n, sizeof *live->in_comm);
+    live->us = st_calloc(n_nodes, sizeof *live->us);
     live->first_reuse = st_calloc(n_nodes + 1, sizeof *live->first_reuse);
     if (!live->owner || !live->n_readers || !live->left || !live->readers || !live->waiting ||
-        !live->seen || !live->bytes || !live->taken || !live->workspace || !live->first_reuse)
+        !live->seen || !live->bytes || !live->taken || !live->workspace || !live->us ||
+        !live->in_comm || !live->first_reuse)
         return st_no_memory(n * sizeof *live->owner, "the order");
     return ST_OK;
 }
@@ -132,6 +138,8 @@ static void find_owners(sched_live_t *live) {
         live->owner[v] = continues ? live->owner[node->inputs[index]] : v;
         if (live->owner[v] == v && !(flags & IR_STATE) && !ir_op_is_lasting(node->op))
             live->bytes[v] = (int64_t)ir_type_bytes(ir_value_type(graph, v));
+        if (flags & IR_START)
+            live->in_comm[live->owner[v]] = true; /* where sums are in place, too */
     }
 }
 
@@ -141,6 +149,7 @@ st_status_t sched_live_build(const sched_dag_t *dag, const ir_target_t *target,
     st_status_t status = ST_OK;
     *live = (sched_live_t){.dag = dag};
     TRY_GOTO(allocate(live), fail);
+    for (ir_node_t n = 0; n < dag->n; n++) live->us[n] = 1;
     find_owners(live);
     count_readers(live);
     for (ir_value_t v = 0; v < graph->values.n; v++) /* an input that no one reads takes no part */
@@ -241,6 +250,42 @@ sched_cost_t sched_live_cost(sched_live_t *live, const ir_node_t *order) {
         cost.area += (double)now;
     }
     return cost;
+}
+
+/* Bytes that lie in the region of collectives: of what node n makes and, once it has run, no longer of what it
+ * was the last to read. */
+static int64_t comm_born(const sched_live_t *live, ir_node_t n) {
+    const ir_node_info_t *node = ir_node(live->dag->graph, n);
+    int64_t bytes = 0;
+    for (uint32_t k = 0; k < node->n_outputs; k++)
+        if (live->in_comm[node->first_output + k]) bytes += live->bytes[node->first_output + k];
+    return bytes;
+}
+static int64_t comm_freed(const sched_live_t *live, ir_node_t n) {
+    int64_t bytes = 0;
+    for (const ir_node_info_t *node = ir_node(live->dag->graph, n); node;
+         node = read_until(live, node))
+        for (uint32_t j = 0; j < node->n_inputs; j++) {
+            const ir_value_t owner = live->owner[node->inputs[j]];
+            bool again = false; /* a value that is read twice dies once */
+            for (uint32_t i = 0; i < j; i++) again |= live->owner[node->inputs[i]] == owner;
+            if (live->in_comm[owner] && !live->left[owner] && !again) bytes += live->bytes[owner];
+        }
+    return bytes;
+}
+
+int64_t sched_live_regions(sched_live_t *live, const ir_node_t *order) {
+    int64_t now = sched_live_begin(live), comm = 0, most = now, most_comm = 0;
+    for (uint32_t i = 0; i < live->dag->n; i++) {
+        const ir_node_t n = order[i];
+        const int64_t born = comm_born(live, n), work = now - comm;
+        const int64_t need = work + sched_live_need(live, n) - born;
+        if (need > most) most = need;
+        if (comm + born > most_comm) most_comm = comm + born;
+        now += sched_live_born(live, n) + sched_live_run(live, n, NULL, NULL);
+        comm += born - comm_freed(live, n);
+    }
+    return most + most_comm;
 }
 
 bool sched_cost_is_less(sched_cost_t a, sched_cost_t b) {

@@ -33,6 +33,8 @@ typedef struct sched_live {
     ir_node_t *seen;    /* the last node that was counted as a reader, plus one */
     int64_t *bytes;     /* 0 for state, constants and what is written over a state */
     int64_t *workspace; /* [nodes] */
+    double *us;         /* [nodes]: what they take; 1 where the target does not say */
+    bool *in_comm;      /* [values], of an owner: it lies where collectives put their data */
     ST_VEC(sched_reuse_t) reuse;
     uint32_t *first_reuse;    /* [nodes + 1]: of node n are reuse[first_reuse[n] …] */
     uint32_t n_asked, *taken; /* [values]: the last question in which an output stood there */
@@ -62,6 +64,8 @@ typedef struct sched_cost {
 
 /* Of a whole order. */
 sched_cost_t sched_live_cost(sched_live_t *live, const ir_node_t *order);
+/* The same bytes where what collectives move lies in a region of its own: the sum of both regions' peaks. */
+int64_t sched_live_regions(sched_live_t *live, const ir_node_t *order);
 /* Peak first: an area can be spared anywhere, and opens the way to a lower peak. */
 bool sched_cost_is_less(sched_cost_t a, sched_cost_t b);
 

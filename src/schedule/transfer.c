@@ -161,21 +161,16 @@ static void find_transfers(sched_transfers_t *t, const ir_target_t *target,
     }
 }
 
-static st_status_t find_times(sched_transfers_t *t, const ir_target_t *target,
-                              const ir_node_t *order) {
-    const ir_graph_t *graph = t->dag->graph;
+static void find_times(sched_transfers_t *t, const double *us, const ir_node_t *order) {
     for (uint32_t i = 0; i < t->dag->n; i++) {
         const ir_node_t n = order[i];
-        ir_cost_t cost = {.us = 1};
-        if (target && target->cost) TRY(ir_target_cost(target, graph, n, &cost));
-        t->us[n] = is_collective(graph, n) ? 0 : cost.us;
+        t->us[n] = is_collective(t->dag->graph, n) ? 0 : us[n];
         t->when[i + 1] = t->when[i] + t->us[n];
     }
-    return ST_OK;
 }
 
 st_status_t sched_transfers_open(const sched_dag_t *dag, const ir_target_t *target,
-                                 const ir_node_t *order, sched_transfers_t *t) {
+                                 const double *us, const ir_node_t *order, sched_transfers_t *t) {
     st_status_t status = ST_OK;
     *t = (sched_transfers_t){.dag = dag};
     t->list = st_calloc(dag->n, sizeof *t->list);
@@ -191,7 +186,7 @@ st_status_t sched_transfers_open(const sched_dag_t *dag, const ir_target_t *targ
         t->of_node[i] = IR_NONE;
     }
     find_feeds(t, order);
-    TRY_GOTO(find_times(t, target, order), fail);
+    find_times(t, us, order);
     find_transfers(t, target, order);
     return ST_OK;
 fail:

@@ -50,10 +50,10 @@ typedef struct sched_transfers {
     uint32_t n_groups;
 } sched_transfers_t;
 
-/* Without a target, or one that knows no costs, every node and every transfer takes 1 us. `order` is a
- * legal one of the dag's graph. */
+/* `us` [nodes]: what they take. Where the target (NULL: none) has no machine every transfer takes 1 us. `order` is
+ * a legal one of the dag's graph. */
 st_status_t sched_transfers_open(const sched_dag_t *dag, const ir_target_t *target,
-                                 const ir_node_t *order,
+                                 const double *us, const ir_node_t *order,
                                  sched_transfers_t *out_transfers) ST_WARN_UNUSED;
 void sched_transfers_close(sched_transfers_t *transfers); /* zeroed is fine */
 /* Microseconds of a collective like `t` of so many bytes. */

@@ -132,6 +132,7 @@ static void json_alternatives(const stator_report_t *report) {
                row.fits ? "true" : "false");
         json_number("step_us", row.step_us);
         json_number("exposed_us", row.exposed_us);
+        json_number("compiled_us", row.compiled_us);
         json_bytes("state_bytes", row.state_bytes);
         json_bytes("live_bytes", row.live_bytes);
         if (row.reason[0]) json_text("reason", row.reason, false);
@@ -279,20 +280,28 @@ static void print_recomputed(const stator_report_totals_t *t) {
            milliseconds(t->us_recomputed));
 }
 
+static const char *compiled_text(double us, char text[32]) {
+    if (!(us > 0)) return "";
+    snprintf(text, 32, "%.3f", us * 1e-3);
+    return text;
+}
+
 /* What the placements could have been, and which were chosen. */
 static void print_alternatives(const stator_report_t *report) {
     stator_report_alternative_t row;
-    char states[32], live[32];
+    char states[32], live[32], compiled[32];
     if (!stator_report_alternative_at(report, 0, &row)) return;
-    printf("\nplacements, simulated before fusion: ms a step, of them not hidden; states, alive\n");
+    printf(
+        "\nplacements, simulated before fusion: ms a step, of them not hidden; states, alive; ms "
+        "as compiled\n");
     for (size_t i = 0; stator_report_alternative_at(report, i, &row); i++)
         if (row.reason[0])
             printf("  %-8s %s: %s\n", row.axis, row.name, row.reason);
         else
-            printf("%s %-8s %-8s %10.3f %10.3f %12s %12s%s\n", row.chosen ? ">" : " ", row.axis,
-                   row.name, row.step_us * 1e-3, row.exposed_us * 1e-3,
+            printf("%s %-8s %-8s %10.3f %10.3f %12s %12s %10s%s\n", row.chosen ? ">" : " ",
+                   row.axis, row.name, row.step_us * 1e-3, row.exposed_us * 1e-3,
                    tool_bytes(row.state_bytes, states), tool_bytes(row.live_bytes, live),
-                   row.fits ? "" : "  too much");
+                   compiled_text(row.compiled_us, compiled), row.fits ? "" : "  too much");
 }
 
 static void print_tables(const stator_plan_t *plan, const stator_report_t *report, int64_t rank) {

@@ -1,0 +1,27 @@
+/* Among compiled plans: the search for placements (sharding.h) prices candidates before fusion, recomputation and
+ * the hiding of collectives, so the one it takes may lose to a uniform plan once both are compiled.
+ *
+ * Problem: the plan of `--shard auto` must not be slower than a uniform plan's. In: the plan as the search has it, with the
+ * prices of all candidates. Out: that plan, or the uniform one that is faster by its own simulation and fits.
+ *
+ * Algorithm: uniform forms are compiled too, and all plans are simulated (simulate.h); the fastest stays. Of a step of
+ * few nodes every form is compiled; of one with many, where a plan takes a third of a second, one whose price is so near
+ * the best that it cannot tell. Where no mesh was asked for, products split over a
+ * tensor axis (tp) are a candidate beside the data axis's. A plan that does not fit is none. */
+#ifndef STATOR_COMPILE_CONTEST_H
+#define STATOR_COMPILE_CONTEST_H
+
+#include "compile/compile.h"
+
+/* One plan, as the options' placements or the search say, without a contest (pipeline.c). `out_found` NULL: it is
+ * written to the cache; else that is the caller's, and *out_found says whether the cache had it. */
+st_status_t compile_single(const ir_graph_t *graph, const compile_options_t *options,
+                           bool *out_found, plan_t **out_plan) ST_WARN_UNUSED;
+/* Whether the options' search may lose to another form. */
+bool compile_is_contested(const compile_options_t *options);
+/* Replaces the plan of the search (NULL: it did not fit) by a faster one. `*plan` NULL afterwards: none fits, and
+ * the error is still that of the search. */
+st_status_t compile_contest(const ir_graph_t *graph, const compile_options_t *options,
+                            plan_t **plan) ST_WARN_UNUSED;
+
+#endif
