@@ -3,8 +3,8 @@
  * A reduction whose result goes back to the points that were summed takes another pass over them. Where
  * the points of one result fit into a cache the later passes are free; where they do not, what they
  * load counts again: each load once for every stage that needs it beyond the first, a stage being how
- * many such reductions lie on the way. A GPU's kernels take squares around a mean with the sum, so that
- * those lie on no way. Linear in the nest's statements. */
+ * many such reductions lie on the way. A GPU's kernels take squares around a mean with the sum, and
+ * exponentials less a maximum with that, so that those lie on no way. Linear in the nest's statements. */
 #include <string.h>
 
 #include "base/memory.h"
@@ -37,7 +37,8 @@ static bool is_wide(const stages_t *s, const nest_stmt_t *stmt) {
 static uint32_t sources_of(const stages_t *s, uint32_t v, uint32_t out[NEST_MAX_ARGS]) {
     const nest_stmt_t *stmt = &s->nest->stmts[v];
     nest_pair_t pair;
-    if (s->pairs && nest_centered_squares(s->nest, v, &pair)) {
+    if (s->pairs && (nest_centered_squares(s->nest, v, &pair) ||
+                     nest_centered_exponentials(s->nest, v, &pair))) {
         out[0] = pair.of;
         return 1;
     }

@@ -125,6 +125,16 @@ static const struct {
                                             "%d = sub(%x, %m)\n %q = mul(%d, %d)\n"
                                             "%v = reduce_sum(%q) {axes=[0,2], keep=false}\n"
                                             "output m = %m output v = %v }"},
+    /* rows too long for a warp: a maximum and the exponentials less it, and what comes of their sum over
+       all rows */
+    {"long_rows",
+     "graph {\n %x a = " INPUT("30,1400") "%m = reduce_max(%x) {axes=[1], keep=true}\n"
+                                          "%d = sub(%x, %m)\n %e = exp(%d)\n"
+                                          "%s = reduce_sum(%e) {axes=[1], keep=true}\n"
+                                          "%l = log(%s)\n %h = add(%l, %m)\n"
+                                          "%t = reduce_mean(%h) {axes=[0], keep=true}\n"
+                                          "%c = sub(%x, %h)\n %p = exp(%c)\n %y = mul(%p, %t)\n"
+                                          "output y = %y output t = %t }"},
     /* a body in a body */
     {"nested", "graph {\n %x a = " INPUT("7") "%y = fused(%x) {body=graph {\n %x a = " INPUT(
                    "7") "%y = square(%x)\n output r = %y }}\n %z = add(%y, %x)\n output r = %z }"},

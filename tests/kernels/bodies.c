@@ -238,8 +238,9 @@ static void run_in_place(const body_t *body, const results_t *apart, const char 
 static void mark_slice(const emit_schedule_t *s, const emit_kernel_t *k, nest_value_t v,
                        bool *marks) {
     const nest_stmt_t *stmt = &s->nest->stmts[v];
-    bool left = s->grid[v].is_grid || (s->uniform[v] != UINT64_MAX &&
-                                       (k->shape != EMIT_UNIFORM || s->level[v] < k->level));
+    bool left =
+        emit_is_result(s, k->level, v) ||
+        (s->uniform[v] != UINT64_MAX && (k->shape != EMIT_UNIFORM || s->level[v] < k->level));
     if (marks[v] || left) return;
     marks[v] = true;
     for (uint32_t i = 0; i < stmt->n_args; i++) mark_slice(s, k, stmt->args[i], marks);

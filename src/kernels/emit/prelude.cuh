@@ -286,6 +286,35 @@ struct Chan {
     }
 };
 
+/* the largest of some values, and the sum of e^(value - largest) */
+template <class T>
+struct Peak {
+    T most, sum;
+    __device__ __forceinline__ void clear() {
+        most = -Limits<T>::most();
+        sum = 0;
+    }
+    template <int N>
+    __device__ __forceinline__ void add(const T *x) {
+        T top = most, part = 0;
+        _Pragma("unroll") for (int v = 0; v < N; ++v) top = maximum(top, x[v]);
+        if (top == -Limits<T>::most()) return; // none yet
+        _Pragma("unroll") for (int v = 0; v < N; ++v) part += exp(x[v] - top);
+        sum = sum * exp(most - top) + part;
+        most = top;
+    }
+    /* no number where nothing is finite, as e^(value - largest) is none */
+    __device__ __forceinline__ T total() const { return sum + (most - most); }
+};
+struct Peaks {
+    template <class T>
+    static __device__ __forceinline__ Peak<T> of(Peak<T> a, Peak<T> b) {
+        const T top = maximum(a.most, b.most);
+        if (top == -Limits<T>::most()) return a;
+        return {top, a.sum * exp(a.most - top) + b.sum * exp(b.most - top)};
+    }
+};
+
 /* of the lane whose number differs in the bits of d */
 template <class T>
 __device__ __forceinline__ T across(T a, int d) {
@@ -296,7 +325,13 @@ __device__ __forceinline__ Moments<T> across(Moments<T> a, int d) {
     return {across(a.n, d), across(a.mean, d), across(a.squares, d)};
 }
 
-/* The same result in all threads of a warp or block; of moments, in the first thread. */
+template <class T>
+__device__ __forceinline__ Peak<T> across(Peak<T> a, int d) {
+    return {across(a.most, d), across(a.sum, d)};
+}
+
+/* The same result in all threads of a warp or block; of a warp's moments
+ * and peaks, in its first thread. */
 template <class Op, class T>
 __device__ __forceinline__ T warp_all(T a) {
     _Pragma("unroll") for (int d = 16; d; d >>= 1) a = Op::of(a, across(a, d));

@@ -39,6 +39,7 @@ typedef struct planner {
     uint32_t *cols;   /* [domains] axes within a row; 0: no rows */
     uint32_t *all;  /* [domains] with cols: the axes of what has rows, a row's and the rows' own */
     bool *needed;   /* [stmts] slice at hand */
+    uint32_t level; /* that kernels are planned for */
     bool *loads;    /* [stmts] scratch */
     bool *complete; /* [stmts] reductions whose results there are */
     uint32_t capacity;
@@ -99,17 +100,25 @@ static void choose_cols(planner_t *p) {
     }
 }
 
-/* Squares around a mean go with the sum, where no row is at hand that holds its elements. */
+/* Squares around a mean go with the sum, where no row is at hand that holds its elements; exponentials
+ * less a maximum go with that in rows longer than a warp's. */
+static bool pairs_up(const planner_t *p, nest_value_t v, nest_pair_t *pair) {
+    const nest_stmt_t *stmt = stmt_at(p, v);
+    if (stmt->kind != NEST_REDUCE || stmt->domain == NEST_NONE) return false;
+    const uint32_t cols = p->cols[stmt->domain];
+    if (!cols) return nest_centered_squares(p->nest, v, pair);
+    return stmt->mask && stmt->over == cols &&
+           nest_points(&p->nest->domains[stmt->domain], cols) > WARP_ROW &&
+           nest_centered_exponentials(p->nest, v, pair);
+}
+
 static void find_pairs(planner_t *p) {
     emit_schedule_t *s = p->s;
     nest_pair_t pair;
     for (uint32_t v = 0; v < p->nest->n_stmts; v++) {
-        const nest_stmt_t *stmt = stmt_at(p, v);
-        s->of[v] = stmt->n_args ? stmt->args[0] : NEST_NONE;
+        s->of[v] = stmt_at(p, v)->n_args ? stmt_at(p, v)->args[0] : NEST_NONE;
         s->pair[v] = NEST_NONE;
-        if (!nest_centered_squares(p->nest, v, &pair) || p->cols[stmt->domain] ||
-            s->pair[pair.first] != NEST_NONE)
-            continue;
+        if (!pairs_up(p, v, &pair) || s->pair[pair.first] != NEST_NONE) continue;
         s->of[v] = pair.of;
         s->pair[v] = pair.first;
         s->pair[pair.first] = v;
@@ -140,14 +149,28 @@ static void find_levels(planner_t *p) {
 
 /* ---- slices ---- */
 
+static bool is_result(const planner_t *p, nest_value_t v) {
+    return emit_is_result(p->s, p->level, v);
+}
+
 /* Marks what `v` is computed from, down to loads, uniform operations and grid results. */
 static void mark(planner_t *p, nest_value_t v) {
     const nest_stmt_t *stmt = stmt_at(p, v);
     if (p->needed[v]) return;
     p->needed[v] = true;
-    if (p->s->grid[v].is_grid || p->s->uniform[v] != UINT64_MAX) return;
+    if (is_result(p, v) || p->s->uniform[v] != UINT64_MAX) return;
     for (uint32_t j = 0; j < stmt->n_args; j++) mark(p, stmt->args[j]);
     if (stmt->kind == NEST_LOAD && stmt->access.index != NEST_NONE) mark(p, stmt->access.index);
+}
+
+/* Is `v` computed from `from`? Recursion as deep as the nest, in a slice of few statements. */
+static bool depends(const planner_t *p, nest_value_t v, nest_value_t from) {
+    if (v <= from) return v == from;
+    const nest_stmt_t *stmt = stmt_at(p, v);
+    bool found = stmt->kind == NEST_LOAD && stmt->access.index != NEST_NONE &&
+                 depends(p, stmt->access.index, from);
+    for (uint32_t j = 0; j < stmt->n_args && !found; j++) found = depends(p, stmt->args[j], from);
+    return found;
 }
 
 static void clear_slice(planner_t *p) {
@@ -160,8 +183,7 @@ static void mark_reduce(planner_t *p, nest_value_t v) {
 
 static bool slice_has_rows(const planner_t *p) {
     for (uint32_t v = 0; v < p->nest->n_stmts; v++)
-        if (p->needed[v] && stmt_at(p, v)->kind == NEST_REDUCE && !p->s->grid[v].is_grid)
-            return true;
+        if (p->needed[v] && stmt_at(p, v)->kind == NEST_REDUCE && !is_result(p, v)) return true;
     return false;
 }
 
@@ -277,6 +299,23 @@ static void mark_sinks(planner_t *p, const emit_kernel_t *k) {
     for (uint32_t i = 0; i < k->n_reduces; i++) mark_reduce(p, k->reduces[i]);
 }
 
+/* Are the elements of a row wanted once only? Then nothing is gained by keeping them. The slice at hand
+ * is the kernel's. */
+static bool rows_once(const planner_t *p, const emit_kernel_t *k) {
+    for (uint32_t i = 0; i < k->n_stores; i++)
+        if (p->nest->stores[k->stores[i]].mask & k->cols) return false;
+    for (uint32_t v = 0; v < p->nest->n_stmts; v++) {
+        const nest_stmt_t *stmt = stmt_at(p, v);
+        if (!p->needed[v] || stmt->kind != NEST_REDUCE || is_result(p, v)) continue;
+        /* what it is made of must know of no other */
+        for (uint32_t other = 0; other < v; other++)
+            if (p->needed[other] && stmt_at(p, other)->kind == NEST_REDUCE &&
+                !is_result(p, other) && depends(p, p->s->of[v], other))
+                return false;
+    }
+    return true;
+}
+
 /* Rows: how many threads a row, how many rows a block, whether what is loaded stays in registers. */
 static void shape_rows(planner_t *p, emit_kernel_t *k) {
     const nest_domain_t *domain = &p->nest->domains[k->domain];
@@ -301,6 +340,7 @@ static void shape_rows(planner_t *p, emit_kernel_t *k) {
     int64_t chunks = ceil_div(vectors, k->group);
     bool fits =
         chunks * k->vector * (n_loads + (columns ? k->n_reduces : 0)) <= EMIT_MAX_PERSISTENT;
+    if (chunks > 1 && !columns && rows_once(p, k)) fits = false;
     k->keep = fits;
     k->chunks = fits || columns ? (uint32_t)chunks : 0;
     k->blocks = rows ? ceil_div(rows, per_block) : 1;
@@ -413,8 +453,8 @@ static uint32_t resident_blocks(const planner_t *p, const emit_kernel_t *k) {
         values += p->s->pair[k->reduces[i]] == NEST_NONE ? 1 : 3;
     for (uint32_t v = 0; v < p->nest->n_stmts; v++) {
         const nest_stmt_t *stmt = stmt_at(p, v);
-        values += p->needed[v] && (stmt->mask & vector) &&
-                  (stmt->kind == NEST_LOAD || p->s->grid[v].is_grid);
+        values +=
+            p->needed[v] && (stmt->mask & vector) && (stmt->kind == NEST_LOAD || is_result(p, v));
     }
     const size_t each = p->nest->domains[k->domain].wide ? 2 : 1;
     const size_t registers = OWN_REGISTERS + values * each * k->vector;
@@ -513,9 +553,9 @@ static st_status_t plan_reduces(planner_t *p, uint32_t level, bool *taken, bool 
 static bool slice_complete(const planner_t *p, uint32_t level) {
     for (uint32_t v = 0; v < p->nest->n_stmts; v++) {
         if (!p->needed[v]) continue;
-        if (p->s->grid[v].is_grid ? !p->complete[v]
-                                  : stmt_at(p, v)->kind == NEST_REDUCE ||
-                                        (p->s->uniform[v] != UINT64_MAX && p->s->level[v] > level))
+        if (is_result(p, v) ? p->s->grid[v].is_grid && !p->complete[v]
+                            : stmt_at(p, v)->kind == NEST_REDUCE ||
+                                  (p->s->uniform[v] != UINT64_MAX && p->s->level[v] > level))
             return false;
     }
     return true;
@@ -589,7 +629,7 @@ static uint32_t shared_axes(const planner_t *p, const emit_kernel_t *k) {
     uint32_t inner = 0, n = 0;
     for (uint32_t v = 0; v < p->nest->n_stmts; v++) {
         const nest_stmt_t *stmt = stmt_at(p, v);
-        if (!p->needed[v] || (stmt->kind != NEST_LOAD && !p->s->grid[v].is_grid)) continue;
+        if (!p->needed[v] || (stmt->kind != NEST_LOAD && !is_result(p, v))) continue;
         if (!(stmt->mask & last) || (stmt->mask & k->mask) == k->mask) continue;
         inner |= stmt->mask;
         n++;
@@ -689,6 +729,7 @@ static st_status_t plan_levels(planner_t *p) {
     memset(taken_reduce, 0, nest->n_stmts * sizeof *taken_reduce);
     for (uint32_t level = 0; level < p->s->n_levels; level++) {
         uint32_t first = p->s->n_kernels;
+        p->level = level;
         TRY(plan_uniform(p, level, taken_store));
         for (uint32_t d = 0; d < nest->n_domains; d++)
             TRY(plan_rows(p, d, level, taken_store, taken_reduce));
@@ -719,6 +760,44 @@ static st_status_t check_constants(const nest_t *nest) {
     return ST_OK;
 }
 
+/* Adds to set[] the row results that a sink of `level` with value `v` is made from. */
+static void mark_row_results(planner_t *p, nest_value_t v, bool *set) {
+    clear_slice(p);
+    mark(p, v);
+    for (uint32_t r = 0; r < p->nest->n_stmts; r++) {
+        const nest_stmt_t *stmt = stmt_at(p, r);
+        set[r] |= p->needed[r] && stmt->kind == NEST_REDUCE && !p->s->grid[r].is_grid &&
+                  stmt->mask == (p->all[stmt->domain] & ~p->cols[stmt->domain]);
+    }
+}
+
+/* Row results that a kernel of their own level has and a later level wants again: left in the workspace,
+ * so that the later one need not go through the rows. Quadratic in sinks and statements. */
+static void leave_row_results(planner_t *p) {
+    const nest_t *nest = p->nest;
+    bool *own = p->loads, *later = p->complete; /* scratch so far */
+    memset(own, 0, nest->n_stmts * sizeof *own);
+    memset(later, 0, nest->n_stmts * sizeof *later);
+    for (uint32_t level = 0; level < p->s->n_levels && p->s->n_levels > 1; level++) {
+        p->level = level;
+        for (uint32_t i = 0; i < nest->n_stores; i++)
+            if (nest->stores[i].mask && available(p->s, nest->stores[i].value) == level)
+                mark_row_results(p, nest->stores[i].value, level ? later : own);
+        for (uint32_t v = 0; v < nest->n_stmts; v++)
+            if (p->s->grid[v].is_grid && p->s->level[v] == level)
+                mark_row_results(p, p->s->of[v], level ? later : own);
+    }
+    for (uint32_t r = 0; r < nest->n_stmts; r++) {
+        if (!own[r] || !later[r] || p->s->level[r] != 0) continue;
+        p->s->grid[r].of_row = true;
+        const nest_domain_t *domain = &nest->domains[stmt_at(p, r)->domain];
+        p->s->grid[r].result =
+            take(p->s, st_size_mul((uint64_t)nest_points(domain, stmt_at(p, r)->mask),
+                                   accumulator_bytes(p, r)));
+    }
+    memset(p->complete, 0, nest->n_stmts * sizeof *p->complete);
+}
+
 /* Levels and kernels for the rows chosen. */
 static st_status_t plan_all(planner_t *p) {
     emit_schedule_t *s = p->s;
@@ -737,6 +816,7 @@ static st_status_t plan_all(planner_t *p) {
             !stmt->mask && !stmt->over && (stmt->kind == NEST_OP || stmt->kind == NEST_RANDOM);
         s->uniform[v] = uniform ? take(s, 8) : UINT64_MAX;
     }
+    leave_row_results(p);
     TRY(plan_levels(p));
     if (s->workspace > INT64_MAX)
         return FAIL(ST_DOES_NOT_FIT, "the scratch space of a nest overflows 63 bits");

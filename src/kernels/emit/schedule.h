@@ -2,8 +2,8 @@
  * without a device knows the workspace and what every sum's tree is.
  *
  * A reduction whose result is wanted again along the axes it removed (softmax, norms) is done inside
- * a row: `cols` are its axes, `rows` the others, and one warp or block has a row at a time. Any other
- * reduction ends a level: its result goes to the workspace, and what depends on it is a later kernel.
+ * a row: `cols` are its axes, `rows` the others, and one warp or block has a row at a time. What later levels want of a row's
+ * results is left in the workspace. Any other reduction ends a level: its result goes to the workspace, and what depends on it is a later kernel.
  *
  *   level 0   rows     y = x * rsqrt(mean(x^2) + eps) * w; and for dw, sums over each block's rows
  *   level 0   finish   dw = the blocks' sums added in order
@@ -39,6 +39,7 @@ enum { EMIT_MAX_SINKS = NEST_TOGETHER, EMIT_MAX_PERSISTENT = 96, EMIT_BLOCK = 25
  * accumulator's type: bytes from the start of the workspace. */
 typedef struct emit_grid {
     bool is_grid;
+    bool of_row; /* a row reduction whose kernel leaves it for later levels: result, no partial */
     uint64_t partial, result;
     int64_t n_partials;
 } emit_grid_t;
@@ -82,6 +83,11 @@ void emit_schedule_destroy(emit_schedule_t *schedule); /* NULL is fine */
 /* How the sums of the nest are added up: equal for two schedules only where each sum, in the nests'
  * order, takes its terms in the same order and groups. */
 uint64_t emit_sums_hash(const emit_schedule_t *schedule);
+
+/* Is the result there when kernels of `level` run? */
+static inline bool emit_is_result(const emit_schedule_t *schedule, uint32_t level, uint32_t v) {
+    return schedule->grid[v].is_grid || (schedule->grid[v].of_row && level > schedule->level[v]);
+}
 
 /* How many kernels are joined to kernel `first`. */
 static inline uint32_t emit_n_joined(const emit_schedule_t *schedule, uint32_t first) {

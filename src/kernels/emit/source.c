@@ -18,14 +18,14 @@ static void mark(writer_t *w, nest_value_t v) {
     const nest_stmt_t *stmt = emit_stmt(w, v);
     if (w->needed[v]) return;
     w->needed[v] = true;
-    if (w->s->grid[v].is_grid || emit_is_stored_uniform(w, v)) return;
+    if (emit_is_result(w->s, w->k->level, v) || emit_is_stored_uniform(w, v)) return;
     for (uint32_t j = 0; j < stmt->n_args; j++) mark(w, stmt->args[j]);
     if (stmt->kind == NEST_LOAD && stmt->access.index != NEST_NONE) mark(w, stmt->access.index);
 }
 
 static bool in_row(const writer_t *w, nest_value_t v) {
     return w->k->shape == EMIT_ROWS && emit_stmt(w, v)->kind == NEST_REDUCE &&
-           !w->s->grid[v].is_grid;
+           !emit_is_result(w->s, w->k->level, v);
 }
 
 /* What the kernel needs, and how many row reductions lie before each. */
@@ -42,9 +42,12 @@ void emit_find_slice(writer_t *w) {
         if (w->s->uniform[v] != UINT64_MAX && w->s->level[v] == k->level) mark(w, v);
     for (nest_value_t v = 0; v < n; v++) {
         const nest_stmt_t *stmt = emit_stmt(w, v);
-        if (!w->needed[v] || w->s->grid[v].is_grid || emit_is_stored_uniform(w, v)) continue;
-        for (uint32_t j = 0; j < stmt->n_args; j++)
-            if (w->stage[stmt->args[j]] > w->stage[v]) w->stage[v] = w->stage[stmt->args[j]];
+        if (!w->needed[v] || emit_is_result(w->s, w->k->level, v) || emit_is_stored_uniform(w, v))
+            continue;
+        for (uint32_t j = 0; j < stmt->n_args; j++) {
+            nest_value_t arg = in_row(w, v) ? emit_reduced(w, v) : stmt->args[j];
+            if (w->stage[arg] > w->stage[v]) w->stage[v] = w->stage[arg];
+        }
         if (stmt->kind == NEST_LOAD && stmt->access.index != NEST_NONE &&
             w->stage[stmt->access.index] > w->stage[v])
             w->stage[v] = w->stage[stmt->access.index];
@@ -67,7 +70,7 @@ static void want_elements(writer_t *w, bool *want, nest_value_t v) {
     const nest_stmt_t *stmt = emit_stmt(w, v);
     if (want[v] || w->written[v]) return;
     want[v] = true;
-    if (w->s->grid[v].is_grid || emit_is_stored_uniform(w, v)) return;
+    if (emit_is_result(w->s, w->k->level, v) || emit_is_stored_uniform(w, v)) return;
     for (uint32_t j = 0; j < stmt->n_args; j++) want_elements(w, want, stmt->args[j]);
     if (stmt->kind == NEST_LOAD && stmt->access.index != NEST_NONE)
         want_elements(w, want, stmt->access.index);
@@ -116,7 +119,7 @@ const char *emit_combiner(const writer_t *w, nest_value_t v) {
                 {IR_OP_REDUCE_MAX, "Maximum"},
                 {IR_OP_REDUCE_MIN, "Minimum"}};
     size_t i = 0;
-    if (w->s->pair[v] != NEST_NONE) return "Chan";
+    if (w->s->pair[v] != NEST_NONE) return w->s->grid[v].is_grid ? "Chan" : "Peaks";
     while (rows[i].op != emit_stmt(w, v)->op) ASSERT(++i < sizeof rows / sizeof rows[0]);
     return rows[i].name;
 }
@@ -171,8 +174,8 @@ static void put_row_loop(writer_t *w) {
         emit_put(w, "const %s c = e * %u + lane;\n", w->index, k->group);
         emit_put(w, "if (c < (%s)%" PRId64 ") {\n", w->index, vectors);
     } else {
-        emit_put(w, "for (%s c = lane; c < (%s)%" PRId64 "; c += %u) {{\n", w->index, w->index,
-                 vectors, k->group);
+        emit_put(w, "_Pragma(\"unroll 4\") for (%s c = lane; c < (%s)%" PRId64 "; c += %u) {{\n",
+                 w->index, w->index, vectors, k->group);
     }
     emit_axes(w, k->cols, "c");
 }
@@ -197,29 +200,62 @@ static st_status_t put_kept_loads(writer_t *w, bool *want) {
     return ST_OK;
 }
 
-static st_status_t put_row_stage(writer_t *w, uint8_t stage, bool *want) {
+/* Is `v` a row reduction that stage `stage` accumulates? */
+static bool in_stage(const writer_t *w, nest_value_t v, uint8_t stage) {
+    return w->needed[v] && in_row(w, v) && w->stage[v] == stage + 1 && !emit_comes_along(w->s, v);
+}
+
+/* A maximum and the exponentials less it, all elements of a vector at once. */
+static void put_peak(writer_t *w, nest_value_t v) {
+    const nest_value_t of = emit_reduced(w, v);
+    const bool along = emit_along_vector(w, of);
+    emit_put(w, along ? "a%u.add<V>(s%u%s);\n" : "EACH a%u.add<1>(&s%u%s);\n", v,
+             emit_number(w, of), emit_is_kept(w, of) ? "[e]" : "");
+}
+
+/* The results of a stage's reductions, the same in all threads of the row. */
+static void put_row_results(writer_t *w, nest_value_t v) {
     const emit_kernel_t *k = w->k;
-    memset(want, 0, w->nest->n_stmts * sizeof *want);
-    for (nest_value_t v = 0; v < w->nest->n_stmts; v++) {
-        if (!w->needed[v] || !in_row(w, v) || w->stage[v] != stage + 1) continue;
-        emit_put(w, "%s a%u = %s::first<%s>();\n", emit_sum_type(w, v), v, emit_combiner(w, v),
-                 emit_sum_type(w, v));
+    const nest_value_t pair = w->s->pair[v];
+    const char *type = emit_value_type(w, v);
+    if (pair == NEST_NONE)
+        emit_put(w, "const %s s%u", type, v);
+    else
+        emit_put(w, "const Peak<%s> p%u", type, v);
+    emit_put(w, " = %s_all<%s", k->group == 32 ? "warp" : "block", emit_combiner(w, v));
+    if (k->group != 32) emit_put(w, ", %u", k->group);
+    emit_put(w, ">(a%u);\n", v);
+    w->written[v] = true;
+    if (pair == NEST_NONE) return;
+    emit_put(w, "const %s s%u = p%u.most, s%u = p%u.total();\n", type, pair, v, v, v);
+    w->written[pair] = true;
+}
+
+static st_status_t put_row_stage(writer_t *w, uint8_t stage, bool *want) {
+    const uint32_t n = w->nest->n_stmts;
+    memset(want, 0, n * sizeof *want);
+    for (nest_value_t v = 0; v < n; v++) {
+        if (!in_stage(w, v, stage)) continue;
+        const char *type = emit_sum_type(w, v);
+        if (w->s->pair[v] == NEST_NONE)
+            emit_put(w, "%s a%u = %s::first<%s>();\n", type, v, emit_combiner(w, v), type);
+        else
+            emit_put(w, "Peak<%s> a%u;\na%u.clear();\n", type, v, v);
         want_elements(w, want, emit_reduced(w, v));
     }
     put_row_loop(w);
     TRY(put_wanted(w, want));
-    for (nest_value_t v = 0; v < w->nest->n_stmts; v++)
-        if (w->needed[v] && in_row(w, v) && w->stage[v] == stage + 1) emit_accumulate(w, v, "");
-    emit_put(w, "}}\n");
-    for (nest_value_t v = 0; v < w->nest->n_stmts; v++) {
-        if (!w->needed[v] || !in_row(w, v) || w->stage[v] != stage + 1) continue;
-        emit_put(w, "const %s s%u = %s_all<%s", emit_value_type(w, v), v,
-                 k->group == 32 ? "warp" : "block", emit_combiner(w, v));
-        if (k->group != 32) emit_put(w, ", %u", k->group);
-        emit_put(w, ">(a%u);\n", v);
-        w->written[v] = true;
+    for (nest_value_t v = 0; v < n; v++) {
+        if (!in_stage(w, v, stage)) continue;
+        if (w->s->pair[v] == NEST_NONE)
+            emit_accumulate(w, v, "");
+        else
+            put_peak(w, v);
     }
-    return emit_within(w, k->rows, (uint8_t)(stage + 1));
+    emit_put(w, "}}\n");
+    for (nest_value_t v = 0; v < n; v++)
+        if (in_stage(w, v, stage)) put_row_results(w, v);
+    return emit_within(w, w->k->rows, (uint8_t)(stage + 1));
 }
 
 static bool is_column_sum(const writer_t *w, nest_value_t v) {
@@ -251,6 +287,10 @@ static st_status_t put_row_sinks(writer_t *w, bool *want) {
         emit_put(w, "}}\n");
     }
     emit_put(w, "if (lane == 0) {\n");
+    for (nest_value_t v = 0; v < w->nest->n_stmts; v++)
+        if (w->needed[v] && in_row(w, v) && w->s->grid[v].of_row)
+            emit_put(w, "((%s *)(p.work + %" PRIu64 "ull))[row] = s%u;\n", emit_sum_type(w, v),
+                     w->s->grid[v].result, v);
     for (uint32_t i = 0; i < k->n_stores; i++)
         if (!(w->nest->stores[k->stores[i]].mask & k->cols)) emit_store(w, k->stores[i]);
     for (uint32_t i = 0; i < k->n_reduces; i++) {

@@ -367,14 +367,14 @@ st_status_t emit_statement(writer_t *w, nest_value_t v) {
     const nest_stmt_t *stmt = emit_stmt(w, v);
     const emit_grid_t *grid = &w->s->grid[v];
     put_declaration(w, v);
-    if (!grid->is_grid && stmt->kind == NEST_LOAD) {
+    if (stmt->kind == NEST_LOAD) {
         put_load(w, v);
         return ST_OK;
     }
     if (emit_along_vector(w, v)) emit_put(w, "EACH ");
     emit_name(w, v);
     emit_put(w, " = ");
-    if (grid->is_grid) {
+    if (emit_is_result(w->s, w->k->level, v)) {
         emit_put(w, "(%s)((const %s *)(p.work + %" PRIu64 "ull))[", emit_value_type(w, v),
                  emit_sum_type(w, v), grid->result);
         if (stmt->domain != NEST_NONE) put_point(w, stmt->domain, stmt->mask);
