@@ -142,8 +142,7 @@ static st_status_t step_cost(const target_t *t, const plan_program_t *program, i
     return ST_OK;
 }
 
-st_status_t predict_turn(const target_t *target, const plan_program_t *body,
-                         ir_cost_t *out_costs) {
+st_status_t predict_turn(const target_t *target, const plan_program_t *body, ir_cost_t *out_costs) {
     for (ir_node_t n = 0; n < body->graph->nodes.n; n++) {
         out_costs[n] = (ir_cost_t){.limit = "launch"};
         TRY(step_cost(target, body, n, 0, &out_costs[n]));
