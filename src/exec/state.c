@@ -24,6 +24,11 @@ static exec_part_t part_of_state(const exec_session_t *session, const plan_port_
                           exec_address(r, plan_state_place(r->program, state->name)));
 }
 
+/* What was copied out of the device is there. */
+static st_status_t arrived(const exec_rank_t *rank) {
+    return rank->device->synchronize(rank->stream);
+}
+
 /* ---- whole ---- */
 
 st_status_t exec_state_write(exec_session_t *session, const char *name, const ir_type_t *type,
@@ -41,6 +46,7 @@ st_status_t exec_state_read(exec_session_t *session, const char *name, const ir_
         exec_part_t part = part_of_state(session, state, r);
         if (part.delivers || session->beside)
             TRY(exec_state_part_out(&session->ranks[r], &part, data));
+        TRY(arrived(&session->ranks[r]));
     }
     return session->beside ? exec_complete(session, state, data) : ST_OK;
 }
@@ -100,6 +106,7 @@ st_status_t exec_state_read_range(exec_session_t *session, const char *name, siz
         if (part.delivers)
             TRY(ir_box_runs_within(&state->type, &piece, offset, bytes, &part.box, move_out,
                                    &move));
+        TRY(arrived(&session->ranks[r]));
     }
     return ST_OK;
 }
