@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "base/draw_math.h"
+
 #define P1 0x9E3779B185EBCA87ULL
 #define P2 0xC2B2AE3D27D4EB4FULL
 #define P3 0x165667B19E3779F9ULL
@@ -105,14 +107,5 @@ uint64_t st_hash_string(const char *text) {
 }
 
 void st_philox(uint64_t key, uint64_t counter_low, uint64_t counter_high, uint32_t out[4]) {
-    uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
-    uint32_t c0 = (uint32_t)counter_low, c1 = (uint32_t)(counter_low >> 32);
-    uint32_t c2 = (uint32_t)counter_high, c3 = (uint32_t)(counter_high >> 32);
-    for (int round = 0; round < 10; round++) {
-        uint64_t p0 = (uint64_t)0xD2511F53u * c0, p1 = (uint64_t)0xCD9E8D57u * c2;
-        uint32_t n0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0, n2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
-        c0 = n0, c1 = (uint32_t)p1, c2 = n2, c3 = (uint32_t)p0;
-        k0 += 0x9E3779B9u, k1 += 0xBB67AE85u;
-    }
-    out[0] = c0, out[1] = c1, out[2] = c2, out[3] = c3;
+    draw_words(key, counter_low, counter_high, out);
 }

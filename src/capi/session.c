@@ -2,7 +2,6 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "base/parallel.h"
 #include "capi/capi.h"
 #include "capi/session.h"
 #include "ir/op.h"
@@ -222,38 +221,13 @@ static st_status_t write_seed(stator_session_t *session, int64_t seed) {
     return exec_state_write(session->exec, "random.seed", &type, &seed);
 }
 
-typedef struct drawing {
-    const init_rules_t *rules;
-    uint64_t seed;
-    const char *name;
-    const ir_type_t *type;
-    uint8_t *data;
-} drawing_t;
-
-enum { DRAWN_TOGETHER = 1 << 20 }; /* elements */
-
-static st_status_t draw_part(void *context, size_t i) {
-    const drawing_t *d = context;
-    const int64_t all = ir_type_elements(d->type), first = (int64_t)i * DRAWN_TOGETHER;
-    const int64_t n = all - first < DRAWN_TOGETHER ? all - first : DRAWN_TOGETHER;
-    return init_fill(d->rules, d->seed, d->name, d->type, first, n,
-                     d->data + (size_t)first * ir_dtype_bytes(d->type->dtype));
-}
-
-/* All elements, by several threads: each is a function of its own index. */
-static st_status_t draw(const drawing_t *drawing) {
-    const size_t n = (size_t)ir_type_elements(drawing->type);
-    drawing_t d = *drawing;
-    return st_parallel(n ? (n + DRAWN_TOGETHER - 1) / DRAWN_TOGETHER : 1, draw_part, &d);
-}
-
 stator_status_t stator_session_initialize(stator_session_t *session,
                                           const stator_options_t *options) {
     CAPI_REQUIRE(session);
     CAPI_REQUIRE(options);
     const ir_graph_t *graph = capi_session_graph(session);
     init_rules_t *rules = NULL;
-    void *data = NULL;
+    st_draw_t draw;
     const ir_node_info_t *without_rule = NULL;
     uint64_t seed = (uint64_t)st_options_int(options->table, "seed");
     st_status_t status = init_rules_parse(st_options_string(options->table, "init"), &rules);
@@ -261,24 +235,19 @@ stator_status_t stator_session_initialize(stator_session_t *session,
         const ir_node_info_t *node = &graph->nodes.data[i];
         if (!capi_is_model_state(node)) continue;
         const ir_type_t *type = capi_state_type(session, node);
-        data = st_malloc(ir_type_bytes(type));
-        if (!data) status = st_no_memory(ir_type_bytes(type), node->name);
-        if (status == ST_OK) status = draw(&(drawing_t){rules, seed, node->name, type, data});
+        status = init_draw(rules, seed, node->name, type, &draw);
         /* without a rule it is zero, which is right for a buffer; a parameter is reported at the
          * end */
         if (status == ST_NOT_FOUND) {
-            memset(data, 0, ir_type_bytes(type));
             status = ST_OK;
             if (node->op == IR_OP_PARAMETER && !without_rule) without_rule = node;
         }
-        if (status == ST_OK) status = exec_state_write(session->exec, node->name, type, data);
-        st_free(data);
-        data = NULL;
+        if (status == ST_OK) status = exec_state_draw(session->exec, node->name, &draw);
     }
     if (status == ST_OK) status = write_seed(session, (int64_t)seed);
-    if (status == ST_OK && without_rule) /* no element: for the message */
-        status = init_fill(rules, seed, without_rule->name, capi_state_type(session, without_rule),
-                           0, 0, &seed);
+    if (status == ST_OK && without_rule) /* for the message */
+        status = init_draw(rules, seed, without_rule->name, capi_state_type(session, without_rule),
+                           &draw);
     init_rules_free(rules);
     return capi_status(status);
 }

@@ -10,6 +10,7 @@
 
 #include "base/status.h"
 
+struct st_draw;                         /* base/draw_math.h */
 typedef struct dev_team dev_team_t;     /* CPU threads of one rank: device/cpu/team.h */
 typedef struct dev_stream dev_stream_t; /* ordered queue of work on a device */
 typedef struct dev_graph dev_graph_t;   /* recorded work that is launched as one */
@@ -61,6 +62,8 @@ typedef struct dev_device {
     st_status_t (*copy_in)(dev_stream_t *stream, void *device, const void *host, size_t n_bytes);
     st_status_t (*copy_out)(dev_stream_t *stream, void *host, const void *device, size_t n_bytes);
     st_status_t (*copy)(dev_stream_t *stream, void *to, const void *from, size_t n_bytes);
+    /* Initial values into memory of the device, the box that `draw` has: the same bits on every device. */
+    st_status_t (*draw)(dev_stream_t *stream, void *memory, const struct st_draw *draw);
     /* Blocks until all work on the stream is done. */
     st_status_t (*synchronize)(dev_stream_t *stream);
     /* CPU: the stream's threads. NULL elsewhere. */

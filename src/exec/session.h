@@ -8,6 +8,7 @@
 #ifndef STATOR_EXEC_SESSION_H
 #define STATOR_EXEC_SESSION_H
 
+#include "base/draw_math.h"
 #include "comm/comm.h"
 #include "compile/plan.h"
 
@@ -38,6 +39,10 @@ st_status_t exec_session_create_on(const plan_t *plan, exec_session_t *share, co
 st_status_t exec_session_create_with(const plan_t *plan, exec_session_t *share,
                                      const exec_options_t *options,
                                      exec_session_t **out_session) ST_WARN_UNUSED;
+
+/* Fills a state; `draw` is of its whole type. */
+st_status_t exec_state_draw(exec_session_t *session, const char *name,
+                            const st_draw_t *draw) ST_WARN_UNUSED;
 
 /* Global tensors. `data` is dense row-major of the port's global type; it must stay valid during
  * the call only. */

@@ -1,4 +1,6 @@
 /* State by name: whole, or the parts that this process keeps (session.h). */
+#include <string.h>
+
 #include "exec/internal.h"
 
 static st_status_t find_state(const exec_session_t *session, const char *name,
@@ -49,6 +51,23 @@ st_status_t exec_state_read(exec_session_t *session, const char *name, const ir_
         TRY(arrived(&session->ranks[r]));
     }
     return session->beside ? exec_complete(session, state, data) : ST_OK;
+}
+
+st_status_t exec_state_draw(exec_session_t *session, const char *name, const st_draw_t *draw) {
+    const plan_port_t *state;
+    TRY(exec_session_idle(session));
+    TRY(find_state(session, name, &state));
+    exec_shadows_note_write(session);
+    for (uint32_t r = session->first; r < session->first + session->n_local; r++) {
+        const exec_rank_t *rank = &session->ranks[r];
+        const exec_part_t part = part_of_state(session, state, r);
+        st_draw_t own = *draw;
+        memcpy(own.begin, part.box.begin, sizeof own.begin);
+        memcpy(own.extent, part.box.extent, sizeof own.extent);
+        if (ir_box_elements(&state->type, &part.box))
+            TRY(rank->device->draw(rank->stream, part.local, &own));
+    }
+    return ST_OK;
 }
 
 /* ---- parts ---- */

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/draw_math.h"
 #include "base/status.h"
 
 /* A 16-bit format: exponent and mantissa widths. */
@@ -14,32 +15,6 @@ typedef struct format {
 
 static const format_t f16_format = {5, 10};
 static const format_t bf16_format = {8, 7};
-
-static uint16_t encode(double value, format_t format) {
-    uint64_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    int mantissa_bits = format.mantissa_bits;
-    int bias = (1 << (format.exponent_bits - 1)) - 1;
-    uint32_t sign = (uint32_t)(bits >> 63) << 15;
-    uint32_t infinity = ((1u << format.exponent_bits) - 1) << mantissa_bits;
-    if (isnan(value)) return (uint16_t)(sign | infinity | 1u << (mantissa_bits - 1));
-    if (isinf(value)) return (uint16_t)(sign | infinity);
-    int exponent = (int)(bits >> 52 & 0x7ff) - 1023;
-    uint64_t mantissa = (bits & (((uint64_t)1 << 52) - 1)) | (uint64_t)1 << 52;
-    int smallest = 1 - bias;
-    int shift = 52 - mantissa_bits;
-    if (exponent < smallest) shift += smallest - exponent;
-    if (shift > 53) return (uint16_t)sign; /* below half of the smallest subnormal */
-    uint64_t half = (uint64_t)1 << (shift - 1);
-    uint64_t rest = mantissa & ((half << 1) - 1);
-    uint64_t rounded = mantissa >> shift;
-    if (rest > half || (rest == half && (rounded & 1) != 0)) rounded++;
-    /* For a normal number the leading one adds 1 to the exponent field, hence the - 1; a carry out
-     * of the mantissa moves to the next exponent by itself. */
-    uint64_t field = exponent < smallest ? 0 : (uint64_t)(exponent + bias - 1);
-    uint64_t result = (field << mantissa_bits) + rounded;
-    return (uint16_t)(sign | (result < infinity ? (uint32_t)result : infinity));
-}
 
 static double decode(uint16_t bits, format_t format) {
     int mantissa_bits = format.mantissa_bits;
@@ -91,7 +66,7 @@ void state_store_float(void *array, ir_dtype_t dtype, size_t index, double value
         return;
     }
     ASSERT(state_can_convert(dtype));
-    uint16_t bits = encode(value, dtype == IR_F16 ? f16_format : bf16_format);
+    uint16_t bits = dtype == IR_F16 ? draw_round16(value, 5, 10) : draw_round16(value, 8, 7);
     memcpy(at, &bits, sizeof bits);
 }
 

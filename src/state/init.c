@@ -190,45 +190,22 @@ static st_status_t compute_scale(const rule_t *rule, const char *name, const ir_
     return ST_OK;
 }
 
-/* Four independent draws: Box and Muller's pairs for the normal ones, in f64 so that the result is
- * the same in every element type before its rounding. */
-static void draw_four(draw_t draw, double scale, const uint32_t words[4], double out[4]) {
-    if (draw == DRAW_UNIFORM) {
-        for (int i = 0; i < 4; i++) out[i] = scale * (2 * ((words[i] + 0.5) * 0x1p-32) - 1);
-        return;
+static st_status_t constant_bits(double value, const char *name, ir_dtype_t dtype,
+                                 uint64_t *out_bits) {
+    const size_t bytes = ir_dtype_bytes(dtype);
+    const int64_t whole = (int64_t)value;
+    *out_bits = 0;
+    if (state_can_convert(dtype)) {
+        state_store_float(out_bits, dtype, 0, value);
+        return ST_OK;
     }
-    for (int i = 0; i < 4; i += 2) {
-        double radius = scale * sqrt(-2 * log((words[i] + 1.0) * 0x1p-32));
-        double angle = 6.283185307179586 * (words[i + 1] * 0x1p-32);
-        out[i] = radius * cos(angle);
-        out[i + 1] = radius * sin(angle);
-    }
-}
-
-static void store_integer(void *out, size_t bytes, size_t index, int64_t value) {
-    memcpy((uint8_t *)out + index * bytes, &value, bytes); /* little-endian: the low bytes */
-}
-
-static st_status_t fill_constant(double value, const char *name, const ir_type_t *type,
-                                 int64_t count, void *out) {
-    size_t bytes = ir_dtype_bytes(type->dtype);
-    bool is_float = state_can_convert(type->dtype);
-    if (!is_float && ir_dtype_is_float(type->dtype)) {
+    if (ir_dtype_is_float(dtype))
         return FAIL(ST_UNSUPPORTED, "'%s': %s is not initialized by rules", name,
-                    ir_dtype_text(type->dtype));
-    }
-    if (!is_float && (value != floor(value) || fabs(value) > (bytes == 1 ? 127 : 1e9) ||
-                      (type->dtype == IR_U8 && value < 0) ||
-                      (type->dtype == IR_BOOL && value != 0 && value != 1))) {
-        return FAIL(ST_INVALID, "'%s': %g is not a value of %s", name, value,
-                    ir_dtype_text(type->dtype));
-    }
-    for (int64_t i = 0; i < count; i++) {
-        if (is_float)
-            state_store_float(out, type->dtype, (size_t)i, value);
-        else
-            store_integer(out, bytes, (size_t)i, (int64_t)value);
-    }
+                    ir_dtype_text(dtype));
+    if (value != floor(value) || fabs(value) > (bytes == 1 ? 127 : 1e9) ||
+        (dtype == IR_U8 && value < 0) || (dtype == IR_BOOL && value != 0 && value != 1))
+        return FAIL(ST_INVALID, "'%s': %g is not a value of %s", name, value, ir_dtype_text(dtype));
+    memcpy(out_bits, &whole, bytes); /* little-endian: the low bytes */
     return ST_OK;
 }
 
@@ -241,35 +218,48 @@ static const rule_t *find_rule(const init_rules_t *rules, const char *name, int3
     return NULL;
 }
 
+static st_draw_format_t format_of(ir_dtype_t dtype) {
+    if (dtype == IR_F64) return ST_DRAW_F64;
+    if (dtype == IR_F32) return ST_DRAW_F32;
+    return dtype == IR_F16 ? ST_DRAW_F16 : ST_DRAW_BF16;
+}
+
+st_status_t init_draw(const init_rules_t *rules, uint64_t seed, const char *name,
+                      const ir_type_t *type, st_draw_t *out_draw) {
+    static const st_draw_kind_t kind_of[] = {[DRAW_CONSTANT] = ST_DRAW_CONSTANT,
+                                             [DRAW_NORMAL] = ST_DRAW_NORMAL,
+                                             [DRAW_UNIFORM] = ST_DRAW_UNIFORM};
+    TRY(ir_type_check(type));
+    const rule_t *rule = find_rule(rules, name, type->rank);
+    *out_draw = (st_draw_t){.width = (uint32_t)ir_dtype_bytes(type->dtype), .rank = type->rank};
+    for (int32_t d = 0; d < type->rank; d++)
+        out_draw->dims[d] = out_draw->extent[d] = type->dims[d];
+    if (rule == NULL)
+        return FAIL(ST_NOT_FOUND, "no initialization rule matches '%s': give one, as in '%s=zeros'",
+                    name, name);
+    TRY(compute_scale(rule, name, type, &out_draw->scale));
+    out_draw->kind = (int32_t)kind_of[rule->kind->draw];
+    if (rule->kind->draw == DRAW_CONSTANT)
+        return constant_bits(out_draw->scale, name, type->dtype, &out_draw->bits);
+    if (!state_can_convert(type->dtype))
+        return FAIL(ST_INVALID, "'%s': %s cannot be initialized as %s", name,
+                    ir_dtype_text(type->dtype), rule->kind->name);
+    out_draw->format = (int32_t)format_of(type->dtype);
+    out_draw->seed = seed;
+    out_draw->stream = st_hash_string(name);
+    return ST_OK;
+}
+
 st_status_t init_fill(const init_rules_t *rules, uint64_t seed, const char *name,
                       const ir_type_t *type, int64_t first, int64_t count, void *out) {
+    st_draw_t draw;
     TRY(ir_type_check(type));
     int64_t elements = ir_type_elements(type);
     if (first < 0 || count < 0 || first > elements || count > elements - first) {
         return FAIL(ST_INVALID, "'%s': elements %lld … are outside its %lld", name,
                     (long long)first, (long long)elements);
     }
-    const rule_t *rule = find_rule(rules, name, type->rank);
-    if (rule == NULL) {
-        return FAIL(ST_NOT_FOUND, "no initialization rule matches '%s': give one, as in '%s=zeros'",
-                    name, name);
-    }
-    double scale;
-    TRY(compute_scale(rule, name, type, &scale));
-    if (rule->kind->draw == DRAW_CONSTANT) return fill_constant(scale, name, type, count, out);
-    if (!state_can_convert(type->dtype)) {
-        return FAIL(ST_INVALID, "'%s': %s cannot be initialized as %s", name,
-                    ir_dtype_text(type->dtype), rule->kind->name);
-    }
-    uint64_t stream = st_hash_string(name);
-    uint32_t words[4];
-    double values[4] = {0};
-    for (int64_t i = first; i < first + count; i++) {
-        if (i == first || i % 4 == 0) {
-            st_philox(seed, (uint64_t)i / 4, stream, words);
-            draw_four(rule->kind->draw, scale, words, values);
-        }
-        state_store_float(out, type->dtype, (size_t)(i - first), values[i % 4]);
-    }
+    TRY(init_draw(rules, seed, name, type, &draw));
+    st_draw_range(&draw, first, count, out);
     return ST_OK;
 }

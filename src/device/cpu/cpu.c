@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/draw.h"
 #include "base/memory.h"
 #include "device/cpu/team.h"
 #include "device/device.h"
@@ -56,6 +57,11 @@ static st_status_t cpu_copy(dev_stream_t *stream, void *to, const void *from, si
     return ST_OK;
 }
 
+static st_status_t cpu_draw(dev_stream_t *stream, void *memory, const struct st_draw *draw) {
+    (void)stream;
+    return st_draw_box(draw, memory);
+}
+
 static st_status_t cpu_synchronize(dev_stream_t *stream) {
     (void)stream;
     return ST_OK;
@@ -100,6 +106,7 @@ const dev_device_t dev_cpu = {
     .copy_in = cpu_copy,
     .copy_out = cpu_copy,
     .copy = cpu_copy,
+    .draw = cpu_draw,
     .synchronize = cpu_synchronize,
     .team = cpu_team,
     .repeat = cpu_repeat,

@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "base/number.h"
 #include "device/cuda/cuda.h"
+#include "device/cuda/draw.h"
 #include "device/cuda/libraries.h"
 
 enum { MIN_DRIVER = 13000 };
@@ -164,6 +165,12 @@ static st_status_t cuda_copy(dev_stream_t *stream, void *to, const void *from, s
     return ST_OK;
 }
 
+static st_status_t cuda_draw(dev_stream_t *stream, void *memory, const struct st_draw *draw) {
+    CUDA_TRY(cudaSetDevice(stream->index));
+    CUDA_TRY(dev_cuda_launch_draw(draw, memory, stream->stream));
+    return ST_OK;
+}
+
 static bool cuda_take_fault(dev_stream_t *stream, dev_fault_t *out_fault) {
     if (!stream->fault->set) return false;
     *out_fault = stream->fault->fault;
@@ -257,6 +264,7 @@ const dev_device_t dev_cuda = {
     .copy_in = dev_cuda_copy_in,
     .copy_out = dev_cuda_copy_out,
     .copy = cuda_copy,
+    .draw = cuda_draw,
     .synchronize = dev_cuda_synchronize,
     .aside_begin = dev_cuda_aside_begin,
     .aside_copy = dev_cuda_aside_copy,

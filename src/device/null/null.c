@@ -42,6 +42,12 @@ static st_status_t copy_out(dev_stream_t *stream, void *host, const void *device
     memset(host, 0, n_bytes);
     return ST_OK;
 }
+static st_status_t draw_nothing(dev_stream_t *stream, void *memory, const struct st_draw *draw) {
+    (void)stream;
+    (void)memory;
+    (void)draw;
+    return ST_OK;
+}
 static st_status_t synchronize(dev_stream_t *stream) {
     (void)stream;
     return ST_OK;
@@ -61,6 +67,7 @@ const dev_device_t dev_null = {
     .copy_in = copy_to,
     .copy_out = copy_out,
     .copy = copy_to,
+    .draw = draw_nothing,
     .synchronize = synchronize,
     .team = team,
 };
