@@ -171,6 +171,12 @@ typedef struct stator_session_info {
 /* Does not block. (Nearest: torch.cuda.memory_allocated, cudaEventElapsedTime.) */
 STATOR_API stator_session_info_t stator_session_info(const stator_session_t *session);
 
+/* Memory of this process's first rank's device by the device's own account: what it had less after the session
+ * had allocated what the plan says, and what is free now. Both are 0 where a device's memory is the host's.
+ * Other programs on the device count. INVALID: a step is in progress. (Nearest: cudaMemGetInfo.) */
+STATOR_API stator_status_t stator_session_memory(stator_session_t *session, uint64_t *out_taken,
+                                                 uint64_t *out_free) STATOR_WARN_UNUSED;
+
 /* Where the time of a session besides its steps has gone so far, on rank 0, in seconds. */
 typedef struct stator_startup {
     double open_s;    /* the device */

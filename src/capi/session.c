@@ -400,6 +400,14 @@ stator_session_info_t stator_session_info(const stator_session_t *session) {
     };
 }
 
+stator_status_t stator_session_memory(stator_session_t *session, uint64_t *out_taken,
+                                      uint64_t *out_free) {
+    CAPI_REQUIRE(session);
+    CAPI_REQUIRE(out_taken);
+    CAPI_REQUIRE(out_free);
+    return capi_status(exec_device_memory(session->exec, out_taken, out_free));
+}
+
 stator_startup_t stator_session_startup(const stator_session_t *session) {
     const exec_startup_t s = exec_startup(session->exec);
     return (stator_startup_t){.open_s = s.open_s,

@@ -82,6 +82,7 @@ typedef struct exec_rank {
     void *regions[PLAN_REGION_END];
     uint64_t region_bytes[PLAN_REGION_END]; /* really allocated; a shared state region counts */
     bool owns_state;
+    uint64_t taken_bytes; /* by the device's own account for the regions; 0: it keeps none */
     st_arena_t arena;
     uint32_t n_steps;
     exec_step_t *steps;

@@ -482,6 +482,16 @@ static st_status_t open_axes(exec_rank_t *rank) {
     return ST_OK;
 }
 
+/* What the device has less afterwards: blocks are rounded up there. */
+static st_status_t count_regions(exec_rank_t *rank) {
+    size_t before = 0, after = 0, total;
+    if (rank->device->memory) TRY(rank->device->memory(rank->stream, &before, &total));
+    TRY(allocate_regions(rank));
+    if (rank->device->memory) TRY(rank->device->memory(rank->stream, &after, &total));
+    rank->taken_bytes = before > after ? before - after : 0;
+    return ST_OK;
+}
+
 st_status_t exec_rank_prepare(exec_rank_t *rank) {
     const exec_session_t *session = rank->session;
     TRY(open_axes(rank));
@@ -491,7 +501,7 @@ st_status_t exec_rank_prepare(exec_rank_t *rank) {
     double begin = exec_now_us();
     TRY(rank->device->open(0, (int)session->plan->n_threads, &rank->stream));
     rank->open_s = take_seconds(&begin);
-    TRY(allocate_regions(rank));
+    TRY(count_regions(rank));
     TRY(exec_fill_constants(rank));
     rank->memory_s = take_seconds(&begin);
     TRY(rank->device->computes ? exec_prepare_steps(rank) : prepare_time(rank));

@@ -507,6 +507,16 @@ uint64_t exec_region_bytes(const exec_session_t *session, uint32_t rank, plan_re
         return 0;
     return session->ranks[rank].region_bytes[region];
 }
+st_status_t exec_device_memory(exec_session_t *session, uint64_t *out_taken, uint64_t *out_free) {
+    const exec_rank_t *rank = &session->ranks[session->first];
+    size_t unused = 0, total;
+    *out_taken = rank->taken_bytes;
+    *out_free = 0;
+    TRY(exec_session_idle(session));
+    if (rank->device->memory) TRY(rank->device->memory(rank->stream, &unused, &total));
+    *out_free = unused;
+    return ST_OK;
+}
 double exec_last_step_us(const exec_session_t *session) {
     return session->step_us;
 }

@@ -122,6 +122,10 @@ const char *exec_session_note(const exec_session_t *session);
 
 /* Bytes really allocated for a region of a rank: equal to the plan's figure. */
 uint64_t exec_region_bytes(const exec_session_t *session, uint32_t rank, plan_region_t region);
+/* Of the first local rank's device, by its own account: what the regions have taken and what is free; 0 where the
+ * device's memory is the host's. */
+st_status_t exec_device_memory(exec_session_t *session, uint64_t *out_taken,
+                               uint64_t *out_free) ST_WARN_UNUSED;
 /* Time of the last step that was waited for on rank 0, and the part of it spent waiting for collectives. */
 double exec_last_step_us(const exec_session_t *session);
 double exec_last_wait_us(const exec_session_t *session);

@@ -44,5 +44,19 @@ choices() {
     sed 's/.*"choices":"\([0-9a-f]*\)".*/\1/' "$1"
 }
 [ "$(choices cold.json)" = "$(choices warm.json)" ] || fail "the second run chose otherwise"
+# memory is what the plan says, nothing grows, and the host sleeps while the card works
+within() { # what value low high
+    awk -v v="$2" -v low="$3" -v high="$4" 'BEGIN { exit !(v != "" && v >= low && v <= high) }' || fail "$1 is '$2': $(cat warm.json)"
+}
+within grown_bytes "$(field warm.json 1 grown_bytes)" 0 0
+within taken_bytes "$(field warm.json 1 taken_bytes)" "$(field warm.json 1 planned_bytes)" 1e12
+# inputs fed ahead, at once, or resident: the same training
+train once $gpu --dtype bf16 --feed-ahead off || fail "without feeding ahead: $(cat err)"
+cmp bf16/model.safetensors once/model.safetensors || fail "feeding ahead changes bits"
+bench --deterministic off > varies.json
+[ "$(choices varies.json)" != "$(choices warm.json)" ] || fail "--deterministic off takes the other's record"
+close "$(field varies.json 1 loss)" "$(field warm.json 1 loss)" 0.01
+if bench --deterministic maybe > out 2> err; then fail "--deterministic maybe was taken"; fi
+says err "option 'deterministic' is 'maybe'"
 if bench --tune often > out 2> err; then fail "--tune often was taken"; fi
 says err "option 'tune' is 'often'"

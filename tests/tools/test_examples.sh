@@ -18,7 +18,12 @@ OUT=llama "$examples/llama/train.sh" 2 config.json text.txt chars 4 16 > out
 says out "held-out loss"
 [ -s llama/llama.jsonl ] && [ -s llama/checkpoints/model.safetensors ] || fail "a result is missing: $(ls llama)"
 answer 2 "$examples/llama/train.sh" 2
-says err "train.sh RANKS CONFIG.json"
+says err "train.sh [--OPTION VALUE …] RANKS CONFIG.json"
+# options reach the training: the same numbers on the device that it has anyway, none on one that it cannot have
+OUT=given "$examples/llama/train.sh" --device cpu --target cpu 2 config.json text.txt chars 4 16 > out
+cmp llama/checkpoints/model.safetensors given/checkpoints/model.safetensors
+answer 2 env OUT=given "$examples/llama/train.sh" --device tape 2 config.json text.txt chars 4 16
+says err "device 'tape'"
 
 if command -v bible > /dev/null; then
     config 63
@@ -48,6 +53,8 @@ train_labels=labels
 test_images=images
 test_labels=labels
 END
-OUT=resnet EPOCHS=2 "$examples/resnet50/train.sh" 2 ./small.conf > out
+OUT=resnet EPOCHS=2 "$examples/resnet50/train.sh" --fusion on 2 ./small.conf > out
 says out accuracy "step 8/8"
+answer 2 env OUT=given "$examples/resnet50/train.sh" --device tape 2 ./small.conf
+says err "device 'tape'"
 [ -s resnet/resnet.jsonl ] && [ -s resnet/checkpoints/model.safetensors ] || fail "a result is missing: $(ls resnet)"

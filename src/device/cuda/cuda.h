@@ -34,7 +34,8 @@ typedef struct dev_cuda_landing {
 } dev_cuda_landing_t;
 
 struct dev_stream {
-    int index; /* the device's number */
+    int index;   /* the device's number */
+    bool varies; /* results may have other bits in another run: option deterministic */
     cudaStream_t stream;
     struct cudaDeviceProp properties;
     dev_cuda_fault_t *fault, *device_fault; /* the same memory, seen from both sides */

@@ -7,6 +7,7 @@
 
 #include "base/memory.h"
 #include "base/number.h"
+#include "base/options.h"
 #include "device/cuda/cuda.h"
 #include "device/cuda/draw.h"
 #include "device/cuda/libraries.h"
@@ -46,7 +47,16 @@ static st_status_t check_machine(int index) {
     return ST_OK;
 }
 
+static st_status_t read_determinism(dev_stream_t *stream) {
+    char text[16];
+    TRY(st_process_option("deterministic", text, sizeof text));
+    stream->varies = strcmp(text, "off") == 0;
+    if (stream->varies || strcmp(text, "on") == 0) return ST_OK;
+    return FAIL(ST_INVALID, "option 'deterministic' is '%s'; on or off is expected", text);
+}
+
 static st_status_t fill_stream(dev_stream_t *stream) {
+    TRY(read_determinism(stream));
     CUDA_TRY(cudaSetDevice(stream->index));
     CUDA_TRY(cudaGetDeviceProperties(&stream->properties, stream->index));
     if (stream->properties.major < 8)

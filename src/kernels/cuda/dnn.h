@@ -59,7 +59,9 @@ typedef struct dnn_wish {
     uint64_t key;
     bool exact;
     size_t workspace_bytes;
+    bool varies; /* bits may differ from run to run: option deterministic */
 } dnn_wish_t;
+bool dnn_varies(const dnn_t *dnn);
 dnn_wish_t dnn_wish(const dnn_t *dnn, const kern_problem_t *problem, bool exact,
                     size_t workspace_bytes);
 st_status_t dnn_plan(dnn_t *dnn, const dnn_wish_t *wish, void *workspace) ST_WARN_UNUSED;

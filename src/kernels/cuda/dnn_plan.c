@@ -29,10 +29,16 @@ typedef struct dnn_shared {
     ST_VEC(cudnnBackendDescriptor_t) all; /* what it was made of */
 } shared_t;
 
+bool dnn_varies(const dnn_t *dnn) {
+    return dnn->stream && dnn->stream->varies;
+}
+
 dnn_wish_t dnn_wish(const dnn_t *dnn, const kern_problem_t *problem, bool exact,
                     size_t workspace_bytes) {
     uint64_t library = dnn->f->cudnnGetVersion();
-    return (dnn_wish_t){tune_key(problem, workspace_bytes, library), exact, workspace_bytes};
+    const bool varies = dnn_varies(dnn); /* other choices, which go by another key */
+    return (dnn_wish_t){tune_key(problem, workspace_bytes, varies ? ~library : library), exact,
+                        workspace_bytes, varies};
 }
 
 /* ---- engines ---- */
@@ -54,8 +60,8 @@ static cudnnBackendDescriptor_t engine_of(dnn_t *dnn, cudnnBackendDescriptor_t c
     return engine;
 }
 
-/* Same bits every run, and f32 kept. *out_compiled: its code is made at run time. */
-static bool notes_allow(dnn_t *dnn, cudnnBackendDescriptor_t config, bool exact,
+/* Same bits every run unless others are wished for, and f32 kept. *out_compiled: its code is made at run time. */
+static bool notes_allow(dnn_t *dnn, cudnnBackendDescriptor_t config, const dnn_wish_t *wish,
                         bool *out_compiled) {
     cudnnBackendDescriptor_t engine = engine_of(dnn, config);
     int32_t notes[MAX_NOTES];
@@ -73,9 +79,9 @@ static bool notes_allow(dnn_t *dnn, cudnnBackendDescriptor_t config, bool exact,
                                          CUDNN_TYPE_NUMERICAL_NOTE, MAX_NOTES, &n,
                                          notes) != CUDNN_STATUS_SUCCESS)
         return false;
-    return !note_among(notes, n, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC) &&
-           (!exact || (!note_among(notes, n, CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS) &&
-                       !note_among(notes, n, CUDNN_NUMERICAL_NOTE_TENSOR_CORE)));
+    return (wish->varies || !note_among(notes, n, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC)) &&
+           (!wish->exact || (!note_among(notes, n, CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS) &&
+                             !note_among(notes, n, CUDNN_NUMERICAL_NOTE_TENSOR_CORE)));
 }
 
 static bool fits(const dnn_t *dnn, cudnnBackendDescriptor_t plan, size_t workspace_bytes) {
@@ -178,7 +184,7 @@ static st_status_t list_ways(dnn_t *dnn, const dnn_wish_t *wish, const record_ch
             record_choice_t choice = choice_at(m, i);
             bool compiled;
             if (wanted && memcmp(wanted, &choice, sizeof choice) != 0) continue;
-            if (!notes_allow(dnn, configs[i], wish->exact, &compiled)) continue;
+            if (!notes_allow(dnn, configs[i], wish, &compiled)) continue;
             if (compiled && *out_n) continue;
             cudnnBackendDescriptor_t plan = plan_of(dnn, configs[i], wish->workspace_bytes);
             if (plan) out[(*out_n)++] = (way_t){choice, plan};
@@ -347,7 +353,7 @@ static st_status_t find_engine(dnn_t *dnn, const dnn_wish_t *wish) {
         TRY(list_configs(dnn, graph, modes[m], configs, &n));
         for (int64_t i = 0; i < n; i++) {
             bool compiled;
-            if (notes_allow(dnn, configs[i], wish->exact, &compiled) &&
+            if (notes_allow(dnn, configs[i], wish, &compiled) &&
                 dnn->f->cudnnBackendGetAttribute(configs[i], CUDNN_ATTR_ENGINECFG_WORKSPACE_SIZE,
                                                  CUDNN_TYPE_INT64, 1, &unused,
                                                  &needed) == CUDNN_STATUS_SUCCESS &&

@@ -126,8 +126,9 @@ static cublasStatus_t set_preference(const product_t *p, const kern_call_t *call
         preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &p->workspace_bytes,
         sizeof p->workspace_bytes);
     /* partial sums of a split product are added in the type that sums are kept in */
-    const uint32_t schemes =
-        CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+    const uint32_t schemes = call->stream->varies ? CUBLASLT_REDUCTION_SCHEME_MASK
+                                                  : CUBLASLT_REDUCTION_SCHEME_NONE |
+                                                        CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     if (error == CUBLAS_STATUS_SUCCESS)
         error = p->blas->cublasLtMatmulPreferenceSetAttribute(
             preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &schemes, sizeof schemes);
@@ -198,8 +199,9 @@ static st_status_t fill(product_t *p, const kern_call_t *call) {
     p->workspace_bytes = call->workspace_bytes > skip ? call->workspace_bytes - skip : 0;
     TRY(make_layouts(p, call->problem));
     uint32_t alignments[4];
+    const uint64_t version = p->blas->cublasLtGetVersion();
     alignments_of(call, alignments);
-    p->key = tune_key(call->problem, p->workspace_bytes, p->blas->cublasLtGetVersion());
+    p->key = tune_key(call->problem, p->workspace_bytes, call->stream->varies ? ~version : version);
     p->key = st_hash64(alignments, sizeof alignments, p->key);
     TRY(recorded_algorithm(p, call->stream));
     return p->recorded ? ST_OK : first_algorithm(p, call);
