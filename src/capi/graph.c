@@ -273,6 +273,17 @@ stator_status_t stator_graph_llama(const stator_options_t *options, int with_los
         return capi_status(FAIL(ST_INVALID, "a Llama needs the option 'config' (a config.json)"));
     st_status_t status = model_llama_read_config(config_path, &config);
     if (status != ST_OK) return capi_status(status);
+    const int64_t experts = st_options_int(options->table, "experts");
+    const int64_t routed = st_options_int(options->table, "experts-per-token");
+    const double factor = st_options_float(options->table, "capacity-factor");
+    if (experts < 0 || routed < 0 || !(factor >= 0))
+        return capi_status(FAIL(ST_INVALID,
+                                "options 'experts' (%lld), 'experts-per-token' (%lld) and "
+                                "'capacity-factor' (%g) are not negative",
+                                (long long)experts, (long long)routed, factor));
+    if (experts) config.experts = experts;
+    if (routed) config.routed = routed;
+    if (factor > 0) config.capacity_factor = factor;
     model_request_t request = {.options = options,
                                .with_loss = with_loss != 0,
                                .max_seq = config.max_positions,

@@ -236,6 +236,10 @@ static st_status_t settle_axis(void *context, const ir_graph_t *graph, uint32_t 
     const uint32_t n_ranks = mesh->axes[axis].size;
     const bool data = strcmp(mesh->axes[axis].name, IR_AXIS_DATA) == 0;
     uint32_t order[IR_MAX_AXES];
+    if (strcmp(mesh->axes[axis].name, IR_AXIS_EXPERT) == 0)
+        return shard_form_expert(graph, settled); /* what these axes do is in their names */
+    if (strcmp(mesh->axes[axis].name, IR_AXIS_CONTEXT) == 0)
+        return shard_form_context(graph, settled);
     ir_mesh_order(mesh, order);
     /* axes that are lowered after this one share out what it leaves */
     uint64_t limit = c->options.memory_limit ? c->options.memory_limit : machine->memory_bytes;

@@ -392,6 +392,7 @@ static ir_op_t start_of(ir_op_t wait) {
     return wait == IR_OP_ALL_REDUCE_WAIT       ? IR_OP_ALL_REDUCE_START
            : wait == IR_OP_ALL_GATHER_WAIT     ? IR_OP_ALL_GATHER_START
            : wait == IR_OP_REDUCE_SCATTER_WAIT ? IR_OP_REDUCE_SCATTER_START
+           : wait == IR_OP_ALL_TO_ALL_WAIT     ? IR_OP_ALL_TO_ALL_START
                                                : IR_OP_NONE;
 }
 

@@ -85,6 +85,25 @@ static bool types_equal(const ir_graph_t *a, const ir_value_t *x, const ir_graph
     return true;
 }
 
+/* Numbers that ranks which meet in a collective have in common. */
+static bool attrs_match(const ir_node_info_t *x, const ir_node_info_t *y, const char *const *keys) {
+    for (; *keys; keys++)
+        if (ir_attr_int(x, *keys) != ir_attr_int(y, *keys)) return false;
+    return true;
+}
+
+/* Of an exchange: all that neither of the two dims' parts are. */
+static bool exchanges_match(const ir_graph_t *a, const ir_node_info_t *x, const ir_graph_t *b,
+                            const ir_node_info_t *y) {
+    static const char *const keys[] = {"axis", "granules", "extent", "to", "to_granules", NULL};
+    ir_type_t p = *ir_value_type(a, x->inputs[0]);
+    const ir_type_t *q = ir_value_type(b, y->inputs[0]);
+    const int64_t axis = ir_attr_int(x, "axis");
+    if (!attrs_match(x, y, keys) || p.rank != q->rank) return false;
+    p.dims[axis] = q->dims[axis];
+    return ir_type_equal(&p, q);
+}
+
 static bool sizes_match(const ir_graph_t *a, ir_node_t na, const ir_graph_t *b, ir_node_t nb) {
     const ir_node_info_t *x = ir_node(a, na), *y = ir_node(b, nb);
     const bool gathers = x->op == IR_OP_ALL_GATHER_START;
@@ -93,7 +112,9 @@ static bool sizes_match(const ir_graph_t *a, ir_node_t na, const ir_graph_t *b, 
     if (scatters)
         return types_equal(a, x->inputs, b, y->inputs, x->n_inputs) && ints_equal(x, y, "axis") &&
                ints_equal(x, y, "granules");
-    if (x->op == IR_OP_REDUCE_SCATTER_WAIT) return true; /* of its part */
+    if (x->op == IR_OP_ALL_TO_ALL_START) return exchanges_match(a, x, b, y);
+    if (x->op == IR_OP_REDUCE_SCATTER_WAIT || x->op == IR_OP_ALL_TO_ALL_WAIT)
+        return true; /* of its part */
     for (uint32_t k = 0; k < x->n_outputs; k++)
         if (!ir_type_equal(ir_value_type(a, x->first_output + k),
                            ir_value_type(b, y->first_output + k)))
@@ -158,11 +179,36 @@ static st_status_t check_part(const plan_t *plan, uint32_t rank, ir_node_t n, ui
     return ST_OK;
 }
 
+/* The same of an exchange, which has parts along two dims. */
+static st_status_t check_exchange(const plan_t *plan, uint32_t rank, ir_node_t n) {
+    const ir_graph_t *graph = plan->programs[plan->program_of[rank]].graph;
+    const ir_node_info_t *node = ir_node(graph, n);
+    const ir_type_t *in = ir_value_type(graph, node->inputs[0]);
+    const ir_type_t *out = ir_value_type(graph, node->first_output);
+    const uint32_t axis = ir_mesh_find(&plan->mesh, axis_of(graph, n));
+    const int64_t from = ir_attr_int(node, "axis"), to = ir_attr_int(node, "to");
+    const int64_t at = ir_mesh_coordinate(&plan->mesh, rank, axis);
+    const int64_t n_ranks = plan->mesh.axes[axis].size;
+    int64_t begin, gives, keeps;
+    ir_split_range(out->dims[from], ir_attr_int(node, "granules"), at, n_ranks, &begin, &gives);
+    ir_split_range(in->dims[to], ir_attr_int(node, "to_granules"), at, n_ranks, &begin, &keeps);
+    if (in->dims[from] == gives && out->dims[to] == keeps) return ST_OK;
+    return FAIL(ST_RANKS_DISAGREE,
+                "rank %u gives %lld along axis %lld and keeps %lld along axis %lld of %s, not %lld "
+                "and %lld",
+                rank, (long long)in->dims[from], (long long)from, (long long)out->dims[to],
+                (long long)to, ir_node_label(graph, n), (long long)gives, (long long)keeps);
+}
+
 static st_status_t check_parts(const plan_t *plan, uint32_t rank) {
     const ir_graph_t *graph = plan->programs[plan->program_of[rank]].graph;
     for (ir_node_t n = 0; n < graph->nodes.n; n++) {
         const ir_node_info_t *node = ir_node(graph, n);
         if (!ir_start_reads_input(ir_op_def(node->op))) continue;
+        if (node->op == IR_OP_ALL_TO_ALL_START) {
+            TRY(check_exchange(plan, rank, n));
+            continue;
+        }
         for (uint32_t j = 0; j < node->n_inputs; j++) TRY(check_part(plan, rank, n, j));
     }
     return ST_OK;

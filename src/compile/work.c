@@ -306,6 +306,7 @@ static const work_row_t rows[IR_OP_END] = {
     [IR_OP_ALL_REDUCE_START] = {collective, 1}, [IR_OP_ALL_REDUCE_WAIT] = {collective, 0},
     [IR_OP_ALL_GATHER_START] = {collective, 0}, [IR_OP_ALL_GATHER_WAIT] = {collective, 0},
     [IR_OP_REDUCE_SCATTER_START] = {collective, 1}, [IR_OP_REDUCE_SCATTER_WAIT] = {collective, 0},
+    [IR_OP_ALL_TO_ALL_START] = {collective, 0}, [IR_OP_ALL_TO_ALL_WAIT] = {collective, 0},
 };
 /* clang-format on */
 

@@ -32,6 +32,7 @@ typedef struct exec_step {
     uint32_t n_buffers;
     void **buffers;              /* all-reduce */
     comm_segment_t *segments;    /* all-gather, reduce-scatter */
+    comm_side_t *sides;          /* [2]: all-to-all, from buffers[0] to buffers[1] */
     struct exec_region *region;  /* control flow (region.c) */
     exec_profile_row_t *profile; /* NULL unless profiling: the row of this kind of step */
     /* tests: memory that is dead after this step */

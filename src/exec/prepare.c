@@ -254,6 +254,42 @@ static st_status_t prepare_cuts(exec_rank_t *rank, exec_step_t *step) {
     return ST_OK;
 }
 
+/* One side of an exchange: a tensor that is cut along `dim`, of which `whole` is the global size. */
+static comm_side_t side_of(const ir_type_t *type, int64_t dim, int64_t whole, int64_t granules,
+                           int n_ranks, int64_t *parts) {
+    comm_side_t side = {.outer = 1, .parts = parts};
+    int64_t inner = 1;
+    for (int64_t i = 0; i < dim; i++) side.outer *= type->dims[i];
+    for (int64_t i = dim + 1; i < type->rank; i++) inner *= type->dims[i];
+    for (int r = 0; r < n_ranks; r++) {
+        int64_t begin, extent;
+        ir_split_range(whole, granules, r, n_ranks, &begin, &extent);
+        parts[r] = extent * inner;
+    }
+    return side;
+}
+
+/* The input is cut along the dim that is to be split, the output along the one that was. */
+static st_status_t prepare_exchange(exec_rank_t *rank, exec_step_t *step) {
+    const ir_graph_t *graph = rank->program->graph;
+    const ir_node_info_t *node = ir_node(graph, step->node);
+    const ir_type_t *in = ir_value_type(graph, node->inputs[0]);
+    const ir_type_t *out = ir_value_type(graph, node->first_output);
+    const int64_t axis = ir_attr_int(node, "axis"), to = ir_attr_int(node, "to");
+    const int n_ranks = comm_size(step->comm);
+    step->dtype = in->dtype;
+    ARRAY(rank, step->sizes, 2 * (size_t)n_ranks);
+    ARRAY(rank, step->sides, 2);
+    ARRAY(rank, step->buffers, 2);
+    step->sides[0] =
+        side_of(in, to, in->dims[to], ir_attr_int(node, "to_granules"), n_ranks, step->sizes);
+    step->sides[1] = side_of(out, axis, out->dims[axis], ir_attr_int(node, "granules"), n_ranks,
+                             step->sizes + n_ranks);
+    step->buffers[0] = value_address(rank, node->inputs[0]);
+    step->buffers[1] = value_address(rank, node->first_output);
+    return ST_OK;
+}
+
 /* The communicator of the mesh axis that a start, or the start of a wait, runs over. */
 static st_status_t find_comm(const exec_rank_t *rank, exec_step_t *step) {
     const ir_graph_t *graph = rank->program->graph;
@@ -276,6 +312,7 @@ static st_status_t prepare_step(exec_rank_t *rank, exec_step_t *step) {
         case PLAN_STEP_COPY:
             return add_copy(rank, step, 1, node->inputs[0], node->inputs[1]);
         case PLAN_STEP_START:
+            if (node->op == IR_OP_ALL_TO_ALL_START) return prepare_exchange(rank, step);
             return ir_start_reads_input(ir_op_def(node->op)) ? prepare_cuts(rank, step)
                                                              : prepare_reduce(rank, step);
         case PLAN_STEP_REGION:

@@ -33,6 +33,9 @@ static st_status_t run_start(const exec_rank_t *rank, const exec_step_t *step) {
     if (rank->session->beside)
         comm_mark(rank->comm, rank->session->generation,
                   ir_node_label(rank->program->graph, step->node));
+    if (step->sides)
+        return comm_all_to_all_start(step->comm, step->ticket, step->dtype, step->buffers[0],
+                                     step->sides[0], step->buffers[1], step->sides[1]);
     if (step->segments && step->scatters)
         return comm_reduce_scatter_start(step->comm, step->ticket, step->dtype, step->n_buffers,
                                          step->segments);

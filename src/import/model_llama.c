@@ -8,6 +8,7 @@
 #include "import/import.h"
 #include "import/json.h"
 #include "import/model.h"
+#include "import/model_experts.h"
 #include "ir/build.h"
 
 /* ---- configuration ---- */
@@ -140,6 +141,9 @@ st_status_t model_llama_read_config(const char *path, model_llama_config_t *out)
     out->tied = read_bool(&r, "tie_word_embeddings");
     out->attention_bias = read_bool(&r, "attention_bias");
     out->mlp_bias = read_bool(&r, "mlp_bias");
+    out->experts = entry(&r, "num_local_experts") ? read_int(&r, "num_local_experts", true, 0) : 0;
+    out->routed = read_int(&r, "num_experts_per_tok", false, 2);
+    out->capacity_factor = read_float(&r, r.root, "capacity_factor", 1.25);
     read_rope_scaling(&r, out);
     read_sliding_window(&r, out);
     if (r.status == ST_OK && out->head_dim > MAX_HEAD_DIM)
@@ -253,10 +257,26 @@ static ir_value_t mlp(llama_t *m, ir_value_t x) {
     return linear(m, "mlp.down_proj", h, c->intermediate, c->hidden, c->mlp_bias);
 }
 
+static ir_value_t feed_forward(llama_t *m, ir_value_t x) {
+    const model_llama_config_t *c = m->c;
+    if (!c->experts) return mlp(m, x);
+    const int64_t up[] = {c->experts, c->intermediate, c->hidden};
+    const int64_t down[] = {c->experts, c->hidden, c->intermediate};
+    const model_experts_t experts = {
+        .router = parameter(m, "mlp.router.weight", 2, (int64_t[]){c->experts, c->hidden}),
+        .gate = parameter(m, "mlp.experts.gate_proj.weight", 3, up),
+        .up = parameter(m, "mlp.experts.up_proj.weight", 3, up),
+        .down = parameter(m, "mlp.experts.down_proj.weight", 3, down),
+        .routed = c->routed,
+        .capacity_factor = c->capacity_factor};
+    return model_route(&m->b, &experts, x);
+}
+
 static ir_value_t block(llama_t *m, int64_t layer, ir_value_t h) {
     snprintf(m->prefix, sizeof m->prefix, "model.layers.%lld.", (long long)layer);
     h = ir_b_binary(&m->b, IR_OP_ADD, h, attention(m, norm(m, "input_layernorm.weight", h)));
-    h = ir_b_binary(&m->b, IR_OP_ADD, h, mlp(m, norm(m, "post_attention_layernorm.weight", h)));
+    h = ir_b_binary(&m->b, IR_OP_ADD, h,
+                    feed_forward(m, norm(m, "post_attention_layernorm.weight", h)));
     m->prefix[0] = '\0';
     return h;
 }
@@ -281,6 +301,10 @@ st_status_t model_llama(const model_llama_config_t *config, int64_t batch, int64
                     "sequence length %lld exceeds max_position_embeddings %lld (generating: the "
                     "prompt and --tokens together)",
                     (long long)seq, (long long)config->max_positions);
+    if (config->experts && (config->routed < 1 || config->routed > config->experts))
+        return FAIL(ST_INVALID, "a token goes to %lld of %lld experts: 1 to %lld are possible",
+                    (long long)config->routed, (long long)config->experts,
+                    (long long)config->experts);
     ir_graph_t *graph = NULL;
     TRY(ir_graph_create("llama", &graph));
     llama_t m = {.b = {.graph = graph}, .c = config, .batch = batch, .seq = seq};

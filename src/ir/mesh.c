@@ -8,7 +8,8 @@
 #include "base/words.h"
 
 /* Known axes, in the order of lowering. */
-static const char *const axis_names[] = {IR_AXIS_TENSOR, IR_AXIS_DATA};
+static const char *const axis_names[] = {IR_AXIS_TENSOR, IR_AXIS_DATA, IR_AXIS_EXPERT,
+                                         IR_AXIS_CONTEXT};
 enum { N_NAMES = sizeof axis_names / sizeof axis_names[0] };
 
 static uint32_t name_index(const char *name) {
@@ -37,8 +38,10 @@ static st_status_t parse_axis(const char *text, size_t length, ir_mesh_t *mesh) 
     if (name_index(name) == N_NAMES) {
         const char *nearest = st_nearest(name, N_NAMES, axis_names);
         return FAIL(ST_UNSUPPORTED,
-                    "there is no mesh axis '%.*s'%s%s%s; the axes are: data, tensor", (int)n, text,
-                    nearest ? " (do you mean '" : "", nearest ? nearest : "", nearest ? "'?)" : "");
+                    "there is no mesh axis '%.*s'%s%s%s; the axes are: data, tensor, "
+                    "expert, context",
+                    (int)n, text, nearest ? " (do you mean '" : "", nearest ? nearest : "",
+                    nearest ? "'?)" : "");
     }
     if (ir_mesh_find(mesh, name) != IR_NONE)
         return FAIL(ST_INVALID, "axis '%s' is given twice", name);

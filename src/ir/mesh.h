@@ -6,9 +6,10 @@
  *     data 0        0   1   2       one over "data" in each column
  *          1        3   4   5
  *
- * A program is lowered to one axis after another (shard/mesh.h): the data axis last, so that what it
- * splits is what the other axes have left. Where two axes split one dim of a tensor, the later one
- * splits the earlier one's part. */
+ * A program is lowered to one axis after another (shard/mesh.h): the data axis after the tensor axis, so
+ * that what it splits is what that has left; the expert axis after both, since what its ranks exchange are
+ * parts of their own share of the batch; the context axis last, for whose ranks a share of one item is
+ * best. Where two axes split one dim of a tensor, the later one splits the earlier one's part. */
 #ifndef STATOR_IR_MESH_H
 #define STATOR_IR_MESH_H
 
@@ -20,6 +21,8 @@ enum { IR_MAX_AXES = 4, IR_AXIS_NAME_BYTES = 16, IR_MESH_TEXT_BYTES = 128, IR_MA
 /* The axis that splits the batch; the only one of a mesh made from a number of ranks. */
 #define IR_AXIS_DATA "data"
 #define IR_AXIS_TENSOR "tensor"
+#define IR_AXIS_EXPERT "expert"   /* splits the batch too, and experts' weights */
+#define IR_AXIS_CONTEXT "context" /* splits sequences */
 
 typedef struct ir_mesh {
     uint32_t n;

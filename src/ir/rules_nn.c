@@ -177,6 +177,29 @@ void ir_strategies_heads(const ir_op_ctx_t *ctx, ir_strategy_list_t *list, uint3
     }
 }
 
+void ir_strategies_queries(const ir_op_ctx_t *ctx, ir_strategy_list_t *list, uint32_t rows,
+                           uint32_t lse_in, uint32_t lse, uint32_t mask, uint32_t partial) {
+    const int32_t dim = ir_ctx_int(ctx, "rows_first") ? 1 : 2;
+    if (ir_ctx_int(ctx, "causal") || ir_ctx_int(ctx, "window")) return;
+    for (uint32_t j = 0; j < ctx->n_inputs; j++) {
+        const ir_placement_t have = list->have[j];
+        const bool is_row = rows >> j & 1 ? have.dim == dim : j == lse_in && have.dim == 2;
+        if (have.kind != IR_SPLIT || !is_row) continue;
+        ir_strategy_t item = {0};
+        for (uint32_t i = 0; i < ctx->n_inputs; i++) {
+            const int32_t own = ctx->in[i].rank - 2;
+            if (rows >> i & 1) item.in[i] = IR_PLACE_SPLIT(dim, have.granules);
+            if (i == lse_in) item.in[i] = IR_PLACE_SPLIT(2, have.granules);
+            if (i == mask && own >= 0 && ctx->in[i].dims[own] != 1)
+                item.in[i] = IR_PLACE_SPLIT(own, have.granules);
+        }
+        for (uint32_t k = 0; k < ctx->n_outputs; k++)
+            item.out[k] = partial >> k & 1 ? IR_PLACE_PARTIAL
+                                           : IR_PLACE_SPLIT(k == lse ? 2 : dim, have.granules);
+        ir_strategy_add_new(ctx, list, &item);
+    }
+}
+
 void ir_strategies_collective(const ir_op_ctx_t *ctx, ir_strategy_list_t *list) {
     const ir_attr_spec_t *specs = ir_op_def(ctx->op)->attrs;
     uint32_t dims = UINT32_MAX;

@@ -59,6 +59,11 @@ void ir_strategies_collective(const ir_op_ctx_t *ctx, ir_strategy_list_t *list);
  * groups of query heads with their key head: they divide the key heads. */
 void ir_strategies_heads(const ir_op_ctx_t *ctx, ir_strategy_list_t *list, uint32_t heads,
                          uint32_t lse_in, uint32_t lse, uint32_t mask);
+/* Attention over parts of its queries, keys whole: where one of the inputs `rows` (q and what is like it)
+ * arrives split along its rows, all are, and so are output 0, `lse` and `lse_in` (dim 2), and `mask` if it
+ * has rows; the outputs of `partial` are sums. Only of attention that does not count rows itself. */
+void ir_strategies_queries(const ir_op_ctx_t *ctx, ir_strategy_list_t *list, uint32_t rows,
+                           uint32_t lse_in, uint32_t lse, uint32_t mask, uint32_t partial);
 /* Appends unless the list has an equal one. */
 void ir_strategy_add_new(const ir_op_ctx_t *ctx, ir_strategy_list_t *list,
                          const ir_strategy_t *item);

@@ -8,7 +8,8 @@
 static const double COST_REDUCE = 2.0; /* all-reduce: a reduce-scatter and an all-gather */
 static const double COST_GATHER = 1.0;
 static const double COST_SCATTER = 1.0;
-static const double COST_SLICE = 0.125; /* a local copy of a part: cheap beside the network */
+static const double COST_EXCHANGE = 1.0; /* of a rank's part */
+static const double COST_SLICE = 0.125;  /* a local copy of a part: cheap beside the network */
 static const double COST_MASK =
     4.0; /* replicated → partial: a sum to pay for later, of what was whole */
 static const double COST_FORK =
@@ -55,9 +56,9 @@ static double conversion_cost(const shard_lowering_t *lowering, ir_value_t v,
     double bytes = (double)ir_type_bytes(ir_value_type(lowering->graph, v)), cost = 0;
     if (home.kind == IR_REPLICATE && shard_can_localize(lowering->graph, v, wanted, &input))
         return input.kind == IR_SPLIT ? COST_SLICE * bytes / lowering->n_ranks : 0;
-    if (home.kind == IR_PARTIAL && wanted.kind == IR_SPLIT &&
-        !already_made(value, IR_PLACE_REPLICATE))
-        return bytes * COST_SCATTER;
+    if (shard_makes_part(home, wanted) && !already_made(value, IR_PLACE_REPLICATE) && !value->lazy)
+        return home.kind == IR_PARTIAL ? bytes * COST_SCATTER
+                                       : bytes * COST_EXCHANGE / lowering->n_ranks;
     if (shard_needs_link(home, wanted) && !already_made(value, IR_PLACE_REPLICATE))
         cost += bytes * (home.kind == IR_PARTIAL ? COST_REDUCE : COST_GATHER);
     if (wanted.kind == IR_SPLIT) cost += bytes * COST_SLICE / lowering->n_ranks;
@@ -69,7 +70,7 @@ static st_status_t pay(shard_lowering_t *lowering, ir_value_t v, ir_placement_t 
     shard_value_t *value = &lowering->values[v];
     if (ir_placement_equal(value->home, wanted)) return ST_OK;
     if (shard_needs_link(value->home, wanted)) {
-        const bool scatters = value->home.kind == IR_PARTIAL && wanted.kind == IR_SPLIT;
+        const bool scatters = shard_makes_part(value->home, wanted) && !value->lazy;
         if (!scatters) TRY(shard_add_want(lowering, &value->made, IR_PLACE_REPLICATE));
         /* never carry partial sums on that have been summed already: they would be summed twice */
         if (value->home.kind == IR_PARTIAL && value->have.kind != IR_REPLICATE)
@@ -309,13 +310,19 @@ static st_status_t decide_node(shard_lowering_t *lowering, ir_node_t n) {
 
 /* ---- inputs ---- */
 
-/* Extent of an input along its batch axis; 0 for one that is not split: no axis, or an extent of 1,
- * which is there to be broadcast. */
-static int64_t batch_extent(const ir_graph_t *graph, const ir_node_info_t *node) {
-    if (node->op != IR_OP_INPUT) return 0;
-    const ir_type_t *type = ir_value_type(graph, node->first_output);
+/* Whether an input is split along its batch axis: not one without, or with an extent of 1, which is there
+ * to be broadcast. Of a graph like another the other says it: here an extent may be what is left. */
+static bool has_batch(const shard_lowering_t *lowering, const ir_node_info_t *node) {
+    if (node->op != IR_OP_INPUT) return false;
+    const ir_type_t *type = ir_value_type(lowering->graph, node->first_output);
+    const shard_lowering_t *like = lowering->axis.like;
     int64_t axis = ir_attr_int(node, "batch_axis");
-    return axis < 0 || axis >= type->rank || type->dims[axis] < 2 ? 0 : type->dims[axis];
+    if (axis < 0 || axis >= type->rank) return false;
+    return like ? like->values[node->first_output].home.kind == IR_SPLIT : type->dims[axis] > 1;
+}
+
+static int64_t batch_extent(const ir_graph_t *graph, const ir_node_info_t *node) {
+    return ir_value_type(graph, node->first_output)->dims[ir_attr_int(node, "batch_axis")];
 }
 
 /* The smallest batch extent is the number of granules; every other must be a multiple of it. */
@@ -324,13 +331,15 @@ static st_status_t place_inputs(shard_lowering_t *lowering) {
     int64_t granules = 0;
     ir_node_t smallest = IR_NONE;
     for (ir_node_t n = 0; n < graph->nodes.n; n++) {
+        if (!has_batch(lowering, ir_node(graph, n))) continue;
         int64_t extent = batch_extent(graph, ir_node(graph, n));
-        if (extent && (!granules || extent < granules)) granules = extent, smallest = n;
+        if (smallest == IR_NONE || extent < granules) granules = extent, smallest = n;
     }
+    if (granules == 0) granules = 1; /* nothing is left to split */
     for (ir_node_t n = 0; n < graph->nodes.n; n++) {
         const ir_node_info_t *node = ir_node(graph, n);
+        if (!has_batch(lowering, node)) continue;
         int64_t extent = batch_extent(graph, node);
-        if (!extent) continue;
         if (extent % granules)
             return FAIL(
                 ST_INVALID,

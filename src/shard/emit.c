@@ -10,7 +10,7 @@ typedef struct local_value {
     ir_value_t in_flight[IR_PHASE_END]; /* start of the collective that makes it full */
     ir_value_t full[IR_PHASE_END];      /* its wait */
     ir_value_t *wants;                  /* [phases][wants], as shard_value_t.wants */
-    ir_value_t *scattered;              /* [wants]: starts of sums of which a part is kept */
+    ir_value_t *parted; /* [wants]: starts of what makes a part: a scattered sum, an exchange */
     uint32_t n_wants;
 } local_value_t;
 
@@ -167,6 +167,20 @@ static st_status_t start_scatter(emitter_t *e, ir_value_t v, ir_placement_t want
                         out);
 }
 
+/* Parts along one dim begin to become parts along another. */
+static st_status_t start_exchange(emitter_t *e, ir_value_t v, ir_placement_t wanted,
+                                  ir_value_t *out) {
+    const ir_placement_t home = e->lowering->values[v].home;
+    ir_arg_t args[] = {IR_ARG_INT("axis", home.dim),
+                       IR_ARG_INT("granules", home.granules),
+                       IR_ARG_INT("extent", ir_value_type(e->from, v)->dims[home.dim]),
+                       IR_ARG_INT("to", wanted.dim),
+                       IR_ARG_INT("to_granules", wanted.granules),
+                       IR_ARG_INT("part", part_of(e, v, wanted).extent),
+                       IR_ARG_STRING("mesh", e->lowering->axis.name)};
+    return ir_graph_add(e->to, IR_OP_ALL_TO_ALL_START, NULL, 1, &e->values[v].home, 7, args, out);
+}
+
 static st_status_t emit_lazy(emitter_t *e, ir_value_t v);
 
 /* What is made of states alone can be made ahead of its place. */
@@ -288,9 +302,12 @@ static st_status_t convert(emitter_t *e, ir_value_t v, uint32_t at, ir_placement
         if (node->n_inputs) TRY(get(e, node->inputs[0], input, &whole));
         return add_local(e, producer, &whole, &input, &wanted, out);
     }
-    ir_value_t *scattered = &e->values[v].scattered[at];
-    if (*scattered != IR_NONE)
-        return ir_graph_add(e->to, IR_OP_REDUCE_SCATTER_WAIT, NULL, 1, scattered, 0, NULL, out);
+    ir_value_t *parted = &e->values[v].parted[at];
+    if (*parted != IR_NONE)
+        return ir_graph_add(
+            e->to,
+            value->home.kind == IR_PARTIAL ? IR_OP_REDUCE_SCATTER_WAIT : IR_OP_ALL_TO_ALL_WAIT,
+            NULL, 1, parted, 0, NULL, out);
     ir_value_t full;
     TRY(wait_full(e, v, &full));
     if (wanted.kind == IR_REPLICATE) {
@@ -330,9 +347,13 @@ static st_status_t start_wants(emitter_t *e, ir_value_t v) {
     for (const shard_want_t *want = value->wants; want; want = want->next)
         full |= shard_needs_full(value->wants, value->home, want->placement);
     if (full) TRY(start_full(e, v, IR_PHASE_FORWARD));
-    for (const shard_want_t *want = value->wants; want; want = want->next, at++)
-        if (!full && value->home.kind == IR_PARTIAL)
-            TRY(start_scatter(e, v, want->placement, &e->values[v].scattered[at]));
+    for (const shard_want_t *want = value->wants; want && !full; want = want->next, at++) {
+        ir_value_t *parted = &e->values[v].parted[at];
+        if (value->home.kind == IR_PARTIAL)
+            TRY(start_scatter(e, v, want->placement, parted));
+        else if (shard_makes_part(value->home, want->placement))
+            TRY(start_exchange(e, v, want->placement, parted));
+    }
     return ST_OK;
 }
 
@@ -412,11 +433,11 @@ static st_status_t emitter_init(emitter_t *e) {
         if (!local->n_wants) continue;
         size_t n_slots = (size_t)local->n_wants * IR_PHASE_END;
         local->wants = st_arena_array(&e->arena, n_slots, sizeof(ir_value_t));
-        local->scattered = st_arena_array(&e->arena, local->n_wants, sizeof(ir_value_t));
-        if (!local->wants || !local->scattered)
+        local->parted = st_arena_array(&e->arena, local->n_wants, sizeof(ir_value_t));
+        if (!local->wants || !local->parted)
             return st_no_memory(n_slots * sizeof(ir_value_t), "a rank's graph");
         for (size_t i = 0; i < n_slots; i++) local->wants[i] = IR_NONE;
-        for (size_t i = 0; i < local->n_wants; i++) local->scattered[i] = IR_NONE;
+        for (size_t i = 0; i < local->n_wants; i++) local->parted[i] = IR_NONE;
     }
     return find_gathers(e);
 }

@@ -51,11 +51,17 @@ bool shard_can_localize(const ir_graph_t *graph, ir_value_t value, ir_placement_
 static inline bool shard_needs_link(ir_placement_t home, ir_placement_t wanted) {
     return home.kind != IR_REPLICATE && !ir_placement_equal(home, wanted);
 }
-/* Whether the value is made whole on the way. Sums are scattered where nobody needs them whole. */
+/* Whether a collective makes the part without making the whole: a sum is scattered, parts along one dim
+ * are exchanged for parts along another. */
+static inline bool shard_makes_part(ir_placement_t home, ir_placement_t wanted) {
+    return wanted.kind == IR_SPLIT &&
+           (home.kind == IR_PARTIAL || (home.kind == IR_SPLIT && home.dim != wanted.dim));
+}
+/* Whether the value is made whole on the way: where somebody needs it whole, parts are cut from that. */
 static inline bool shard_needs_full(const shard_want_t *wants, ir_placement_t home,
                                     ir_placement_t wanted) {
     if (!shard_needs_link(home, wanted)) return false;
-    if (home.kind != IR_PARTIAL || wanted.kind != IR_SPLIT) return true;
+    if (!shard_makes_part(home, wanted)) return true;
     for (; wants; wants = wants->next)
         if (wants->placement.kind == IR_REPLICATE) return true;
     return false;

@@ -129,11 +129,15 @@ static void note_layouts(lowering_t *l, uint32_t axis, uint32_t largest,
                     shard_output_placement(decided[largest], o), &l->out->outputs[o]);
 }
 
+static bool is_axis(const ir_mesh_t *mesh, uint32_t axis, const char *name) {
+    return strcmp(mesh->axes[axis].name, name) == 0;
+}
+
 /* What is settled of the axis, said of the largest graph. */
 static st_status_t settle(const lowering_t *l, uint32_t axis, const ir_graph_t *graph,
                           shard_settled_t *settled) {
     const shard_mesh_options_t *o = l->options;
-    const bool data = strcmp(o->mesh->axes[axis].name, IR_AXIS_DATA) == 0;
+    const bool data = is_axis(o->mesh, axis, IR_AXIS_DATA);
     bool given = false;
     TRY(shard_settled_open(graph, settled));
     settled->axis = o->mesh->axes[axis].name;
@@ -141,7 +145,9 @@ static st_status_t settle(const lowering_t *l, uint32_t axis, const ir_graph_t *
     if (o->settle && !o->home_of) return o->settle(o->settle_context, graph, axis, settled);
     if (data && !o->home_of)
         return shard_form_data(graph, o->mesh->axes[axis].size, o->form, settled);
-    if (!data) TRY(shard_form_tensor(graph, settled));
+    if (is_axis(o->mesh, axis, IR_AXIS_TENSOR)) TRY(shard_form_tensor(graph, settled));
+    if (is_axis(o->mesh, axis, IR_AXIS_EXPERT)) TRY(shard_form_expert(graph, settled));
+    if (is_axis(o->mesh, axis, IR_AXIS_CONTEXT)) TRY(shard_form_context(graph, settled));
     for (ir_node_t n = 0; n < graph->nodes.n && o->home_of; n++) {
         const ir_node_info_t *node = ir_node(graph, n);
         if (!(ir_op_def(node->op)->flags & IR_STATE)) continue;
@@ -152,12 +158,25 @@ static st_status_t settle(const lowering_t *l, uint32_t axis, const ir_graph_t *
     return data && given ? shard_gather_states(graph, settled) : ST_OK;
 }
 
+static st_status_t mask_attention(level_t *level) {
+    for (uint32_t g = 0; g < level->n_graphs; g++) {
+        ir_graph_t *made;
+        TRY(shard_mask_attention(level->graphs[g], &made));
+        ir_graph_destroy(level->graphs[g]);
+        level->graphs[g] = made;
+    }
+    return ST_OK;
+}
+
 /* The graphs with what is settled worked in, which take the place of the level's. */
 static st_status_t prepare(lowering_t *l, uint32_t axis, shard_prepared_t *prepared) {
     shard_settled_t settled = {0};
-    const ir_graph_t *graph = l->level.graphs[largest_graph(&l->level)];
+    const ir_graph_t *graph;
     const shard_mesh_options_t *o = l->options;
-    st_status_t status = settle(l, axis, graph, &settled);
+    st_status_t status = ST_OK;
+    if (is_axis(o->mesh, axis, IR_AXIS_CONTEXT)) status = mask_attention(&l->level);
+    graph = l->level.graphs[largest_graph(&l->level)];
+    if (status == ST_OK) status = settle(l, axis, graph, &settled);
     if (status == ST_OK && o->pins && !o->home_of)
         status = shard_pins_apply(o->pins, o->mesh, axis, graph, &settled);
     for (uint32_t g = 0; g < l->level.n_graphs && status == ST_OK; g++) {
@@ -180,7 +199,8 @@ static st_status_t decide(lowering_t *l, uint32_t axis, const shard_prepared_t *
         const uint32_t g = i == 0 ? largest : i <= largest ? i - 1 : i; /* the largest first */
         const shard_axis_t what = {.name = mesh->axes[axis].name,
                                    .n_ranks = mesh->axes[axis].size,
-                                   .splits_batch = strcmp(mesh->axes[axis].name, IR_AXIS_DATA) == 0,
+                                   .splits_batch = is_axis(mesh, axis, IR_AXIS_DATA) ||
+                                                   is_axis(mesh, axis, IR_AXIS_EXPERT),
                                    .like = like,
                                    .has_others = l->level.n_graphs > 1,
                                    .forced = prepared[g].forced,

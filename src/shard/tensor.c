@@ -42,8 +42,7 @@ static int64_t common(int64_t a, int64_t b) {
     return a;
 }
 
-/* The parameter that `v` is, or is cast from; IR_NONE: neither. */
-static ir_node_t parameter_of(const ir_graph_t *graph, ir_value_t v) {
+ir_node_t shard_parameter_of(const ir_graph_t *graph, ir_value_t v) {
     const ir_node_info_t *node = ir_value_producer(graph, v);
     if (node->op == IR_OP_CAST) node = ir_value_producer(graph, node->inputs[0]);
     return node->op == IR_OP_PARAMETER ? (ir_node_t)(node - graph->nodes.data) : IR_NONE;
@@ -54,8 +53,8 @@ static bool is_linear(const ir_graph_t *graph, ir_node_t n) {
     const ir_node_info_t *node = ir_node(graph, n);
     return node->op == IR_OP_MATMUL && node->phase == IR_PHASE_FORWARD &&
            !ir_attr_int(node, "transpose_a") && ir_value_type(graph, node->inputs[1])->rank == 2 &&
-           parameter_of(graph, node->inputs[1]) != IR_NONE &&
-           parameter_of(graph, node->inputs[0]) == IR_NONE;
+           shard_parameter_of(graph, node->inputs[1]) != IR_NONE &&
+           shard_parameter_of(graph, node->inputs[0]) == IR_NONE;
 }
 
 static int32_t outer_dim(const ir_node_info_t *node) {
@@ -143,7 +142,7 @@ static st_status_t find_way(way_t *w, const ir_node_info_t *node, bool *out_foun
 /* ---- what follows from it ---- */
 
 static void place_weight(const way_t *w, ir_value_t v, int32_t dim, shard_settled_t *settled) {
-    settled->homes[parameter_of(w->graph, v)] = IR_PLACE_SPLIT(dim, w->granules);
+    settled->homes[shard_parameter_of(w->graph, v)] = IR_PLACE_SPLIT(dim, w->granules);
 }
 
 /* What columns read is in parts of its rows, and does not stay whole from forward to backward. */
@@ -195,7 +194,7 @@ static st_status_t settle_backward(const ir_graph_t *graph, ir_node_t n, shard_s
     if (node->op != IR_OP_MATMUL || node->phase != IR_PHASE_BACKWARD ||
         ir_attr_int(node, "transpose_a"))
         return ST_OK;
-    const ir_node_t p = parameter_of(graph, node->inputs[1]);
+    const ir_node_t p = shard_parameter_of(graph, node->inputs[1]);
     if (p == IR_NONE || settled->homes[p].kind != IR_SPLIT ||
         ir_value_type(graph, node->inputs[1])->rank != 2)
         return ST_OK;
@@ -243,7 +242,7 @@ static st_status_t settle_losses(const ir_graph_t *graph, shard_settled_t *settl
         const ir_node_info_t *product = ir_node(graph, head);
         const int32_t dim = outer_dim(product);
         const ir_type_t *y = ir_value_type(graph, product->first_output);
-        const ir_node_t p = parameter_of(graph, product->inputs[1]);
+        const ir_node_t p = shard_parameter_of(graph, product->inputs[1]);
         if (!may_split(graph, settled, p, dim)) continue;
         if (y->dims[y->rank - 1] != ir_value_type(graph, node->inputs[rows ? 0 : 1])->dims[1])
             continue;
@@ -268,7 +267,7 @@ static st_status_t settle_tables(const ir_graph_t *graph, shard_settled_t *settl
         if (node->op != IR_OP_GATHER || node->phase != IR_PHASE_FORWARD ||
             ir_attr_int(node, "axis") != 0 || !shard_has_parts(graph, n, settled->n_ranks))
             continue;
-        const ir_node_t p = parameter_of(graph, node->inputs[0]);
+        const ir_node_t p = shard_parameter_of(graph, node->inputs[0]);
         const ir_type_t *y = ir_value_type(graph, node->first_output);
         if (!may_split(graph, settled, p, 0)) continue;
         settled->homes[p] = IR_PLACE_SPLIT(0, IR_GRANULES_EACH);
@@ -288,8 +287,7 @@ static st_status_t settle_tables(const ir_graph_t *graph, shard_settled_t *settl
     return ST_OK;
 }
 
-/* Moments, gradients and averages go with their parameters. */
-static st_status_t place_followers(const ir_graph_t *graph, shard_settled_t *settled) {
+st_status_t shard_place_followers(const ir_graph_t *graph, shard_settled_t *settled) {
     for (ir_node_t n = 0; n < graph->nodes.n; n++) {
         const ir_node_info_t *node = ir_node(graph, n);
         const char *dot = node->op == IR_OP_BUFFER ? strchr(node->name, '.') : NULL;
@@ -301,7 +299,7 @@ static st_status_t place_followers(const ir_graph_t *graph, shard_settled_t *set
                 settled->homes[n] = settled->homes[of];
         }
         if (node->op != IR_OP_ADAMW && node->op != IR_OP_SGD) continue;
-        ir_node_t p = parameter_of(graph, node->inputs[0]);
+        ir_node_t p = shard_parameter_of(graph, node->inputs[0]);
         if (p != IR_NONE && settled->homes[p].kind == IR_SPLIT)
             TRY(shard_settle_pin(settled, node->inputs[1], settled->homes[p], SHARD_ALL_PHASES,
                                  false));
@@ -325,7 +323,7 @@ static st_status_t settle_all(way_t *w, shard_settled_t *settled) {
         if (is_linear(graph, n)) TRY(settle_whole(graph, n, settled));
         TRY(settle_backward(graph, n, settled));
     }
-    return place_followers(graph, settled);
+    return shard_place_followers(graph, settled);
 }
 
 st_status_t shard_form_tensor(const ir_graph_t *graph, shard_settled_t *settled) {

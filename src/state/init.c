@@ -74,6 +74,7 @@ static const default_rule_t defaults[] = {
     {"*gamma", "ones", 1, 0, IR_MAX_RANK},
     {"*embed*", "normal", 0.02, 0, IR_MAX_RANK},
     {"*_token", "normal", 0.02, 0, IR_MAX_RANK},
+    {"*experts.*weight", "normal", 0.02, 0, IR_MAX_RANK},
     {"*weight", "ones", 1, 0, 1},
     {"*", "normal", 0.02, 2, 2},
     {"*", "kaiming_normal_out", 0, 3, IR_MAX_RANK},

@@ -21,6 +21,7 @@
  *   *running_mean, *num_batches_tracked, *bias, *beta   zeros
  *   *running_var, *gamma                                ones
  *   *embed*, *_token                                    normal:0.02
+ *   *experts.*weight                                    normal:0.02
  *   *weight of rank 0 or 1                              ones (norms)
  *   any other name of rank 2                            normal:0.02
  *   any other name of rank 3 or more                    kaiming_normal_out (convolutions)

@@ -35,6 +35,27 @@ const shard_model_t shard_llama_uneven = {
      "accumulate", "2"},
     321};
 
+/* Eight routed experts, with less room than there are choices. */
+const shard_model_t shard_experts = {
+    "routed llama",
+    "{\"model_type\": \"llama\", \"hidden_act\": \"silu\", \"vocab_size\": 64, \"hidden_size\": 32,"
+    " \"intermediate_size\": 24, \"num_hidden_layers\": 2, \"num_attention_heads\": 4,"
+    " \"num_key_value_heads\": 2, \"num_local_experts\": 8, \"num_experts_per_tok\": 2,"
+    " \"capacity_factor\": 1.0}",
+    {"batch", "8", "seq", "8", "optimizer", "adamw", "lr", "2e-3", "weight-decay", "0.1", "clip",
+     "0.5"},
+    64};
+
+/* Five experts, of which some ranks have none, and batches that nothing divides. */
+const shard_model_t shard_experts_uneven = {
+    "uneven routed llama",
+    "{\"model_type\": \"llama\", \"hidden_act\": \"silu\", \"vocab_size\": 61, \"hidden_size\": 30,"
+    " \"intermediate_size\": 21, \"num_hidden_layers\": 2, \"num_attention_heads\": 5,"
+    " \"num_key_value_heads\": 5, \"num_local_experts\": 5, \"num_experts_per_tok\": 2,"
+    " \"capacity_factor\": 1.25, \"tie_word_embeddings\": true}",
+    {"batch", "5", "seq", "7", "optimizer", "adamw", "lr", "2e-3", "clip", "0.5", "ema", "0.9"},
+    61};
+
 const shard_model_t shard_resnet = {
     "resnet",
     NULL,

@@ -9,7 +9,8 @@ typedef struct shard_model {
     int labels;              /* labels and tokens are below it */
 } shard_model_t;
 
-extern const shard_model_t shard_llama, shard_llama_uneven, shard_resnet;
+extern const shard_model_t shard_llama, shard_llama_uneven, shard_resnet, shard_experts,
+    shard_experts_uneven;
 
 /* Trains ten steps in float64 on one rank and on the mesh; fails unless every output of every step
  * (loss, gradient norm), and at the end every parameter, buffer and moment, is within 1e-9 of the one

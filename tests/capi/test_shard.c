@@ -99,7 +99,7 @@ static void bad_meshes_are_refused(void **state) {
     static const char *const rows[][2] = {
         {"data=2,data=2", "axis 'data' is given twice"},
         {"data=0", "'data' has the size '0'"},
-        {"pipe=2", "there is no mesh axis 'pipe'"},
+        {"pipes=2", "there is no mesh axis 'pipes'"},
         {"data=40,tensor=40", "has 1600 ranks; 1 to 1024 are possible"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)

@@ -30,6 +30,8 @@ static const struct {
     {IR_OP_ALL_GATHER_WAIT, "collective: runs on a communicator"},
     {IR_OP_REDUCE_SCATTER_START, "collective: runs on a communicator"},
     {IR_OP_REDUCE_SCATTER_WAIT, "collective: runs on a communicator"},
+    {IR_OP_ALL_TO_ALL_START, "collective: runs on a communicator"},
+    {IR_OP_ALL_TO_ALL_WAIT, "collective: runs on a communicator"},
     {IR_OP_AXIS_INDEX, "written by the session: what it is depends on the rank"},
 };
 

@@ -29,7 +29,8 @@ static void check_overlaps(const plan_program_t *program) {
         const ir_node_info_t *node = ir_node(graph, i);
         for (uint32_t j = 0; j < node->n_inputs; j++)
             if (dies[node->inputs[j]] < i) dies[node->inputs[j]] = i;
-        if (node->op == IR_OP_ALL_GATHER_WAIT || node->op == IR_OP_REDUCE_SCATTER_WAIT)
+        if (node->op == IR_OP_ALL_GATHER_WAIT || node->op == IR_OP_REDUCE_SCATTER_WAIT ||
+            node->op == IR_OP_ALL_TO_ALL_WAIT)
             dies[ir_value_producer(graph, node->inputs[0])->inputs[0]] = i;
     }
     for (size_t o = 0; o < graph->outputs.n; o++) dies[graph->outputs.data[o].value] = n_nodes;

@@ -96,6 +96,7 @@ static void strategies(const ir_op_ctx_t *ctx, ir_strategy_list_t *list) {
         inputs |= 1u << 3;
     ir_strategies_dims(ctx, list, 1u << 0, inputs, ir_first_bits(2), 0);
     ir_strategies_heads(ctx, list, ir_first_bits(3), UINT32_MAX, 1, 3);
+    ir_strategies_queries(ctx, list, 1u << 0, UINT32_MAX, 1, 3, 0);
 }
 
 const ir_op_def_t ir_op_attention = {

@@ -29,6 +29,8 @@ static void strategies(const ir_op_ctx_t *ctx, ir_strategy_list_t *list) {
         inputs |= 1u << 6;
     ir_strategies_dims(ctx, list, 1u << 0, inputs, ir_first_bits(3), 0);
     ir_strategies_heads(ctx, list, ir_first_bits(5), 5, UINT32_MAX, 6);
+    ir_strategies_queries(ctx, list, 1u << 0 | 1u << 1 | 1u << 4, 5, UINT32_MAX, 6,
+                          1u << 1 | 1u << 2);
 }
 
 const ir_op_def_t ir_op_attention_grad = {

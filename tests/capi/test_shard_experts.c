@@ -1,0 +1,55 @@
+/* Routed experts over an axis of their own, and sequences in parts, train as one rank does, in float64. */
+#include "shard.h"
+
+#include "support/scratch.h"
+
+static void experts_train_alike_in_parts(void **state) {
+    (void)state;
+    static const char *const meshes[] = {"expert=2", "expert=3", "expert=4", "expert=8"};
+    double whole = (double)shard_check(&shard_experts, "data=4", "dp");
+    for (int m = 0; m < 4; m++) shard_check(&shard_experts, meshes[m], "dp");
+    double parts = (double)shard_check(&shard_experts, "expert=4", "dp");
+    assert_true(parts < 0.6 * whole); /* experts are most of the state */
+}
+
+static void experts_train_alike_on_mixed_meshes(void **state) {
+    (void)state;
+    shard_check(&shard_experts, "data=2,expert=2", "dp");
+    shard_check(&shard_experts, "expert=2,data=2", "dp");
+    shard_check(&shard_experts, "tensor=2,expert=2", "dp");
+    shard_check(&shard_experts, "data=2,expert=4", "zero1");
+    shard_check(&shard_experts, "data=4", "zero3");
+}
+
+static void uneven_and_empty_experts_train_alike(void **state) {
+    (void)state;
+    shard_check(&shard_experts_uneven, "expert=2", "dp");
+    shard_check(&shard_experts_uneven, "expert=3", "dp");
+    shard_check(&shard_experts_uneven, "expert=8", "dp"); /* some have no expert, some no batch */
+    shard_check(&shard_experts_uneven, "data=2,expert=2", "dp");
+}
+
+static void a_model_without_experts_is_refused(void **state) {
+    (void)state;
+    shard_check_unplanned(&shard_llama, "expert=2", "", "no experts to split");
+    shard_check_unplanned(&shard_resnet, "context=2", "", "no attention over several rows");
+}
+
+static void sequences_in_parts_train_alike(void **state) {
+    (void)state;
+    shard_check(&shard_llama, "context=2", "dp");
+    shard_check(&shard_llama, "context=3", "dp");
+    shard_check(&shard_llama, "data=2,context=2", "dp");
+    shard_check(&shard_llama_uneven, "context=4", "dp");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(experts_train_alike_in_parts),
+        cmocka_unit_test(experts_train_alike_on_mixed_meshes),
+        cmocka_unit_test(uneven_and_empty_experts_train_alike),
+        cmocka_unit_test(sequences_in_parts_train_alike),
+        cmocka_unit_test(a_model_without_experts_is_refused),
+    };
+    return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
+}

@@ -1,0 +1,158 @@
+/* Routed experts against a loop over tokens: choices, capacity, what is dropped, on any parts of a batch. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "exec/models.h"
+#include "import/model_experts.h"
+
+enum { BATCH = 5, LENGTH = 7, HIDDEN = 6, INNER = 4, EXPERTS = 3 };
+
+static double x[BATCH * LENGTH * HIDDEN], y[BATCH * LENGTH * HIDDEN],
+    wanted[BATCH * LENGTH * HIDDEN];
+static double router[EXPERTS * HIDDEN], gate[EXPERTS * INNER * HIDDEN],
+    up[EXPERTS * INNER * HIDDEN];
+static double down[EXPERTS * HIDDEN * INNER];
+
+static ir_type_t f64(int32_t rank, int64_t a, int64_t b, int64_t c) {
+    return ir_type_make(IR_F64, rank, (int64_t[]){a, b, c});
+}
+
+static plan_t *make_plan(int64_t routed, double factor, uint32_t n_ranks) {
+    ir_graph_t *graph;
+    assert_int_equal(ir_graph_create("experts", &graph), ST_OK);
+    ir_build_t b = {.graph = graph};
+    ir_value_t in = ir_b_input(&b, "x", f64(3, BATCH, LENGTH, HIDDEN), 0);
+    const model_experts_t experts = {
+        .router = ir_b_parameter(&b, "router", f64(2, EXPERTS, HIDDEN, 0)),
+        .gate = ir_b_parameter(&b, "gate", f64(3, EXPERTS, INNER, HIDDEN)),
+        .up = ir_b_parameter(&b, "up", f64(3, EXPERTS, INNER, HIDDEN)),
+        .down = ir_b_parameter(&b, "down", f64(3, EXPERTS, HIDDEN, INNER)),
+        .routed = routed,
+        .capacity_factor = factor};
+    ir_b_output(&b, "y", model_route(&b, &experts, in));
+    if (b.status != ST_OK) fail_msg("%s", st_last_error());
+    compile_options_t options = {.n_ranks = n_ranks, .dtype = IR_F64};
+    plan_t *plan = compile_ok(graph, &options);
+    ir_graph_destroy(graph);
+    return plan;
+}
+
+static double dot(const double *a, const double *b, int n) {
+    double sum = 0;
+    for (int i = 0; i < n; i++) sum += a[i] * b[i];
+    return sum;
+}
+
+/* out += share · expert(in) */
+static void add_answer(int e, const double *in, double share, double *out) {
+    double h[INNER];
+    for (int f = 0; f < INNER; f++) {
+        const double g = dot(gate + (e * INNER + f) * HIDDEN, in, HIDDEN);
+        h[f] = g / (1 + exp(-g)) * dot(up + (e * INNER + f) * HIDDEN, in, HIDDEN);
+    }
+    for (int i = 0; i < HIDDEN; i++)
+        out[i] += share * dot(down + (e * HIDDEN + i) * INNER, h, INNER);
+}
+
+/* Tokens one by one; returns how many choices found no room. */
+static int route(int64_t routed, int64_t capacity) {
+    int dropped = 0;
+    memset(wanted, 0, sizeof wanted);
+    for (int b = 0; b < BATCH; b++) {
+        double shares[LENGTH][EXPERTS], all[LENGTH] = {0}, chosen[LENGTH][EXPERTS];
+        int choice[EXPERTS][LENGTH], in_expert[EXPERTS] = {0};
+        for (int s = 0; s < LENGTH; s++) {
+            double sum = 0;
+            for (int e = 0; e < EXPERTS; e++) {
+                shares[s][e] = exp(dot(router + e * HIDDEN, x + (b * LENGTH + s) * HIDDEN, HIDDEN));
+                sum += shares[s][e];
+            }
+            for (int e = 0; e < EXPERTS; e++) chosen[s][e] = shares[s][e] /= sum;
+        }
+        for (int64_t j = 0; j < routed; j++)
+            for (int s = 0; s < LENGTH; s++) {
+                int best = 0;
+                for (int e = 1; e < EXPERTS; e++)
+                    if (chosen[s][e] > chosen[s][best]) best = e;
+                chosen[s][best] = -1;
+                choice[j][s] = best;
+                all[s] += shares[s][best];
+            }
+        for (int64_t j = 0; j < routed; j++)
+            for (int s = 0; s < LENGTH; s++) {
+                const int e = choice[j][s], at = (b * LENGTH + s) * HIDDEN;
+                if (in_expert[e]++ < capacity)
+                    add_answer(e, x + at, shares[s][e] / all[s], wanted + at);
+                else
+                    dropped++;
+            }
+    }
+    return dropped;
+}
+
+static void write(exec_session_t *session, const char *name, ir_type_t type, double *data,
+                  uint64_t seed) {
+    fill_random(&type, data, seed, 2);
+    assert_int_equal(exec_state_write(session, name, &type, data), ST_OK);
+}
+
+static void compare(int64_t routed, double factor, uint32_t n_ranks, bool drops) {
+    plan_t *plan = make_plan(routed, factor, n_ranks);
+    exec_session_t *session;
+    const exec_feed_t feed = {"x", f64(3, BATCH, LENGTH, HIDDEN), x};
+    const exec_fetch_t fetch = {"y", y, sizeof y};
+    assert_int_equal(exec_session_create(plan, NULL, &session), ST_OK);
+    write(session, "router", f64(2, EXPERTS, HIDDEN, 0), router, 1);
+    write(session, "gate", f64(3, EXPERTS, INNER, HIDDEN), gate, 2);
+    write(session, "up", f64(3, EXPERTS, INNER, HIDDEN), up, 3);
+    write(session, "down", f64(3, EXPERTS, HIDDEN, INNER), down, 4);
+    fill_random(&feed.type, x, 5, 2);
+    assert_int_equal(exec_session_step(session, 1, &feed, 1, &fetch), ST_OK);
+    const int dropped = route(routed, model_capacity(LENGTH, EXPERTS, routed, factor));
+    assert_true((dropped > 0) == drops);
+    assert_close(BATCH * LENGTH * HIDDEN, wanted, y, 1e-12, "experts");
+    exec_session_destroy(session);
+    plan_destroy(plan);
+}
+
+static void tokens_go_where_a_loop_sends_them(void **state) {
+    (void)state;
+    for (uint32_t n_ranks = 1; n_ranks <= 3; n_ranks += 2) {
+        compare(1, 10, n_ranks, false);
+        compare(2, 10, n_ranks, false);
+        compare(3, 1, n_ranks, false); /* every expert has every token */
+    }
+}
+
+static void what_is_over_capacity_is_dropped_in_order(void **state) {
+    (void)state;
+    for (uint32_t n_ranks = 1; n_ranks <= 3; n_ranks += 2) {
+        compare(1, 1, n_ranks, true);
+        compare(2, 1, n_ranks, true);
+        compare(2, 0.1, n_ranks, true);
+    }
+}
+
+static void capacity_is_a_share_of_the_sequence(void **state) {
+    (void)state;
+    assert_int_equal(model_capacity(8, 4, 2, 1), 4);
+    assert_int_equal(model_capacity(8, 4, 2, 1.25), 5);
+    assert_int_equal(model_capacity(7, 3, 1, 1), 3);
+    assert_int_equal(model_capacity(7, 3, 1, 1e-3), 1);
+    assert_int_equal(model_capacity(7, 3, 3, 2), 7);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tokens_go_where_a_loop_sends_them),
+        cmocka_unit_test(what_is_over_capacity_is_dropped_in_order),
+        cmocka_unit_test(capacity_is_a_share_of_the_sequence),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
