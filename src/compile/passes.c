@@ -53,6 +53,19 @@ static bool is_unrolled(void *context, ir_node_t node) {
     return true;
 }
 
+/* Loops in loops come to the top one level after the other. */
+static st_status_t unroll_all(compile_context_t *c) {
+    unrolling_t u = {NULL, NULL, IR_UNROLL_NODES, true};
+    while (u.any) {
+        ir_graph_t *made;
+        u.any = false;
+        u.graph = c->graph;
+        TRY(ir_unroll(c->graph, is_unrolled, &u, &made));
+        compile_replace(&c->graph, made);
+    }
+    return ST_OK;
+}
+
 static bool has_loops(const ir_graph_t *graph) {
     for (ir_node_t n = 0; n < graph->nodes.n; n++)
         if (ir_node(graph, n)->op == IR_OP_REPEAT) return true;
@@ -281,6 +294,10 @@ static st_status_t lower_ranks(compile_context_t *c, shard_programs_t *made) {
                     ir_mesh_text(&model->mesh, other, sizeof other));
     }
     const uint32_t data = ir_mesh_find(&plan->mesh, IR_AXIS_DATA);
+    /* ranks of these axes meet within a batch: to exchange tokens, to gather keys */
+    const bool meets = ir_mesh_find(&plan->mesh, IR_AXIS_EXPERT) != IR_NONE ||
+                       ir_mesh_find(&plan->mesh, IR_AXIS_CONTEXT) != IR_NONE;
+    if (meets) TRY(unroll_all(c));
     if (data != IR_NONE) TRY(unroll_meetings(c, plan->mesh.axes[data].size));
     const shard_mesh_options_t options = {.mesh = &plan->mesh,
                                           .form = c->options.form,

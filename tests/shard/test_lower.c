@@ -168,6 +168,45 @@ static void a_split_update_scatters_and_gathers(void **state) {
     ir_graph_destroy(wanted);
 }
 
+/* Rows become columns, as many bytes as a rank has; the exchange begins where the rows are made. */
+static void parts_along_one_dim_are_exchanged_for_another(void **state) {
+    (void)state;
+    ir_graph_t *graph = parse(
+        "graph \"g\" {\n"
+        "  %0 x = input {dtype=f32, shape=[5,6]}\n"
+        "  %1 y = exp(%0)\n"
+        "  %2 m = buffer {dtype=f32, shape=[5,6]}\n"
+        "  %3 v = add(%2, %1)\n"
+        "  update(%2, %3)\n"
+        "}\n");
+    ir_graph_t *wanted = parse(
+        "graph \"g\" {\n"
+        "  %0 x = input {dtype=f32, shape=[3,6]}\n"
+        "  %1 y = exp(%0)\n"
+        "  %2 = all_to_all_start(%1) {axis=0, granules=5, extent=5, to=1, to_granules=6, part=3}\n"
+        "  %3 m = buffer {dtype=f32, shape=[5,3]}\n"
+        "  %4 = all_to_all_wait(%2)\n"
+        "  %5 v = add(%3, %4)\n"
+        "  update(%3, %5)\n"
+        "}\n");
+    ir_placement_t homes[5] = {[2] = IR_PLACE_SPLIT(1, 6)};
+    const shard_axis_t axis = {.name = "data", .n_ranks = 2, .splits_batch = true, .homes = homes};
+    shard_lowering_t *lowering;
+    ir_graph_t *made;
+    char *got, *text;
+    assert_int_equal(shard_decide(graph, &axis, &lowering), ST_OK);
+    assert_int_equal(shard_emit(lowering, 1, &made), ST_OK);
+    assert_int_equal(ir_graph_print(made, &got), ST_OK);
+    assert_int_equal(ir_graph_print(wanted, &text), ST_OK);
+    assert_string_equal(got, text);
+    st_free(got);
+    st_free(text);
+    ir_graph_destroy(made);
+    shard_lowering_destroy(lowering);
+    ir_graph_destroy(graph);
+    ir_graph_destroy(wanted);
+}
+
 static void homes_that_do_not_divide_are_refused(void **state) {
     (void)state;
     ir_graph_t *graph = parse(gradient);
@@ -411,6 +450,7 @@ static void allocation_failures_are_reported(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_split_update_scatters_and_gathers),
+        cmocka_unit_test(parts_along_one_dim_are_exchanged_for_another),
         cmocka_unit_test(homes_that_do_not_divide_are_refused),
         cmocka_unit_test(one_rank_stays_as_it_is),
         cmocka_unit_test(gradients_are_summed_between_producer_and_reader),

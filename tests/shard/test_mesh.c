@@ -68,6 +68,85 @@ static void columns_then_rows_scatter_one_sum(void **state) {
     ir_graph_destroy(graph);
 }
 
+/* Slots of each item go to where their experts are, and answers back; nothing is gathered. */
+static void experts_exchange_with_the_batch(void **state) {
+    (void)state;
+    static const char routed[] =
+        "graph \"g\" {\n"
+        "  %0 x = input {dtype=f32, shape=[4,6,8]}\n"
+        "  %1 z = input {dtype=i64, shape=[4,7,5]}\n"
+        "  %2 w = parameter {dtype=f32, shape=[2,5,8]}\n"
+        "  %3 a = reshape(%0) {shape=[4,2,3,8]}\n"
+        "  %4 b = transpose(%3) {perm=[1,0,2,3]}\n"
+        "  %5 c = reshape(%4) {shape=[2,12,8]}\n"
+        "  %6 y = matmul(%5, %2) {transpose_b=true}\n"
+        "  %7 d = reshape(%6) {shape=[2,4,3,5]}\n"
+        "  %8 e = transpose(%7) {perm=[1,0,2,3]}\n"
+        "  %9 f = reshape(%8) {shape=[4,6,5]}\n"
+        "  %10 g = gather_along(%9, %1) {axis=1}\n"
+        "  output \"g\" = %10\n"
+        "}\n";
+    ir_graph_t *graph;
+    shard_programs_t made;
+    assert_int_equal(ir_graph_parse(routed, sizeof routed - 1, &graph), ST_OK);
+    assert_int_equal(lower(graph, "expert=2", SHARD_FORM_DP, NULL, &made), ST_OK);
+    assert_int_equal(made.n_programs, 1);
+    const ir_graph_t *program = made.graphs[0];
+    assert_int_equal(ir_graph_verify(program), ST_OK);
+    assert_int_equal(count(program, IR_OP_ALL_TO_ALL_START), 2);
+    assert_int_equal(count(program, IR_OP_ALL_GATHER_START), 0);
+    for (ir_node_t n = 0; n < program->nodes.n; n++) {
+        if (ir_node(program, n)->op != IR_OP_MATMUL) continue;
+        const ir_type_t *y = ir_value_type(program, ir_node(program, n)->first_output);
+        assert_true(y->dims[0] == 1 && y->dims[1] == 12);
+    }
+    assert_int_equal(ir_value_type(program, ir_graph_find_output(program, "g"))->dims[0], 2);
+    assert_int_equal(made.nodes[2].placements[0].kind, IR_SPLIT);
+    assert_int_equal(made.nodes[2].placements[0].dim, 0);
+    shard_programs_free(&made);
+    assert_int_equal(lower(graph, "data=2,expert=2", SHARD_FORM_DP, NULL, &made), ST_OK);
+    assert_int_equal(count(made.graphs[0], IR_OP_ALL_TO_ALL_START), 2);
+    assert_int_equal(count(made.graphs[0], IR_OP_ALL_GATHER_START), 0);
+    assert_int_equal(
+        ir_value_type(made.graphs[0], ir_graph_find_output(made.graphs[0], "g"))->dims[0], 1);
+    shard_programs_free(&made);
+    ir_graph_destroy(graph);
+}
+
+/* Each rank has the queries of its rows, and of keys and values all. */
+static void sequences_gather_keys_and_values(void **state) {
+    (void)state;
+    static const char attending[] =
+        "graph \"g\" {\n"
+        "  %0 x = input {dtype=f32, shape=[1,8,2,4]}\n"
+        "  %1 q = transpose(%0) {perm=[0,2,1,3]}\n"
+        "  %2 k = exp(%1)\n"
+        "  %3 v = tanh(%1)\n"
+        "  %4, %5 o = attention(%1, %2, %3) {causal=true}\n"
+        "  output \"o\" = %4\n"
+        "}\n";
+    ir_graph_t *graph;
+    shard_programs_t made;
+    if (ir_graph_parse(attending, sizeof attending - 1, &graph) != ST_OK)
+        fail_msg("%s", st_last_error());
+    assert_int_equal(lower(graph, "context=2", SHARD_FORM_DP, NULL, &made), ST_OK);
+    const ir_graph_t *program = made.graphs[0];
+    assert_int_equal(ir_graph_verify(program), ST_OK);
+    assert_int_equal(count(program, IR_OP_ALL_GATHER_START), 2);
+    assert_int_equal(count(program, IR_OP_ALL_TO_ALL_START), 0);
+    for (ir_node_t n = 0; n < program->nodes.n; n++) {
+        const ir_node_info_t *node = ir_node(program, n);
+        if (node->op != IR_OP_ATTENTION) continue;
+        assert_int_equal(ir_attr_int(node, "causal"), 0);
+        assert_int_equal(ir_value_type(program, node->inputs[0])->dims[2], 4);
+        assert_int_equal(ir_value_type(program, node->inputs[1])->dims[2], 8);
+        assert_int_equal(ir_value_type(program, node->inputs[3])->dims[0], 4);
+    }
+    assert_int_equal(made.nodes[0].placements[0].dim, 1);
+    shard_programs_free(&made);
+    ir_graph_destroy(graph);
+}
+
 /* 4 rows on 3 ranks: one of two rows, two of one; the same for each coordinate of the other axis. */
 static void equal_ranks_share_a_program(void **state) {
     (void)state;
@@ -105,6 +184,8 @@ static void lack_of_memory_is_reported(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(columns_then_rows_scatter_one_sum),
+        cmocka_unit_test(experts_exchange_with_the_batch),
+        cmocka_unit_test(sequences_gather_keys_and_values),
         cmocka_unit_test(equal_ranks_share_a_program),
         cmocka_unit_test(lack_of_memory_is_reported),
     };
