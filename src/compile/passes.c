@@ -39,7 +39,7 @@ st_status_t compile_pass_precision(compile_context_t *c) {
 
 typedef struct unrolling {
     const ir_graph_t *graph;
-    const shard_lowering_t *lowering; /* only what ranks run whole in it */
+    const shard_lowering_t *lowering; /* only what ranks run whole in it; NULL: every loop */
     double left;                      /* nodes that it may still become */
     bool any;
 } unrolling_t;
@@ -47,7 +47,7 @@ typedef struct unrolling {
 static bool is_unrolled(void *context, ir_node_t node) {
     unrolling_t *u = context;
     double n = ir_unrolled_nodes(u->graph, node);
-    if (n > u->left || !shard_runs_whole(u->lowering, node)) return false;
+    if (n > u->left || (u->lowering && !shard_runs_whole(u->lowering, node))) return false;
     u->left -= n;
     u->any = true;
     return true;

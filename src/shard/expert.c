@@ -45,7 +45,8 @@ st_status_t shard_form_expert(const ir_graph_t *graph, shard_settled_t *settled)
     }
     if (!any)
         return FAIL(ST_UNSUPPORTED,
-                    "the mesh has an axis '%s', but the graph has no experts to split over it",
+                    "the mesh has an axis '%s', but the graph has no experts whose weights are "
+                    "whole along the axes before it (zero3 splits them itself)",
                     settled->axis);
     return shard_place_followers(graph, settled);
 }

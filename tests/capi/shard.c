@@ -22,7 +22,8 @@ const shard_model_t shard_llama = {
     " \"num_key_value_heads\": 2}",
     {"batch", "6", "seq", "8", "optimizer", "adamw", "lr", "2e-3", "weight-decay", "0.1", "clip",
      "0.5"},
-    64};
+    64,
+    0};
 
 /* Nothing divides anything, and the embedding is the head. */
 const shard_model_t shard_llama_uneven = {
@@ -33,7 +34,8 @@ const shard_model_t shard_llama_uneven = {
     " \"head_dim\": 6, \"num_key_value_heads\": 5, \"tie_word_embeddings\": true}",
     {"batch", "5", "seq", "7", "optimizer", "adamw", "lr", "2e-3", "clip", "0.5", "ema", "0.9",
      "accumulate", "2"},
-    321};
+    321,
+    0};
 
 /* Eight routed experts, with less room than there are choices. */
 const shard_model_t shard_experts = {
@@ -44,7 +46,8 @@ const shard_model_t shard_experts = {
     " \"capacity_factor\": 1.0}",
     {"batch", "8", "seq", "8", "optimizer", "adamw", "lr", "2e-3", "weight-decay", "0.1", "clip",
      "0.5"},
-    64};
+    64,
+    0};
 
 /* Five experts, of which some ranks have none, and batches that nothing divides. */
 const shard_model_t shard_experts_uneven = {
@@ -54,14 +57,16 @@ const shard_model_t shard_experts_uneven = {
     " \"num_key_value_heads\": 5, \"num_local_experts\": 5, \"num_experts_per_tok\": 2,"
     " \"capacity_factor\": 1.25, \"tie_word_embeddings\": true}",
     {"batch", "5", "seq", "7", "optimizer", "adamw", "lr", "2e-3", "clip", "0.5", "ema", "0.9"},
-    61};
+    61,
+    0};
 
 const shard_model_t shard_resnet = {
     "resnet",
     NULL,
     {"depth", "8", "classes", "10", "channels", "1", "image", "8", "batch", "5", "optimizer", "sgd",
      "lr", "0.05", "momentum", "0.9", "weight-decay", "5e-5"},
-    10};
+    10,
+    0};
 
 /* ---- one run ---- */
 
@@ -72,7 +77,14 @@ typedef struct trained {
     size_t n_outputs;
 } trained_t;
 
-static void step(trained_t *t, int labels, uint64_t *state) {
+/* Labels at the beginning of each row count for nothing. */
+static void ignore(const stator_tensor_t *port, int64_t *labels, int64_t n) {
+    if (strcmp(port->name, "y") != 0 || port->rank != 2) return;
+    for (int64_t r = 0; r < port->dims[0]; r++)
+        for (int64_t i = 0; i < n; i++) labels[r * port->dims[1] + i] = -100;
+}
+
+static void step(trained_t *t, const shard_model_t *model, uint64_t *state) {
     stator_tensor_t feeds[8];
     stator_fetch_t fetches[8];
     size_t n = stator_plan_count(t->plan, STATOR_INPUT), n_fetches = 0;
@@ -80,7 +92,8 @@ static void step(trained_t *t, int labels, uint64_t *state) {
     for (size_t i = 0; i < n; i++) {
         feeds[i] = stator_plan_at(t->plan, STATOR_INPUT, i);
         void *data = malloc(feeds[i].bytes);
-        feed_fill(&feeds[i], data, labels, state);
+        feed_fill(&feeds[i], data, model->labels, state);
+        if (model->ignored) ignore(&feeds[i], data, model->ignored);
         feeds[i].data = data;
     }
     for (size_t o = 0; o < stator_plan_count(t->plan, STATOR_OUTPUT); o++) {
@@ -151,7 +164,7 @@ static void open_training(const shard_model_t *model, const char *mesh, const ch
 static void train(const shard_model_t *model, const char *mesh, const char *form, trained_t *t) {
     uint64_t state = 1;
     open_training(model, mesh, form, t, NULL);
-    for (int i = 0; i < STEPS; i++) step(t, model->labels, &state);
+    for (int i = 0; i < STEPS; i++) step(t, model, &state);
 }
 
 static void release(trained_t *t) {
@@ -246,14 +259,14 @@ void shard_check_resumed(const shard_model_t *model, const char *mesh, const cha
     uint64_t state = 1;
     open_training(model, mesh, form, &first, NULL);
     open_training(model, other_mesh, other_form, &second, NULL);
-    for (int i = 0; i < 3; i++) step(&first, model->labels, &state);
+    for (int i = 0; i < 3; i++) step(&first, model, &state);
     must(stator_session_save(first.session, scratch("set"), &progress, 1, 0));
     must(stator_session_resume(second.session, scratch("set"), &found));
     assert_int_equal(found.step, 3);
     assert_true(compare_states("what was loaded", &first, &second) > 20);
     uint64_t same = state;
-    for (int i = 0; i < 3; i++) step(&first, model->labels, &state);
-    for (int i = 0; i < 3; i++) step(&second, model->labels, &same);
+    for (int i = 0; i < 3; i++) step(&first, model, &state);
+    for (int i = 0; i < 3; i++) step(&second, model, &same);
     compare_states("what went on", &first, &second);
     release(&first);
     release(&second);
@@ -265,10 +278,10 @@ void shard_check_evaluation(const shard_model_t *model, const char *mesh, const 
     open_training(model, "data=1", "dp", &one, &one_evaluated);
     open_training(model, mesh, form, &many, &many_evaluated);
     for (int i = 0; i < 3; i++) {
-        step(&one, model->labels, &state);
-        step(&many, model->labels, &same);
-        step(&one_evaluated, model->labels, &state);
-        step(&many_evaluated, model->labels, &same);
+        step(&one, model, &state);
+        step(&many, model, &same);
+        step(&one_evaluated, model, &state);
+        step(&many_evaluated, model, &same);
     }
     assert_true(one_evaluated.n_outputs == many_evaluated.n_outputs &&
                 one_evaluated.n_outputs >= 3);

@@ -7,6 +7,7 @@ typedef struct shard_model {
     const char *config;      /* Llama: the text of config.json; NULL: a ResNet */
     const char *options[24]; /* key, value, …, NULL: model and training */
     int labels;              /* labels and tokens are below it */
+    int ignored;             /* of each row of labels, so many at its beginning are -100 */
 } shard_model_t;
 
 extern const shard_model_t shard_llama, shard_llama_uneven, shard_resnet, shard_experts,

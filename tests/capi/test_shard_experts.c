@@ -29,9 +29,32 @@ static void uneven_and_empty_experts_train_alike(void **state) {
     shard_check(&shard_experts_uneven, "data=2,expert=2", "dp");
 }
 
+/* Numbers of ranks that divide nothing, more than there are of anything. */
+static void eleven_and_sixteen_ranks_train_alike(void **state) {
+    (void)state;
+    shard_check(&shard_experts, "expert=11", "dp");
+    shard_check(&shard_experts, "data=4,expert=4", "dp");
+    shard_check(&shard_llama, "context=11", "dp");
+    shard_check(&shard_llama, "data=4,context=4", "dp");
+}
+
+/* Labels that count for nothing lie all in the first half of each sequence: one rank of two has no item, the
+ * other all. Means are over all that count. */
+static void losses_with_unequal_tokens_are_means_of_all(void **state) {
+    (void)state;
+    static shard_model_t llama, routed;
+    llama = shard_llama;
+    llama.ignored = 5;
+    shard_check(&llama, "context=2", "dp");
+    shard_check(&llama, "data=2,context=2", "zero1");
+    routed = shard_experts;
+    routed.ignored = 5;
+    shard_check(&routed, "expert=4", "dp");
+}
+
 static void a_model_without_experts_is_refused(void **state) {
     (void)state;
-    shard_check_unplanned(&shard_llama, "expert=2", "", "no experts to split");
+    shard_check_unplanned(&shard_llama, "expert=2", "", "no experts whose weights are whole");
     shard_check_unplanned(&shard_resnet, "context=2", "", "no attention over several rows");
 }
 
@@ -49,6 +72,8 @@ int main(void) {
         cmocka_unit_test(experts_train_alike_on_mixed_meshes),
         cmocka_unit_test(uneven_and_empty_experts_train_alike),
         cmocka_unit_test(sequences_in_parts_train_alike),
+        cmocka_unit_test(eleven_and_sixteen_ranks_train_alike),
+        cmocka_unit_test(losses_with_unequal_tokens_are_means_of_all),
         cmocka_unit_test(a_model_without_experts_is_refused),
     };
     return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
