@@ -50,7 +50,7 @@ static const bench_case_t cases[] = {
     {"llama-8b 64", LLAMA_8B, 64, 8192, 64, 0, 0, 0},
     {"llama-8b 1024", LLAMA_8B, 1024, 8192, 1024, 0, 0, 0},
     {"slow links between hosts", LLAMA_1B, 16, 512, 16, 50, 5, 0},
-    {"large vocabulary", LLAMA_WORDS, 8, 1024, 8, 0, 0, 0},
+    {"large vocabulary", LLAMA_WORDS, 16, 512, 16, 50, 5, 0},
     {"experts", {0}, 4096, 0, 8, 0, 0, 0},
     {"tight memory", LLAMA_8B, 8, 512, 8, 0, 0, 40},
 };

@@ -9,9 +9,9 @@
 #include "compile/predict.h"
 #include "compile/simulate.h"
 
-enum { MANY_NODES = 1500, N_FORMS = 5, MOST_OF_MANY = 1 };
+enum { MANY_NODES = 1500, N_FORMS = 5, MOST_OF_MANY = 2 };
 /* How much more than the best price is compiled where there are many nodes. */
-static const double NEAR = 0.01;
+static const double NEAR = 0.1;
 
 typedef struct form {
     const char *name;
@@ -38,8 +38,7 @@ bool compile_is_contested(const compile_options_t *o) {
     const bool one_axis =
         o &&
         (o->mesh.n == 0 || (o->mesh.n == 1 && strcmp(o->mesh.axes[0].name, IR_AXIS_DATA) == 0));
-    return o && o->auto_sharding && one_axis && o->n_ranks > 1 && !o->pins && !o->state_of &&
-           !o->only_items;
+    return o && o->auto_sharding && one_axis && o->n_ranks > 1 && !o->state_of && !o->only_items;
 }
 
 static st_status_t step_us(const plan_t *plan, double *out_us) {
@@ -75,7 +74,8 @@ static double distance(const plan_t *searched, const form_t *form) {
 }
 
 static bool takes_part(const contest_t *c, const plan_t *searched, const form_t *form) {
-    if (form->tensor && c->options->mesh.n) return false;
+    /* pins are of the data axis */
+    if (form->tensor && (c->options->mesh.n || c->options->pins)) return false;
     return c->graph->nodes.n <= MANY_NODES || distance(searched, form) < NEAR;
 }
 

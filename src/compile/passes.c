@@ -267,6 +267,9 @@ static st_status_t settle_axis(void *context, const ir_graph_t *graph, uint32_t 
         .splits_inputs = data,
         .lowers_forms = true,
         .memory_limit = limit,
+        .pins = c->options.pins,
+        .mesh = mesh,
+        .axis = axis,
     };
     sharding_t made;
     st_status_t status = sharding_choose(&request, &made);

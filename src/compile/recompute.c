@@ -215,8 +215,8 @@ st_status_t compile_pass_recompute(compile_context_t *c) {
 /* Steps by estimates before corners are tried. */
 enum { MAX_ESTIMATES = 8 };
 
-/* The first place after `low` that keeps `missing` bytes less, or one more than there are. A plan
- * gets no smaller than by what it keeps less, so what lies between does not fit either. */
+/* The first place after `low` that keeps `missing` bytes less, or one more than there are. A plan may get smaller by
+ * more than what it keeps less: what is between is looked at once this one fits. */
 static uint32_t next_place(const compile_fit_t *fit, uint32_t low, uint64_t missing) {
     const uint64_t kept = recompute_point(fit->path, low).kept_bytes;
     const uint32_t end = recompute_n_points(fit->path);
@@ -446,6 +446,27 @@ static st_status_t try_place(fitting_t *f, uint32_t place, uint64_t *out_bytes) 
     return silent ? ST_OK : name_largest(f);
 }
 
+/* The first place that fits, of those after `low`, which does not, up to `high`, which does; not *out_found: the places
+ * have become others on the way, and the last one does not fit. */
+static st_status_t narrow(fitting_t *f, uint32_t low, uint32_t high, bool *out_found) {
+    const uint32_t n_paths = f->c->fit.n_paths;
+    uint64_t bytes;
+    *out_found = true;
+    while (high > low + 1) {
+        const uint32_t at = low + (high - low) / 2;
+        TRY(try_place(f, at, &bytes));
+        if (f->c->fit.n_paths != n_paths) {
+            *out_found = bytes <= f->limit;
+            return ST_OK;
+        }
+        if (bytes <= f->limit)
+            high = at;
+        else
+            low = at;
+    }
+    return f->c->fit.place == high ? ST_OK : try_place(f, high, &bytes);
+}
+
 /* Where estimates do not get there: the first corner that fits, then between it and `low`. */
 static st_status_t search(fitting_t *f, uint32_t low, bool *out_found) {
     const uint32_t n_paths = f->c->fit.n_paths;
@@ -459,20 +480,7 @@ static st_status_t search(fitting_t *f, uint32_t low, bool *out_found) {
         *out_found = bytes <= f->limit;
         if (f->c->fit.n_paths != n_paths) return ST_OK; /* places are others now */
     }
-    if (!*out_found) return ST_OK;
-    while (high > low + 1) {
-        at = low + (high - low) / 2;
-        TRY(try_place(f, at, &bytes));
-        if (f->c->fit.n_paths != n_paths) {
-            *out_found = bytes <= f->limit;
-            return ST_OK;
-        }
-        if (bytes <= f->limit)
-            high = at;
-        else
-            low = at;
-    }
-    return f->c->fit.place == high ? ST_OK : try_place(f, high, &bytes);
+    return *out_found ? narrow(f, low, high, out_found) : ST_OK;
 }
 
 st_status_t compile_run_fitting(compile_context_t *c, const compile_pass_t *passes,
@@ -487,8 +495,11 @@ st_status_t compile_run_fitting(compile_context_t *c, const compile_pass_t *pass
     for (int i = 0; i < MAX_ESTIMATES; i++) {
         uint32_t at = next_place(&c->fit, low, bytes - f.limit);
         if (at == recompute_n_points(c->fit.path)) break;
+        const uint32_t n_paths = c->fit.n_paths;
         TRY(try_place(&f, at, &bytes));
-        if (bytes <= f.limit) return ST_OK;
+        if (bytes <= f.limit && c->fit.n_paths != n_paths) return ST_OK;
+        if (bytes <= f.limit) TRY(narrow(&f, low, at, &found));
+        if (found) return ST_OK;
         low = c->fit.place;
     }
     TRY(search(&f, low, &found));

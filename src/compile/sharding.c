@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "base/memory.h"
+#include "shard/pins.h"
 #include "shard/uniform.h"
 
 enum { MAX_FORMS = 10, N_WEIGHTS = 3, N_BUDGETS = 3 };
@@ -145,6 +146,10 @@ static st_status_t try_lowering(chooser_t *c, int form, const char *name) {
     settled.axis = form == FORM_TENSOR ? IR_AXIS_TENSOR : IR_AXIS_DATA;
     settled.n_ranks = c->request->ring.n_ranks;
     TRY_GOTO(settle_form(c->request, form, &settled), done);
+    if (c->request->pins)
+        TRY_GOTO(shard_pins_apply(c->request->pins, c->request->mesh, c->request->axis,
+                                  c->request->graph, &settled),
+                 done);
     TRY_GOTO(shard_prepare(c->request->graph, &settled, &prepared), done);
     TRY_GOTO(price_prepared(c, &prepared, &row), done);
     keep_row(c, &row);
@@ -220,10 +225,14 @@ static st_status_t run(chooser_t *c) {
     c->own = st_calloc(1, sizeof *c->own);
     c->out->own = c->own;
     if (!c->own) return st_no_memory(sizeof *c->own, "a choice of placements");
+    const ir_placement_t *const *pinned = NULL;
+    if (r->pins)
+        TRY(shard_pins_states(r->pins, r->mesh, r->axis, r->graph, &c->own->arena, &pinned));
     for (uint32_t w = 0; w < N_WEIGHTS; w++) {
         shard_ring_t ring = r->ring;
         ring.weight *= weights[w];
-        TRY(shard_model_open(r->graph, r->target, &ring, r->splits_inputs, &c->own->models[w]));
+        TRY(shard_model_open(r->graph, r->target, &ring, r->splits_inputs, pinned,
+                             &c->own->models[w]));
         if (!w) TRY(open_chooser(c));
         for (uint32_t form = 0; w < FORM_WEIGHTS && shard_uniform_name(form); form++) {
             ASSERT(form < MAX_FORMS);

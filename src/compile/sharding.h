@@ -49,6 +49,10 @@ typedef struct sharding_request {
     bool splits_inputs;
     bool lowers_forms;     /* the lowering's own forms (shard/forms.h) are candidates */
     uint64_t memory_limit; /* of states and live values together; 0: none */
+    const char
+        *pins; /* placements asked for (shard/pins.h), which all candidates keep to; NULL: none */
+    const ir_mesh_t *mesh; /* with pins: the mesh, of which this is axis `axis` */
+    uint32_t axis;
 } sharding_request_t;
 
 typedef struct sharding {

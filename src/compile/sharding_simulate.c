@@ -98,8 +98,9 @@ static st_status_t want(schedule_t *s, ir_value_t v, ir_placement_t to, ir_node_
     made.bytes = shard_part_bytes(&s->request->ring, type, to);
     /* cut from the whole, where that is made anyway */
     const bool whole = find(s, v, IR_PLACE_REPLICATE, phase) != IR_NONE;
-    made.cost = shard_convert(&s->request->ring, s->request->target, type,
-                              whole ? IR_PLACE_REPLICATE : from, to);
+    made.cost = shard_convert_merged(&s->request->ring, s->request->target, type,
+                                     whole ? IR_PLACE_REPLICATE : from, to,
+                                     made.weight || (phase == IR_PHASE_OPTIMIZER && !chained));
     if (!made.cost.link_ps && !chained && reader > s->last[v]) s->last[v] = reader;
     s->first[v] = (uint32_t)s->conversions.n;
     if (made.weight && made.cost.link_ps) TRY(ST_VEC_PUSH(&s->gathers, (uint32_t)s->conversions.n));

@@ -40,11 +40,12 @@ struct shard_model {
     shard_kinds_t kinds;
     st_arena_t arena;
     ir_uses_t uses;
-    uint64_t *hash;     /* [nodes] */
-    uint32_t *class_of; /* [nodes] */
-    uint32_t *copy_of;  /* [values]: NO_COPY */
-    bool *is_output;    /* [values]: of the graph */
-    bool *hides;        /* [values]: nothing but the optimizer waits for what it becomes */
+    const ir_placement_t *const *pinned; /* [nodes]; NULL: no state is */
+    uint64_t *hash;                      /* [nodes] */
+    uint32_t *class_of;                  /* [nodes] */
+    uint32_t *copy_of;                   /* [values]: NO_COPY */
+    bool *is_output;                     /* [values]: of the graph */
+    bool *hides; /* [values]: nothing but the optimizer waits for what it becomes */
     ST_VEC(group_t) groups;
     ST_VEC(copy_t) copies;
     ST_VEC(reading_t) readings;
@@ -77,12 +78,20 @@ static uint64_t readers_hash(const shard_model_t *m, ir_value_t v) {
     return sum;
 }
 
+/* States that are pinned elsewhere decide apart. */
+static uint64_t pin_hash(const shard_model_t *m, ir_node_t n) {
+    const ir_placement_t *pin = m->pinned ? m->pinned[n] : NULL;
+    const uint64_t what[3] = {pin ? 1 + (uint64_t)pin->kind : 0, pin ? (uint64_t)pin->dim : 0,
+                              pin ? (uint64_t)pin->granules : 0};
+    return st_hash64(what, sizeof what, 0);
+}
+
 static st_status_t refine(shard_model_t *m) {
     const ir_graph_t *graph = m->graph;
     uint64_t *next = st_calloc(graph->nodes.n, sizeof *next);
     if (!next) return st_no_memory(graph->nodes.n * sizeof *next, "the classes of nodes");
     for (ir_node_t n = 0; n < graph->nodes.n; n++)
-        m->hash[n] = m->kinds.kinds.data[m->kinds.of_node[n]].hash;
+        m->hash[n] = mix(m->kinds.kinds.data[m->kinds.of_node[n]].hash, pin_hash(m, n));
     for (int round = 0; round < ROUNDS; round++) {
         for (ir_node_t n = 0; n < graph->nodes.n; n++) {
             const ir_node_info_t *node = ir_node(graph, n);
@@ -145,6 +154,17 @@ static st_status_t times(int64_t cost, uint32_t n, int64_t *out) {
     return FAIL(ST_DOES_NOT_FIT, "the costs of placements exceed 2^56 picoseconds");
 }
 
+/* A pinned state lives in no other way, if it can live so. */
+static void keep_pin(const shard_model_t *m, ir_node_t n, const shard_kind_t *kind,
+                     int64_t *costs) {
+    const ir_placement_t *pin = m->pinned ? m->pinned[n] : NULL;
+    bool any = false;
+    for (uint32_t x = 0; pin && x < kind->n_ways; x++)
+        any |= ir_placement_equal(kind->ways[x].out[0], *pin);
+    for (uint32_t x = 0; any && x < kind->n_ways; x++)
+        if (!ir_placement_equal(kind->ways[x].out[0], *pin)) costs[x] = SHARD_FORBIDDEN;
+}
+
 static st_status_t add_group(shard_model_t *m, const group_t *group) {
     const ir_node_info_t *node = ir_node(m->graph, group->node);
     const shard_kind_t *kind = kind_of(m, group->node);
@@ -167,6 +187,7 @@ static st_status_t add_group(shard_model_t *m, const group_t *group) {
         }
         TRY(times(cost, group->n, &costs[x]));
     }
+    keep_pin(m, group->node, kind, costs);
     return shard_energy_variable(&m->energy, kind->n_ways, costs, tags, bytes, NULL);
 }
 
@@ -309,8 +330,8 @@ static st_status_t reading_cost(const shard_model_t *m, const reading_t *r, uint
         return ST_OK;
     const bool again =
         from.kind == IR_SPLIT && to.kind == IR_REPLICATE && shard_is_weight(m->graph, r->value);
-    shard_conversion_t cost =
-        shard_convert(&m->ring, m->target, ir_value_type(m->graph, r->value), from, to);
+    shard_conversion_t cost = shard_convert_merged(
+        &m->ring, m->target, ir_value_type(m->graph, r->value), from, to, m->hides[r->value]);
     if (m->hides[r->value]) cost.link_ps = (int64_t)((double)cost.link_ps * m->ring.weight);
     return times(cost.link_ps + cost.pass_ps, (again ? r->n_phases : 1) * r->n, out);
 }
@@ -392,7 +413,7 @@ static st_status_t build(shard_model_t *m, bool splits_inputs) {
 
 st_status_t shard_model_open(const ir_graph_t *graph, const ir_target_t *target,
                              const shard_ring_t *ring, bool splits_inputs,
-                             shard_model_t **out_model) {
+                             const ir_placement_t *const *pinned, shard_model_t **out_model) {
     shard_model_t *model = st_calloc(1, sizeof *model);
     *out_model = NULL;
     if (!model) return st_no_memory(sizeof *model, "the model of placements");
@@ -400,6 +421,7 @@ st_status_t shard_model_open(const ir_graph_t *graph, const ir_target_t *target,
     model->graph = graph;
     model->target = target;
     model->ring = *ring;
+    model->pinned = pinned;
     const st_status_t status = build(model, splits_inputs);
     if (status == ST_OK)
         *out_model = model;

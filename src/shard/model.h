@@ -29,9 +29,11 @@
 
 typedef struct shard_model shard_model_t;
 
-/* `graph` and `target` (with costs) have to outlive it. UNSUPPORTED: a node with bodies. */
+/* `graph` and `target` (with costs) have to outlive it. `pinned` [nodes], NULL or of NULLs: where states have to live; one
+ * that no way of the state's makes is passed over. UNSUPPORTED: a node with bodies. */
 st_status_t shard_model_open(const ir_graph_t *graph, const ir_target_t *target,
                              const shard_ring_t *ring, bool splits_inputs,
+                             const ir_placement_t *const *pinned,
                              shard_model_t **out_model) ST_WARN_UNUSED;
 void shard_model_destroy(shard_model_t *model); /* NULL is fine */
 const shard_energy_t *shard_model_energy(const shard_model_t *model);

@@ -117,3 +117,27 @@ st_status_t shard_pins_apply(const char *text, const ir_mesh_t *mesh, uint32_t a
     }
     return ST_OK;
 }
+
+st_status_t shard_pins_states(const char *text, const ir_mesh_t *mesh, uint32_t axis,
+                              const ir_graph_t *graph, st_arena_t *arena,
+                              const ir_placement_t *const **out_states) {
+    const ir_placement_t **states = st_arena_array(arena, graph->nodes.n, sizeof *states);
+    size_t length;
+    *out_states = states;
+    if (!states) return st_no_memory(graph->nodes.n * sizeof *states, "pins");
+    for (const char *at = text; next_pin(&at, &length); at += length) {
+        user_pin_t pin;
+        TRY(parse_pin(at, length, mesh, &pin));
+        for (ir_node_t n = 0; n < graph->nodes.n && pin.axis == axis; n++) {
+            const ir_node_info_t *node = ir_node(graph, n);
+            if (!(ir_op_def(node->op)->flags & IR_STATE) || !is_pinned(&pin, node)) continue;
+            ir_placement_t *placement = st_arena_copy(arena, &pin.placement, sizeof *placement);
+            if (!placement) return st_no_memory(sizeof *placement, "pins");
+            if (placement->kind == IR_SPLIT)
+                placement->granules =
+                    ir_value_type(graph, node->first_output)->dims[placement->dim];
+            states[n] = placement;
+        }
+    }
+    return ST_OK;
+}

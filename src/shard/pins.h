@@ -17,4 +17,10 @@ st_status_t shard_pins_check(const char *text, const ir_mesh_t *mesh,
 st_status_t shard_pins_apply(const char *text, const ir_mesh_t *mesh, uint32_t axis,
                              const ir_graph_t *graph, shard_settled_t *settled) ST_WARN_UNUSED;
 
+/* Where states are wanted on the axis: [nodes], NULL where they are free. The list is in the arena; placements are of
+ * whole dims in parts of one element. */
+st_status_t shard_pins_states(const char *text, const ir_mesh_t *mesh, uint32_t axis,
+                              const ir_graph_t *graph, st_arena_t *arena,
+                              const ir_placement_t *const **out_states) ST_WARN_UNUSED;
+
 #endif

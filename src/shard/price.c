@@ -47,6 +47,12 @@ static double pass_us(const ir_target_t *target, double bytes) {
 
 shard_conversion_t shard_convert(const shard_ring_t *ring, const ir_target_t *target,
                                  const ir_type_t *type, ir_placement_t from, ir_placement_t to) {
+    return shard_convert_merged(ring, target, type, from, to, false);
+}
+
+shard_conversion_t shard_convert_merged(const shard_ring_t *ring, const ir_target_t *target,
+                                        const ir_type_t *type, ir_placement_t from,
+                                        ir_placement_t to, bool merges) {
     const double bytes = (double)ir_type_bytes(type);
     ir_transfer_t transfer = IR_TRANSFER_GATHER;
     double link = 0, pass = 0;
@@ -59,8 +65,12 @@ shard_conversion_t shard_convert(const shard_ring_t *ring, const ir_target_t *ta
         transfer = to.kind == IR_SPLIT ? IR_TRANSFER_SCATTER : IR_TRANSFER_SUM;
     else if (to.kind == IR_SPLIT)
         transfer = IR_TRANSFER_EXCHANGE;
-    if (from.kind != IR_REPLICATE)
-        link = target->machine->launch_us + ir_link_us(&ring->links, transfer, bytes);
+    if (from.kind != IR_REPLICATE) {
+        const double latency = ir_link_us(&ring->links, transfer, 0) + target->machine->launch_us;
+        const double wire =
+            ir_link_us(&ring->links, transfer, bytes) + target->machine->launch_us - latency;
+        link = wire + (merges ? fmin(latency, wire / SHARD_MERGED) : latency);
+    }
     return (shard_conversion_t){to_ps(link), to_ps(pass)};
 }
 

@@ -35,6 +35,12 @@ uint64_t shard_part_bytes(const shard_ring_t *ring, const ir_type_t *type,
 typedef struct shard_conversion {
     int64_t link_ps, pass_ps;
 } shard_conversion_t;
+/* `merges`: it becomes one with others like it, as gradients and gathered weights do, and pays a share of one latency: by its
+ * bytes, all of it from SHARD_MERGED times the bytes of a latency on. */
+enum { SHARD_MERGED = 4 };
+shard_conversion_t shard_convert_merged(const shard_ring_t *ring, const ir_target_t *target,
+                                        const ir_type_t *type, ir_placement_t from,
+                                        ir_placement_t to, bool merges);
 shard_conversion_t shard_convert(const shard_ring_t *ring, const ir_target_t *target,
                                  const ir_type_t *type, ir_placement_t from, ir_placement_t to);
 static inline int64_t shard_convert_ps(const shard_ring_t *ring, const ir_target_t *target,

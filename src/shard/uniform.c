@@ -122,8 +122,9 @@ static st_status_t restrict_labels(const shard_model_t *model, const form_t *for
             uint32_t n_ways, n_allowed = 0;
             const ir_node_info_t *node = ir_node(graph, shard_model_node(model, v, &n_ways, &ways));
             const bool moment = is_moment(model, graph, v, read_before);
-            for (uint32_t x = 0; x < n_ways; x++)
-                n_allowed += allows(form, node, moment, &ways[x], &batch);
+            for (uint32_t x = 0; x < n_ways; x++) /* a pin goes before the form */
+                n_allowed +=
+                    costs[x] != SHARD_FORBIDDEN && allows(form, node, moment, &ways[x], &batch);
             for (uint32_t x = 0; n_allowed && x < n_ways; x++)
                 if (!allows(form, node, moment, &ways[x], &batch)) costs[x] = SHARD_FORBIDDEN;
         }

@@ -272,6 +272,39 @@ static void uniform_plans_are_what_their_names_say(void **state) {
     close_fixture(&f);
 }
 
+/* In every candidate that is solved for, the free one too, whatever its form says; what is not pinned is chosen. */
+static void all_candidates_keep_to_pins(void **state) {
+    (void)state;
+    const struct {
+        const char *pins;
+        ir_placement_t a;
+    } cases[] = {{"a=whole(data)", IR_PLACE_REPLICATE},
+                 {"a=split(1,data)", IR_PLACE_SPLIT(1, 8192)}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        fixture_t f;
+        sharding_t free_one, made;
+        const ir_mesh_t mesh = ir_mesh_of_ranks(8);
+        uint32_t n_solved = 0;
+        open_fixture(&f, mlp(256, 2048), 8);
+        assert_int_equal(sharding_choose(&f.request, &free_one), ST_OK);
+        f.request.pins = cases[i].pins;
+        f.request.mesh = &mesh;
+        assert_int_equal(sharding_choose(&f.request, &made), ST_OK);
+        const ir_node_t a = ir_graph_find(f.graph, "a");
+        for (uint32_t r = 0; r < made.n_rows; r++) {
+            if (made.rows[r].form >= 0) continue; /* its choices are for another graph */
+            n_solved++;
+            assert_true(ir_placement_equal(made.rows[r].choices.nodes[a]->out[0], cases[i].a));
+        }
+        assert_true(n_solved >= 3);
+        assert_true(made.rows[made.chosen].price.step_us >=
+                    free_one.rows[free_one.chosen].price.step_us);
+        sharding_free(&made);
+        sharding_free(&free_one);
+        close_fixture(&f);
+    }
+}
+
 static void a_limit_of_memory_is_kept_where_anything_fits(void **state) {
     (void)state;
     fixture_t f;
@@ -309,6 +342,7 @@ int main(void) {
         cmocka_unit_test(no_uniform_plan_is_better_than_the_choice),
         cmocka_unit_test(mixed_graphs_gain_by_mixed_placements),
         cmocka_unit_test(uniform_plans_are_what_their_names_say),
+        cmocka_unit_test(all_candidates_keep_to_pins),
         cmocka_unit_test(a_limit_of_memory_is_kept_where_anything_fits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

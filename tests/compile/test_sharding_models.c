@@ -110,7 +110,7 @@ static void compare_energy(const shard_energy_t *energy, const shard_start_t *st
 static void compare(const fixture_t *f, uint32_t n_ranks, const char *what, uint32_t *n_compared) {
     const sharding_request_t request = request_of(f, n_ranks);
     shard_model_t *model;
-    assert_int_equal(shard_model_open(f->graph, &f->ir, &request.ring, true, &model), ST_OK);
+    assert_int_equal(shard_model_open(f->graph, &f->ir, &request.ring, true, NULL, &model), ST_OK);
     const shard_start_t starts = shard_model_starts(model);
     print_message("%s on %u: %zu variables\n", what, n_ranks,
                   shard_model_energy(model)->variables.n);

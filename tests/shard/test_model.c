@@ -65,7 +65,7 @@ typedef struct solved {
 
 static solved_t solve(const ir_graph_t *graph, uint64_t limit) {
     solved_t s = {0};
-    st_status_t status = shard_model_open(graph, &target, &ring, true, &s.model);
+    st_status_t status = shard_model_open(graph, &target, &ring, true, NULL, &s.model);
     if (status != ST_OK) print_error("%s\n", st_last_error());
     assert_int_equal(status, ST_OK);
     const shard_energy_t *energy = shard_model_energy(s.model);
@@ -193,7 +193,7 @@ static void states_are_never_converted_in_place(void **state) {
     (void)state;
     ir_graph_t *graph = step(64, 64, 64);
     shard_model_t *model;
-    assert_int_equal(shard_model_open(graph, &target, &ring, true, &model), ST_OK);
+    assert_int_equal(shard_model_open(graph, &target, &ring, true, NULL, &model), ST_OK);
     const shard_energy_t *energy = shard_model_energy(model);
     const uint32_t w = shard_model_class(model, 2), update = shard_model_class(model, 7);
     uint32_t n_forbidden = 0, n_allowed = 0;
@@ -220,13 +220,13 @@ static void what_is_on_its_way_is_never_converted(void **state) {
     ir_graph_t *graph = parse(
         "graph \"g\" {\n"
         "  %0 x = input {dtype=f32, shape=[64,64,64]}\n"
-        "  %1 = reduce_scatter_start(%0) {axis=1, granules=64, part=32, mesh=\"tensor\"}\n"
+        "  %1 = reduce_scatter_start(%0) {axis=[1], granules=[64], part=[32], mesh=\"tensor\"}\n"
         "  %2 = reduce_scatter_wait(%1)\n"
         "  %3 = exp(%2)\n"
         "  output \"y\" = %3\n"
         "}\n");
     shard_model_t *model;
-    assert_int_equal(shard_model_open(graph, &target, &ring, true, &model), ST_OK);
+    assert_int_equal(shard_model_open(graph, &target, &ring, true, NULL, &model), ST_OK);
     const shard_energy_t *energy = shard_model_energy(model);
     const uint32_t start = shard_model_class(model, 1), wait = shard_model_class(model, 2);
     uint32_t n_starts, n_waits, n_alike = 0;
@@ -366,7 +366,7 @@ static void control_flow_is_refused_by_name(void **state) {
         "  output \"y\" = %1\n"
         "}\n");
     shard_model_t *model;
-    assert_int_equal(shard_model_open(graph, &target, &ring, true, &model), ST_UNSUPPORTED);
+    assert_int_equal(shard_model_open(graph, &target, &ring, true, NULL, &model), ST_UNSUPPORTED);
     assert_non_null(strstr(st_last_error(), "loop"));
     assert_null(model);
     ir_graph_destroy(graph);
@@ -380,7 +380,7 @@ static void failed_allocations_are_reported(void **state) {
     do {
         shard_model_t *model;
         st_memory_fail_after(n++, false);
-        status = shard_model_open(graph, &target, &ring, true, &model);
+        status = shard_model_open(graph, &target, &ring, true, NULL, &model);
         st_memory_fail_after(-1, false);
         assert_true(status == ST_OK || status == ST_NO_MEMORY);
         shard_model_destroy(model);
