@@ -8,7 +8,8 @@
  *   c = cast(w) … readers    → readers of s
  *   update(w, new)           → update(w, new), update(s, cast(new))
  *
- * Parameters that are cast to both small types, or whose shadow's name is taken, stay as they are.
+ * Parameters that are cast to both small types, weights of convolutions, and those whose shadow's name is
+ * taken stay as they are.
  * Linear. */
 #include "autodiff/shadow.h"
 
@@ -20,6 +21,7 @@
 typedef struct shadow {
     ir_dtype_t dtype;  /* of its casts; IR_DTYPE_NONE: there are none */
     bool updated, two; /* two: casts of both types */
+    bool turned;       /* read where dims may stand in another order */
     ir_value_t made;   /* in the copy */
 } shadow_t;
 
@@ -33,8 +35,25 @@ static bool is_master(const ir_graph_t *graph, ir_value_t v) {
            ir_value_type(graph, v)->dtype == IR_F32;
 }
 
+/* Images may be computed channels last: the nest that casts a convolution's weight turns it then, and a
+ * shadow would have to be turned by itself. */
+static bool may_turn(const ir_op_def_t *def) {
+    for (const ir_attr_spec_t *attr = def->attrs; attr && attr->key; attr++)
+        if (strcmp(attr->key, "channels_last") == 0) return true;
+    return false;
+}
+static void look_at_reader(shadows_t *s, const ir_graph_t *graph, const ir_node_info_t *node) {
+    if (!may_turn(ir_op_def(node->op))) return;
+    for (uint32_t j = 0; j < node->n_inputs; j++) {
+        const ir_node_info_t *cast = ir_value_producer(graph, node->inputs[j]);
+        if (cast->op == IR_OP_CAST && is_master(graph, cast->inputs[0]))
+            s->of[cast->inputs[0]].turned = true;
+    }
+}
+
 static void look_at(shadows_t *s, const ir_graph_t *graph, ir_node_t n) {
     const ir_node_info_t *node = ir_node(graph, n);
+    look_at_reader(s, graph, node);
     if (node->op != IR_OP_CAST && node->op != IR_OP_UPDATE) return;
     if (!is_master(graph, node->inputs[0])) return;
     shadow_t *shadow = &s->of[node->inputs[0]];
@@ -49,7 +68,7 @@ static void look_at(shadows_t *s, const ir_graph_t *graph, ir_node_t n) {
 }
 
 static bool wanted(const shadow_t *shadow) {
-    return shadow->updated && shadow->dtype != IR_DTYPE_NONE && !shadow->two;
+    return shadow->updated && shadow->dtype != IR_DTYPE_NONE && !shadow->two && !shadow->turned;
 }
 
 /* After the parameter's copy; leaves ->made IR_NONE where the name is taken. */

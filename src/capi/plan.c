@@ -28,9 +28,9 @@ static shard_form_t form_of(const char *text) {
     return (shard_form_t)form; /* auto, too */
 }
 
-static compile_feed_ahead_t feed_ahead_of(const char *text) {
-    if (strcmp(text, "auto") == 0) return COMPILE_FEED_AHEAD_AUTO;
-    return strcmp(text, "on") == 0 ? COMPILE_FEED_AHEAD_ON : COMPILE_FEED_AHEAD_OFF;
+static compile_switch_t switch_of(const char *text) {
+    if (strcmp(text, "auto") == 0) return COMPILE_AUTO;
+    return strcmp(text, "on") == 0 ? COMPILE_ON : COMPILE_OFF;
 }
 
 static st_status_t read_options(const stator_options_t *options, const stator_plan_t *state_of,
@@ -90,10 +90,10 @@ static st_status_t read_options(const stator_options_t *options, const stator_pl
         .no_fusion = strcmp(st_options_string(table, "fusion"), "off") == 0,
         .primitives = strcmp(st_options_string(table, "fusion"), "primitives") == 0,
         .explain = st_options_bool(table, "explain"),
-        .shadows = strcmp(st_options_string(table, "weight-shadows"), "on") == 0,
+        .shadows = switch_of(st_options_string(table, "weight-shadows")),
         .no_layout = strcmp(st_options_string(table, "layout"), "off") == 0,
         .bucket_bytes = st_options_size(table, "bucket-size"),
-        .feed_ahead = feed_ahead_of(st_options_string(table, "feed-ahead")),
+        .feed_ahead = switch_of(st_options_string(table, "feed-ahead")),
         .recompute = recompute_policy(st_options_string(table, "recompute")),
         .memory_limit = st_options_size(table, "memory-limit"),
         .timeout_ms = (uint64_t)ceil(timeout * 1000),

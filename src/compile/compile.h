@@ -15,12 +15,12 @@ typedef enum compile_recompute {
     COMPILE_RECOMPUTE_FULL,  /* products too: what is left are the values between layers */
 } compile_recompute_t;
 
-/* Room for the inputs of one step more (region feeds of the plan). */
-typedef enum compile_feed_ahead {
-    COMPILE_FEED_AHEAD_AUTO = 0, /* where the device's memory is not the host's */
-    COMPILE_FEED_AHEAD_ON,
-    COMPILE_FEED_AHEAD_OFF,
-} compile_feed_ahead_t;
+/* What may be left to the compiler. */
+typedef enum compile_switch {
+    COMPILE_AUTO = 0,
+    COMPILE_ON,
+    COMPILE_OFF,
+} compile_switch_t;
 
 typedef struct compile_options {
     const char *target; /* description to plan for, by name or file; NULL: "cpu" */
@@ -41,8 +41,9 @@ typedef struct compile_options {
     uint64_t bucket_bytes;  /* gradients' all-reduces are merged up to this size; 0: a
                              * quarter of all, between 256 KiB and 4 MiB */
     compile_recompute_t recompute;
-    compile_feed_ahead_t feed_ahead;
-    uint64_t memory_limit; /* of all regions of a rank; more is recomputed until they fit.
+    compile_switch_t feed_ahead; /* room for the inputs of one step more; AUTO: where the device's
+                                  * memory is not the host's */
+    uint64_t memory_limit;       /* of all regions of a rank; more is recomputed until they fit.
                              * 0: the memory of the target's machine, where it is known */
     uint32_t only_items; /* plan for the first items of the batch alone, on one rank: says how much
                              * memory they would take, and cannot be run; 0: all */
@@ -51,8 +52,10 @@ typedef struct compile_options {
     bool explain;    /* the plan tells what was fused, and why not more */
     bool primitives; /* composites as their definitions, each node by itself: what fusion is
                              * measured against */
-    bool shadows;    /* weights are kept in the type that is computed in, too */
-    bool no_layout;  /* transposes stay where they are */
+    /* Weights are kept in the type that is computed in, too. AUTO: on GPUs, where that takes little of
+     * the memory. A plan of evaluation has none. */
+    compile_switch_t shadows;
+    bool no_layout;         /* transposes stay where they are */
     const plan_t *state_of; /* lay the state out as in this plan: sessions then share it */
     uint64_t timeout_ms;    /* bound of every wait for peers; 0: 60 s */
     const char *plan_cache; /* folder of plans to look in first (cache.h); NULL: none. Plans with

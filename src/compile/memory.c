@@ -180,7 +180,7 @@ st_status_t compile_place_values(compile_context_t *context) {
     for (uint32_t p = 0; p < context->plan->n_programs; p++) {
         plan_program_t *program = &context->plan->programs[p];
         TRY(compile_place_program(context, program, false));
-        if (context->options.feed_ahead == COMPILE_FEED_AHEAD_ON)
+        if (context->options.feed_ahead == COMPILE_ON)
             program->region_bytes[PLAN_FEEDS] = plan_feeds_bytes(program);
     }
     return ST_OK;

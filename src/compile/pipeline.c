@@ -29,7 +29,7 @@ static bool wants_evaluation(const compile_options_t *options) {
     return options->evaluation;
 }
 static bool wants_shadows(const compile_options_t *options) {
-    return options->shadows && !options->evaluation;
+    return options->shadows == COMPILE_ON && !options->evaluation;
 }
 static bool wants_primitives(const compile_options_t *options) {
     return options->primitives;
@@ -108,7 +108,7 @@ static st_status_t fill_defaults(const compile_options_t *given, compile_options
         return FAIL(ST_UNSUPPORTED,
                     "a graph is compiled in its own types, in f64, bf16 or f16, not in %s",
                     ir_dtype_text(out->dtype));
-    if (out->shadows && !wants_mixed(out))
+    if (out->shadows == COMPILE_ON && !wants_mixed(out))
         return FAIL(ST_INVALID,
                     "option 'weight-shadows' is 'on' and option 'dtype' '%s': weights are kept in "
                     "the type of the step with --dtype bf16 or --dtype f16",
@@ -117,12 +117,29 @@ static st_status_t fill_defaults(const compile_options_t *given, compile_options
 }
 
 static bool feeds_ahead(const compile_options_t *o, const target_t *target) {
-    if (o->feed_ahead != COMPILE_FEED_AHEAD_AUTO) return o->feed_ahead == COMPILE_FEED_AHEAD_ON;
+    if (o->feed_ahead != COMPILE_AUTO) return o->feed_ahead == COMPILE_ON;
     return strcmp(target->machine.device, "cpu") != 0;
 }
 
+/* Shadows of weights save a cast of each, 12 bytes an element and step, at 2 bytes kept: worth a part of
+ * the memory that no plan would miss. */
+enum { SHADOWS_PART = 32 };
+static bool keeps_shadows(const compile_options_t *o, const ir_graph_t *graph,
+                          const target_t *target) {
+    const uint64_t memory = o->memory_limit ? o->memory_limit : target->machine.memory_bytes;
+    uint64_t elements = 0;
+    if (o->shadows != COMPILE_AUTO) return o->shadows == COMPILE_ON;
+    if (!wants_mixed(o) || strcmp(target->machine.device, "cpu") == 0) return false;
+    for (ir_node_t n = 0; n < graph->nodes.n; n++)
+        if (ir_node(graph, n)->op == IR_OP_PARAMETER)
+            elements +=
+                (uint64_t)ir_type_elements(ir_value_type(graph, ir_node(graph, n)->first_output));
+    return elements <= memory / SHADOWS_PART / ir_dtype_bytes(o->dtype);
+}
+
 /* The target, for this plan's ranks and threads; the device is the target's unless it is `null`. */
-static st_status_t take_target(compile_context_t *c, target_t **out_target) {
+static st_status_t take_target(compile_context_t *c, const ir_graph_t *graph,
+                               target_t **out_target) {
     compile_options_t *o = &c->options;
     TRY(target_open(o->target, out_target));
     target_t *target = *out_target;
@@ -135,7 +152,8 @@ static st_status_t take_target(compile_context_t *c, target_t **out_target) {
             "device '%s' does not run plans for target '%s': '%s' does, and 'null' computes "
             "nothing",
             o->device, target->machine.name, target->machine.device);
-    o->feed_ahead = feeds_ahead(o, target) ? COMPILE_FEED_AHEAD_ON : COMPILE_FEED_AHEAD_OFF;
+    o->feed_ahead = feeds_ahead(o, target) ? COMPILE_ON : COMPILE_OFF;
+    o->shadows = keeps_shadows(o, graph, target) ? COMPILE_ON : COMPILE_OFF;
     target_fill(target, &c->target);
     return ST_OK;
 }
@@ -166,7 +184,7 @@ static st_status_t record_options(compile_context_t *c, const target_t *target) 
         {"layout", o->no_layout ? "off" : "on"},
         {"bucket-size", o->bucket_bytes ? bucket : "auto"},
         {"recompute", recompute[o->recompute]},
-        {"feed-ahead", o->feed_ahead == COMPILE_FEED_AHEAD_ON ? "on" : "off"},
+        {"feed-ahead", o->feed_ahead == COMPILE_ON ? "on" : "off"},
         {"shard", o->auto_sharding ? "auto" : forms[o->form]},
         {"mesh", ir_mesh_text(&o->mesh, mesh, sizeof mesh)},
         {"memory-limit", o->memory_limit ? limit : "auto"},
@@ -252,7 +270,7 @@ st_status_t compile_single(const ir_graph_t *graph, const compile_options_t *opt
     const char *cache = NULL;
     c.plan = st_calloc(1, sizeof *c.plan);
     if (!c.plan) return st_no_memory(sizeof *c.plan, "a plan");
-    TRY_GOTO(take_target(&c, &target), done);
+    TRY_GOTO(take_target(&c, graph, &target), done);
     TRY_GOTO(record_options(&c, target), done);
     TRY_GOTO(take_source(&c, graph), done);
     TRY_GOTO(look_up(&c, &cache, out_plan), done);

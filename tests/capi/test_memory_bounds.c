@@ -102,8 +102,13 @@ static void llama_1b_takes_31_gib_and_any_limit_down_to_26(void **state) {
     stator_options_t *options = make_options(pairs, 4);
     stator_graph_t *graph = make_llama(LLAMA(2048, 8192, 16, true), options), *step = NULL;
     assert_ok(stator_graph_make_training(graph, options, &step));
-    stator_report_totals_t before = plan("Llama 1b", step, options, 1);
+    stator_report_totals_t shadowed = plan("Llama 1b", step, options, 1);
+    assert_true((double)shadowed.total_bytes <= 33.5 * GIB);
+    assert_int_equal(shadowed.n_recomputed_products, 0);
+    assert_ok(stator_options_set(options, "weight-shadows", "off"));
+    stator_report_totals_t before = plan("Llama 1b, weights cast each step", step, options, 1);
     assert_true((double)before.total_bytes <= 31 * GIB);
+    assert_true(before.step_us > shadowed.step_us);
     assert_true((double)before.total_bytes > limits[0] * GIB); /* so all of them bind */
     assert_int_equal(before.n_recomputed_products, 0);
     for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {

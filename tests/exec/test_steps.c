@@ -28,7 +28,7 @@ enum { N = 96 * 96 };
 static float x[N], y[N], again[N];
 static const ir_type_t type = {IR_F32, 2, {96, 96}};
 
-static plan_t *make_plan_with(uint32_t n_ranks, compile_feed_ahead_t feed_ahead) {
+static plan_t *make_plan_with(uint32_t n_ranks, compile_switch_t feed_ahead) {
     ir_graph_t *graph;
     compile_options_t options = {.n_ranks = n_ranks, .feed_ahead = feed_ahead};
     assert_int_equal(ir_graph_parse(text, strlen(text), &graph), ST_OK);
@@ -38,7 +38,7 @@ static plan_t *make_plan_with(uint32_t n_ranks, compile_feed_ahead_t feed_ahead)
 }
 
 static plan_t *make_plan(uint32_t n_ranks) {
-    return make_plan_with(n_ranks, COMPILE_FEED_AHEAD_AUTO);
+    return make_plan_with(n_ranks, COMPILE_AUTO);
 }
 
 static void expect_error(st_status_t got, st_status_t wanted, const char *message) {
@@ -135,7 +135,7 @@ static void inputs_fed_ahead_are_those_of_the_next_step(void **state) {
     enum { STEPS = 12 };
     static float wanted[STEPS][N];
     for (uint32_t n_ranks = 1; n_ranks <= 3; n_ranks++) {
-        plan_t *plan = make_plan_with(n_ranks, COMPILE_FEED_AHEAD_ON);
+        plan_t *plan = make_plan_with(n_ranks, COMPILE_ON);
         exec_session_t *session;
         exec_feed_t feed = {"x", type, x};
         exec_fetch_t fetch = {"y", y, sizeof y};

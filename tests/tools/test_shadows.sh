@@ -34,5 +34,7 @@ done
 answer 0 "$stator" plan g.stator --target h200 --dtype bf16 --optimizer adamw --weight-shadows on --json
 cp out with
 answer 0 "$stator" plan g.stator --target h200 --dtype bf16 --optimizer adamw --json
+[ "$(field with 1 kernels)" = "$(field out 1 kernels)" ] || fail "a GPU with much memory keeps no shadows"
+answer 0 "$stator" plan g.stator --target h200 --dtype bf16 --optimizer adamw --weight-shadows off --json
 awk -v on="$(field with 1 kernels)" -v off="$(field out 1 kernels)" 'BEGIN { exit !(on < off) }' ||
     fail "shadows save no kernels on a GPU: $(field with 1 kernels) and $(field out 1 kernels) kernels"
