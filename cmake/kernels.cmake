@@ -1,6 +1,7 @@
 # CPU kernels: how src/kernels/ is compiled.
 #
 #   src/kernels/cpu/*.c      once for each machine level below, chosen at run time
+#                            fused_joined.c without fused multiply-add: it says why
 #   src/kernels/onednn/*.c   once, where oneDNN is there
 #   the rest                 once, plain
 
@@ -51,6 +52,8 @@ function(stator_kernel_variants list_name)
     list(FILTER sources EXCLUDE REGEX "/src/kernels/onednn/")
   endif()
   if(cpu_sources)
+    set_source_files_properties(${CMAKE_SOURCE_DIR}/src/kernels/cpu/fused_joined.c PROPERTIES
+                                COMPILE_OPTIONS -ffp-contract=off)
     foreach(arch IN LISTS kernel_archs)
       add_library(stator_kernels_${arch} OBJECT ${cpu_sources})
       target_include_directories(stator_kernels_${arch} PRIVATE ${CMAKE_SOURCE_DIR}/src)

@@ -17,6 +17,7 @@ bool ir_expand_for_gradient(const ir_op_def_t *def) {
 typedef struct wanted {
     bool (*expansion)(const ir_op_def_t *def);
     bool definitions;
+    bool given; /* the round at hand is over the nodes of the given graph */
 } wanted_t;
 
 typedef st_status_t (*rule_t)(ir_graph_t *, const ir_op_ctx_t *, const ir_value_t *, ir_value_t *);
@@ -85,11 +86,29 @@ done:
     return status;
 }
 
+/* What makes the values of a node of the given graph has an origin, what its definition makes on the way
+ * has none. */
+static void mark_values(ir_graph_t *to, const ir_graph_t *from, ir_node_t node,
+                        const ir_value_t *map, bool given) {
+    const ir_node_info_t *info = ir_node(from, node);
+    if (!given && !info->origin) return;
+    for (uint32_t k = 0; k < info->n_outputs; k++) {
+        ir_node_info_t *made =
+            &to->nodes.data[to->values.data[map[info->first_output + k]].producer];
+        if (!made->origin) made->origin = info->origin ? info->origin : 1;
+    }
+}
+
 static st_status_t expand_or_clone(void *context, ir_graph_t *to, const ir_graph_t *from,
                                    ir_node_t node, ir_value_t *map) {
+    const wanted_t *wanted = context;
     rule_t rule = rule_of(from, node, context);
-    if (rule) return expand_node(to, from, node, rule, map);
-    return ir_graph_clone_node_bodies(to, from, node, NULL, expand_body, context, map);
+    if (rule)
+        TRY(expand_node(to, from, node, rule, map));
+    else
+        TRY(ir_graph_clone_node_bodies(to, from, node, NULL, expand_body, context, map));
+    if (wanted->definitions) mark_values(to, from, node, map, wanted->given);
+    return ST_OK;
 }
 
 static st_status_t expand_round(const ir_graph_t *graph, wanted_t *wanted, ir_graph_t **out_graph) {
@@ -99,7 +118,9 @@ static st_status_t expand_round(const ir_graph_t *graph, wanted_t *wanted, ir_gr
 static st_status_t expand_all(const ir_graph_t *graph, wanted_t *wanted, ir_graph_t **out_graph) {
     *out_graph = NULL;
     ir_graph_t *current = NULL;
+    const bool given = wanted->given;
     TRY(expand_round(graph, wanted, &current));
+    wanted->given = false;
     for (int round = 1;; round++) {
         ir_node_t i = find_wanted(current, wanted);
         if (i == current->nodes.n) break;
@@ -114,15 +135,16 @@ static st_status_t expand_all(const ir_graph_t *graph, wanted_t *wanted, ir_grap
         if (status != ST_OK) return status;
         current = next;
     }
+    wanted->given = given;
     *out_graph = current;
     return ST_OK;
 }
 
 st_status_t ir_expand_composites(const ir_graph_t *graph, bool (*wanted)(const ir_op_def_t *def),
                                  ir_graph_t **out_graph) {
-    return expand_all(graph, &(wanted_t){wanted, false}, out_graph);
+    return expand_all(graph, &(wanted_t){wanted, false, false}, out_graph);
 }
 
 st_status_t ir_expand_definitions(const ir_graph_t *graph, ir_graph_t **out_graph) {
-    return expand_all(graph, &(wanted_t){NULL, true}, out_graph);
+    return expand_all(graph, &(wanted_t){NULL, true, true}, out_graph);
 }

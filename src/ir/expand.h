@@ -27,7 +27,8 @@ bool ir_expand_for_gradient(const ir_op_def_t *def);
 st_status_t ir_expand_composites(const ir_graph_t *graph, bool (*wanted)(const ir_op_def_t *def),
                                  ir_graph_t **out_graph) ST_WARN_UNUSED;
 /* The same by definitions (ir_op_def_t.define, else .expand), down to what has none: for nests.
- * Values keep their order: output k of the graph stays output k. */
+ * Values keep their order: output k of the graph stays output k. Nodes that make a value of the graph
+ * have an origin (ir_node_info_t), those inside of definitions have none. */
 st_status_t ir_expand_definitions(const ir_graph_t *graph, ir_graph_t **out_graph) ST_WARN_UNUSED;
 
 #endif

@@ -459,6 +459,39 @@ static nest_value_t cast(builder_t *b, const ir_node_info_t *node) {
     return operation(b, IR_OP_CAST, to, false, 1, &x);
 }
 
+/* Is the statement's value one of the type already? Ops that choose among their operands or change a
+ * sign keep to it. */
+static bool is_of_type(const builder_t *b, nest_value_t v, ir_dtype_t dtype, int depth) {
+    static const ir_op_t keep[] = {IR_OP_NEG,     IR_OP_ABS,     IR_OP_RELU,   IR_OP_SIGN,
+                                   IR_OP_MAXIMUM, IR_OP_MINIMUM, IR_OP_SELECT, IR_OP_RELU_GRAD};
+    enum { DEEPEST = 4 };
+    const nest_stmt_t *s = &b->stmts.data[v];
+    if (s->kind == NEST_LOAD) return s->access.dtype == dtype;
+    if (s->kind == NEST_CONSTANT) return s->real == 0 || s->dtype == dtype;
+    if (s->kind == NEST_REDUCE)
+        return (s->op == IR_OP_REDUCE_MAX || s->op == IR_OP_REDUCE_MIN) && depth < DEEPEST &&
+               is_of_type(b, s->args[0], dtype, depth + 1);
+    if (s->kind != NEST_OP) return false;
+    if (s->op == IR_OP_CAST)
+        return s->dtype == dtype && ir_dtype_is_float(b->stmts.data[s->args[0]].dtype);
+    bool keeps = false;
+    for (size_t i = 0; i < sizeof keep / sizeof keep[0]; i++) keeps |= s->op == keep[i];
+    for (uint32_t k = s->op == IR_OP_SELECT; k < s->n_args && keeps; k++)
+        keeps = depth < DEEPEST && is_of_type(b, s->args[k], dtype, depth + 1);
+    return keeps;
+}
+
+/* The value as memory would hold it: a cast between floats, which rounds. Of f32 only values without
+ * axes need one, which are computed in f64. */
+static nest_value_t rounded(builder_t *b, ir_dtype_t dtype, nest_value_t v) {
+    if (stopped(b)) return v;
+    const nest_stmt_t *s = &b->stmts.data[v];
+    const bool uniform = s->mask == 0 && s->kind != NEST_LOAD && s->kind != NEST_CONSTANT;
+    if (dtype != IR_BF16 && dtype != IR_F16 && !(dtype == IR_F32 && uniform)) return v;
+    if (is_of_type(b, v, dtype, 0)) return v;
+    return operation(b, IR_OP_CAST, dtype, false, 1, &v);
+}
+
 static nest_value_t elementwise(builder_t *b, const ir_node_info_t *node) {
     nest_value_t args[NEST_MAX_ARGS];
     bool flag = false;
@@ -504,6 +537,15 @@ static nest_value_t make(builder_t *b, const ir_node_info_t *node) {
     }
 }
 
+/* What a store of the type takes: it rounds itself. */
+static nest_value_t stored(const builder_t *b, nest_value_t v, ir_dtype_t dtype) {
+    const nest_stmt_t *s = &b->stmts.data[v];
+    const bool rounds = s->kind == NEST_OP && s->op == IR_OP_CAST && s->dtype == dtype &&
+                        ir_dtype_is_float(dtype) &&
+                        ir_dtype_is_float(b->stmts.data[s->args[0]].dtype);
+    return rounds ? s->args[0] : v;
+}
+
 static void statements(builder_t *b) {
     for (ir_node_t i = 0; i < b->body->nodes.n && !stopped(b); i++) {
         const ir_node_info_t *node = ir_node(b->body, i);
@@ -512,14 +554,16 @@ static void statements(builder_t *b) {
         if (input) b->operand++;
         if (!b->live[i]) continue;
         size_t before = b->stmts.n;
-        b->value[node->first_output] =
-            input ? load(b, node->first_output, operand, NULL) : make(b, node);
+        nest_value_t value = input ? load(b, node->first_output, operand, NULL) : make(b, node);
+        if (node->origin) value = rounded(b, type_of(b, node->first_output)->dtype, value);
+        b->value[node->first_output] = value;
         for (size_t k = before; k < b->stmts.n; k++) b->stmts.data[k].node = i;
     }
     for (uint32_t k = 0; k < b->body->outputs.n && !stopped(b); k++) {
         ir_value_t value = b->body->outputs.data[k].value;
         const ir_type_t *type = type_of(b, value);
-        nest_store_t store = {.value = b->value[value], .domain = NEST_NONE};
+        nest_store_t store = {.value = stored(b, b->value[value], type->dtype),
+                              .domain = NEST_NONE};
         store.mask = mask_of(b, nest_axes_all(&b->axes, value, type->rank), &store.domain);
         store.access.tensor = k;
         store.access.dtype = type->dtype;

@@ -14,8 +14,11 @@
  * independent but for uniform values, which depend on no axis at all.
  *
  * Values are computed in f32, or f64 where a value or result with axes is f64 (nest_domain_t.wide),
- * whatever the dtype at the edges; uniform values in f64; integers in 64 bits, wrapped to their dtype; a cast between
- * floats does nothing. Only loads and stores convert. */
+ * whatever the dtype at the edges; uniform values in f64; integers in 64 bits, wrapped to their dtype. What a
+ * node of the body makes is then rounded to its own dtype, as if it had been stored and loaded: a cast
+ * between floats. So it does not show in the bits whether nodes share a nest, nor whether one of them runs
+ * again in another. Inside of a composite nothing is rounded; nor is, where there are f64 values along the same axes,
+ * what is f32. */
 #ifndef STATOR_IR_NEST_H
 #define STATOR_IR_NEST_H
 

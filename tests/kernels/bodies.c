@@ -190,11 +190,21 @@ void body_compare(const body_t *body, const results_t *got, const body_t *wide,
     }
 }
 
+/* Has the body values of 16 bits? What its nodes make is rounded to them one by one (ir/nest.h), as
+ * the reference does it in the body's own types. */
+static bool is_small(const body_t *body) {
+    for (ir_value_t v = 0; v < body->graph->values.n; v++)
+        if (ir_dtype_bytes(ir_value_type(body->graph, v)->dtype) == 2) return true;
+    return false;
+}
+
 void body_check(body_t *body, double terms, const char *label) {
-    body_t wide = body_widen(body);
-    results_t expected = body_run(&wide, "cpu.fused.reference", 1);
+    const bool small = is_small(body);
+    body_t wide = small ? (body_t){0} : body_widen(body);
+    const body_t *oracle = small ? body : &wide;
+    results_t expected = body_run(oracle, "cpu.fused.reference", 1);
     results_t one = body_run(body, "cpu.fused.nest", 1);
-    body_compare(body, &one, &wide, &expected, terms, label);
+    body_compare(body, &one, oracle, &expected, terms, label);
     for (int threads = 2; threads <= 4; threads += 2) {
         results_t more = body_run(body, "cpu.fused.nest", threads);
         for (uint32_t k = 0; k < body->n_out; k++)
@@ -204,8 +214,8 @@ void body_check(body_t *body, double terms, const char *label) {
         results_free(body, &more);
     }
     results_free(body, &one);
-    results_free(&wide, &expected);
-    body_free(&wide);
+    results_free(oracle, &expected);
+    if (!small) body_free(&wide);
 }
 
 /* ---- in place ---- */

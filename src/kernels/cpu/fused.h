@@ -16,6 +16,7 @@ typedef void (*store_row_t)(void *d, int64_t stride, const void *from, int64_t s
 
 /* Processor levels have their own. */
 #define cpu_tile_op KERN_SYMBOL(kern_cpu_tile_op)
+#define cpu_tile_joined KERN_SYMBOL(kern_cpu_tile_joined)
 #define cpu_tile_many KERN_SYMBOL(kern_cpu_tile_many)
 #define cpu_tile_reduction KERN_SYMBOL(kern_cpu_tile_reduction)
 #define cpu_tile_load KERN_SYMBOL(kern_cpu_tile_load)
@@ -25,6 +26,8 @@ typedef void (*store_row_t)(void *d, int64_t stride, const void *from, int64_t s
 /* Row of an elementwise instruction by code, flag and type; f64: reals are double. NULL: none. */
 tile_row_t cpu_tile_op(uint16_t code, uint8_t flag, nx_type_t type, bool f64);
 
+/* The same of one that stands for several, of three sources at most. */
+tile_row_t cpu_tile_joined(uint16_t code, bool f64);
 /* Row of an instruction from NX_DIFF_MUL_ADD on, before NX_LOAD. */
 many_row_t cpu_tile_many(uint16_t code, bool f64);
 

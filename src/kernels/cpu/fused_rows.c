@@ -3,29 +3,21 @@
 #include <string.h>
 
 #include "kernels/cpu/fused.h"
+#include "kernels/cpu/fused_rows.h"
 #include "kernels/cpu/math.h"
 #include "kernels/cpu/small.h"
-
-#define ROW_ARGS                                                                                 \
-    void *d, const void *pa, int64_t sa, const void *pb, int64_t sb, const void *pc, int64_t sc, \
-        int64_t n
-#define UNUSED_B (void)pb, (void)sb, (void)pc, (void)sc
-
-/* Independent iterations. Unrolling them gains nothing. */
-#if defined(__clang__)
-#define FUSED_LOOP
-#else
-#define FUSED_LOOP _Pragma("GCC ivdep")
-#endif
-
-#define ALWAYS_INLINE inline __attribute__((always_inline))
-#define NOINLINE __attribute__((noinline))
-enum { MANY_BLOCK = 128 };
 
 static inline uint16_t cpu_bf16_bits(float x) {
     uint32_t bits = m_bits(x), quiet = bits >> 16 | 0x40u;
     uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
     return (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? quiet : rounded);
+}
+
+/* The bf16 next to x, as a float. */
+static inline float cpu_bf16_rounded(float x) {
+    uint32_t bits = m_bits(x), quiet = bits | 0x400000u;
+    uint32_t rounded = bits + 0x7fffu + ((bits >> 16) & 1u);
+    return m_float(((bits & 0x7fffffffu) > 0x7f800000u ? quiet : rounded) & 0xffff0000u);
 }
 
 #define REAL float
@@ -153,8 +145,6 @@ typedef struct op_row {
     tile_row_t real[2], integer[2]; /* by f64 */
 } op_row_t;
 
-#define REAL_ROW(name) \
-    { fr_##name##_f32, fr_##name##_f64 }
 #define BOTH_ROW(name) \
     { fr_int_##name##_f32, fr_int_##name##_f64 }
 #define SAME_ROW(name) \
@@ -166,14 +156,8 @@ static const op_row_t op_rows[] = {
     {IR_OP_ADD, 0, REAL_ROW(add), SAME_ROW(add)},
     {IR_OP_MUL, 0, REAL_ROW(mul), SAME_ROW(mul)},
     {IR_OP_SUB, 0, REAL_ROW(sub), SAME_ROW(sub)},
-    {NX_MUL_ADD, 0, REAL_ROW(mul_add), NO_ROW},
-    {NX_MUL_SUB, 0, REAL_ROW(mul_sub), NO_ROW},
-    {NX_SUB_MUL, 0, REAL_ROW(sub_mul), NO_ROW},
-    {NX_MUL_MUL, 0, REAL_ROW(mul_mul), NO_ROW},
-    {NX_DIFF_MUL, 0, REAL_ROW(diff_mul), NO_ROW},
     {NX_DIFF_EXP, 0, REAL_ROW(diff_exp), NO_ROW},
     {NX_SILU_MUL, 0, REAL_ROW(silu_mul), NO_ROW},
-    {NX_ROOT_MUL_ADD, 0, REAL_ROW(root_mul_add), NO_ROW},
     {IR_OP_DIV, 0, REAL_ROW(div), SAME_ROW(div)},
     {IR_OP_POW, 0, REAL_ROW(pow), SAME_ROW(pow)},
     {IR_OP_MOD, 0, REAL_ROW(mod), SAME_ROW(mod)},
@@ -214,6 +198,9 @@ static const op_row_t op_rows[] = {
     {IR_OP_GELU_GRAD, 0, REAL_ROW(gelu_grad), NO_ROW},
     {IR_OP_GELU_GRAD, 1, REAL_ROW(gelu_tanh_grad), NO_ROW},
     {IR_OP_SILU_GRAD, 0, REAL_ROW(silu_grad), NO_ROW},
+    {IR_OP_CAST, NX_TO_BF16, REAL_ROW(to_bf16), NO_ROW},
+    {IR_OP_CAST, NX_TO_F16, REAL_ROW(to_f16), NO_ROW},
+    {IR_OP_CAST, NX_TO_F32, REAL_ROW(to_f32), NO_ROW},
     {IR_OP_CAST, NX_REAL_TO_BOOL, REAL_ROW(to_bool), NO_ROW},
     {IR_OP_CAST, NX_REAL_TO_INT, REAL_ROW(real_to_int), NO_ROW},
     {IR_OP_CAST, NX_INT_TO_REAL, NO_ROW, BOTH_ROW(to_real)},
@@ -226,21 +213,7 @@ tile_row_t cpu_tile_op(uint16_t code, uint8_t flag, nx_type_t type, bool f64) {
     for (size_t i = 0; i < sizeof op_rows / sizeof *op_rows; i++)
         if (op_rows[i].code == code && op_rows[i].flag == flag)
             return type == NX_INT ? op_rows[i].integer[f64] : op_rows[i].real[f64];
-    return NULL;
-}
-
-many_row_t cpu_tile_many(uint16_t code, bool f64) {
-    static const many_row_t rows[][2] = {
-        [NX_DIFF_MUL_ADD - NX_DIFF_MUL_ADD] = REAL_ROW(diff_mul_add),
-        [NX_MUL_MUL_ADD - NX_DIFF_MUL_ADD] = REAL_ROW(mul_mul_add),
-        [NX_DIFF_EXP_MUL - NX_DIFF_MUL_ADD] = REAL_ROW(diff_exp_mul),
-        [NX_MUL_ADD_MUL - NX_DIFF_MUL_ADD] = REAL_ROW(mul_add_mul),
-        [NX_MUL_SUB_MUL - NX_DIFF_MUL_ADD] = REAL_ROW(mul_sub_mul),
-        [NX_MUL_ADD_TRIPLE - NX_DIFF_MUL_ADD] = REAL_ROW(mul_add_triple),
-        [NX_MUL_SUB_QUOTIENT - NX_DIFF_MUL_ADD] = REAL_ROW(mul_sub_quotient),
-        [NX_DIFF_SUB_MUL - NX_DIFF_MUL_ADD] = REAL_ROW(diff_sub_mul),
-    };
-    return rows[code - NX_DIFF_MUL_ADD][f64];
+    return type == NX_INT ? NULL : cpu_tile_joined(code, f64);
 }
 
 const tile_reduction_t *cpu_tile_reduction(uint16_t code, uint32_t n_src, nx_type_t type,

@@ -89,6 +89,8 @@ static st_status_t fill_request(const dev_stream_t *stream, const char *source, 
     out->options[out->n_options++] = out->architecture;
     out->options[out->n_options++] = "--std=c++17";
     out->options[out->n_options++] = "-default-device";
+    /* a product and a sum are two roundings, whether they share a nest or not */
+    out->options[out->n_options++] = "--fmad=false";
     out->options[out->n_options++] =
         "--diag-suppress=177"; /* variables that a nest leaves unused */
     out->key = st_hash64(version, sizeof version, 1);

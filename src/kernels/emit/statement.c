@@ -233,6 +233,10 @@ static void put_cast(writer_t *w, nest_value_t v) {
     if (stmt->dtype == IR_BOOL) {
         emit_name(w, arg);
         emit_put(w, " != 0");
+    } else if (is_real(stmt) && is_real(emit_stmt(w, arg))) { /* rounds */
+        emit_put(w, "(%s)real(to<%s>(", emit_value_type(w, v), emit_tensor_type(stmt->dtype));
+        emit_name(w, arg);
+        emit_put(w, "))");
     } else if (is_real(stmt)) {
         emit_put(w, "(%s)", emit_value_type(w, v));
         emit_name(w, arg);

@@ -33,7 +33,6 @@ typedef enum nx_code {
     NX_ROOT_MUL_ADD,     /* sqrt(a) b + c */
     NX_DIFF_MUL_ADD,     /* (a - b) c + d */
     NX_MUL_MUL_ADD,      /* a b c + d */
-    NX_DIFF_EXP_MUL,     /* (e^(a - b) - c) d */
     NX_MUL_ADD_MUL,      /* a b + c d */
     NX_MUL_SUB_MUL,      /* a b - c d */
     NX_MUL_ADD_TRIPLE,   /* a b + c d e */
@@ -92,7 +91,17 @@ typedef struct nx_inst {
 } nx_inst_t;
 
 /* flag of IR_OP_CAST */
-enum { NX_SAME, NX_REAL_TO_BOOL, NX_REAL_TO_INT, NX_INT_TO_REAL, NX_INT_TO_BOOL, NX_INT_TO_INT };
+enum {
+    NX_SAME,
+    NX_REAL_TO_BOOL,
+    NX_REAL_TO_INT,
+    NX_INT_TO_REAL,
+    NX_INT_TO_BOOL,
+    NX_INT_TO_INT,
+    NX_TO_BF16, /* rounds */
+    NX_TO_F16,
+    NX_TO_F32,
+};
 /* Code, flag, types and dtype of the elementwise statement `stmt` by itself. */
 void nx_describe(const nest_t *nest, uint32_t stmt, nx_inst_t *out);
 

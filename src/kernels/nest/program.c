@@ -202,18 +202,12 @@ static pattern_t difference_pattern(const writer_t *w, uint32_t index, pattern_t
     return (pattern_t){NX_MUL_SUB, 3, {m->args[0], m->args[1], s->args[1]}};
 }
 
-/* (e^(a - b) - c) d, (a - b - c d) e: difference `inner` times `other`. */
+/* (a - b - c d) e: difference `inner` times `other`. */
 static bool long_product(const writer_t *w, uint32_t inner, uint32_t other, uint32_t mask,
                          pattern_t *out) {
     const nest_stmt_t *s = nx_stmt(w->p, inner);
     const uint32_t left = s->args[0], right = s->args[1];
     if (left == right) return false;
-    if (only_once(w, left, IR_OP_EXP, mask) &&
-        only_once(w, nx_stmt(w->p, left)->args[0], IR_OP_SUB, mask)) {
-        const nest_stmt_t *d = nx_stmt(w->p, nx_stmt(w->p, left)->args[0]);
-        *out = (pattern_t){NX_DIFF_EXP_MUL, 4, {d->args[0], d->args[1], right, other}};
-        return true;
-    }
     if (!only_once(w, left, IR_OP_SUB, mask) || !only_once(w, right, IR_OP_MUL, mask)) return false;
     const nest_stmt_t *d = nx_stmt(w->p, left);
     *out = (pattern_t){NX_DIFF_SUB_MUL, 2, {d->args[0], d->args[1]}};
@@ -427,6 +421,11 @@ void nx_describe(const nest_t *nest, uint32_t stmt, nx_inst_t *out) {
     bool integer = ir_dtype_is_integer(s->dtype);
     if (out->type == NX_INT)
         out->flag = s->dtype == IR_BOOL ? NX_INT_TO_BOOL : integer ? NX_INT_TO_INT : NX_INT_TO_REAL;
+    else if (ir_dtype_is_float(s->dtype) && ir_dtype_is_float(last->dtype))
+        out->flag = s->dtype == IR_BF16  ? NX_TO_BF16
+                    : s->dtype == IR_F16 ? NX_TO_F16
+                    : s->dtype == IR_F32 ? NX_TO_F32
+                                         : NX_SAME;
     else if (ir_dtype_is_float(s->dtype) || last->dtype == s->dtype)
         out->flag = NX_SAME; /* a bool is 0 or 1 */
     else
@@ -442,7 +441,8 @@ static void write_op(writer_t *w, uint32_t stmt, uint32_t dst) {
     inst.n_src = (uint8_t)x.n;
     inst.mode = mode_of(w, s->mask);
     if (x.code >= NX_FIRST) inst.type = NX_REAL;
-    if (s->op == IR_OP_CAST && inst.flag == NX_SAME) {
+    if (s->op == IR_OP_CAST &&
+        (inst.flag == NX_SAME || (inst.flag == NX_TO_F32 && !w->pass->f64))) {
         show(w, stmt, view_at(w, s->args[0]), false);
         return;
     }

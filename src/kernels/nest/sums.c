@@ -69,6 +69,7 @@ static void mix_sum(mixer_t *m, const nx_inst_t *inst) {
         along &= inst->mode == NX_ROW || view->mode == NX_FULL || view->mode == NX_COL;
     }
     mix(m, inst->code);
+    mix(m, inst->n_src); /* their product is not rounded */
     mix(m, (int64_t)local | (int64_t)row << 1 | (int64_t)col << 2 | (int64_t)pass->f64 << 3);
     mix(m, inst->mode);
     if (!row) mix(m, pass->rows);
