@@ -2,7 +2,7 @@
  *
  * Problem: what runs again changes what nodes share a nest, and a nest's sums are added up as its
  * tiles, warps and blocks say. A gradient would have other bits for being computed in less memory.
- * Elementwise work has the same bits wherever it is done (nest.h), sums have not.
+ * Elementwise work has the same bits wherever it is done (ir/nest.h), sums have not.
  * In: a decision for the program before recomputation, the model, and groups of single nodes of the
  * program after it. Out: the sums of each group are added up as the model does it, for good:
  *   - what the model put into one nest with a sum is joined first, whatever it costs;

@@ -31,6 +31,7 @@ typedef struct builder {
     uint32_t *slots;         /* hash table of statements: index + 1, 0 empty */
     size_t n_slots;
     uint32_t operand; /* of the next input */
+    bool wide;        /* some value is f64, so that f32 ones may be computed in it */
     const char *reason;
     st_status_t status;
 } builder_t;
@@ -481,13 +482,13 @@ static bool is_of_type(const builder_t *b, nest_value_t v, ir_dtype_t dtype, int
     return keeps;
 }
 
-/* The value as memory would hold it: a cast between floats, which rounds. Of f32 only values without
- * axes need one, which are computed in f64. */
+/* The value as memory would hold it: a cast between floats, which rounds. Of f32 only what may be
+ * computed in f64 needs one: values without axes, and those beside f64. */
 static nest_value_t rounded(builder_t *b, ir_dtype_t dtype, nest_value_t v) {
     if (stopped(b)) return v;
     const nest_stmt_t *s = &b->stmts.data[v];
     const bool uniform = s->mask == 0 && s->kind != NEST_LOAD && s->kind != NEST_CONSTANT;
-    if (dtype != IR_BF16 && dtype != IR_F16 && !(dtype == IR_F32 && uniform)) return v;
+    if (dtype != IR_BF16 && dtype != IR_F16 && !(dtype == IR_F32 && (uniform || b->wide))) return v;
     if (is_of_type(b, v, dtype, 0)) return v;
     return operation(b, IR_OP_CAST, dtype, false, 1, &v);
 }
@@ -547,6 +548,7 @@ static nest_value_t stored(const builder_t *b, nest_value_t v, ir_dtype_t dtype)
 }
 
 static void statements(builder_t *b) {
+    for (ir_value_t v = 0; v < b->body->values.n; v++) b->wide |= type_of(b, v)->dtype == IR_F64;
     for (ir_node_t i = 0; i < b->body->nodes.n && !stopped(b); i++) {
         const ir_node_info_t *node = ir_node(b->body, i);
         bool input = node->op == IR_OP_INPUT;

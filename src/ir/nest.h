@@ -16,9 +16,11 @@
  * Values are computed in f32, or f64 where a value or result with axes is f64 (nest_domain_t.wide),
  * whatever the dtype at the edges; uniform values in f64; integers in 64 bits, wrapped to their dtype. What a
  * node of the body makes is then rounded to its own dtype, as if it had been stored and loaded: a cast
- * between floats. So it does not show in the bits whether nodes share a nest, nor whether one of them runs
- * again in another. Inside of a composite nothing is rounded; nor is, where there are f64 values along the same axes,
- * what is f32. */
+ * between floats. Inside of a composite nothing is rounded. So it does not show in the bits which nodes
+ * share a nest, nor which of them run again in another (recomputation), but for the order of sums, which
+ * fusion/like.h keeps. To round only what a program without recomputation stores is not enough: what is
+ * inside of a nest there would have to stay inside of one wherever it runs again. For the same
+ * reason devices may not contract a product and a sum of two nodes into one rounding. */
 #ifndef STATOR_IR_NEST_H
 #define STATOR_IR_NEST_H
 

@@ -70,13 +70,13 @@ check drop f16 1 auto fused full
 
 # a limit between what is needed with all kept and with all again
 total() { sed -n 's/.*"total_bytes":\([0-9]*\).*/\1/p' out; }
-plan="plan resnet_tiny.stator --dtype bf16 --threads 1 --json"
+plan="plan llama_tiny.stator --dtype bf16 --threads 1 --json"
 answer 0 "$stator" $plan --recompute off
 most=$(total)
 answer 0 "$stator" $plan --recompute full
 limit=$((($(total) + most) / 2))
 [ "$limit" -lt "$most" ] || fail "--recompute full needs no less than $most bytes"
-train="train resnet_tiny.stator $(cat resnet_tiny.options) --steps 2 --dtype bf16 --threads 1"
+train="train llama_tiny.stator $(cat llama_tiny.options) --steps 2 --dtype bf16 --threads 1"
 answer 0 "$stator" $train --recompute off --save kept
 answer 0 "$stator" $train --memory-limit "$limit" --save again
 cmp -s kept/model.safetensors again/model.safetensors || fail "--memory-limit $limit changes bits"
