@@ -16,6 +16,7 @@
 #include "ir/expand.h"
 #include "ir/nest_axes.h"
 #include "ir/nest_order.h"
+#include "ir/nest_round.h"
 #include "ir/op.h"
 
 typedef struct builder {
@@ -460,28 +461,6 @@ static nest_value_t cast(builder_t *b, const ir_node_info_t *node) {
     return operation(b, IR_OP_CAST, to, false, 1, &x);
 }
 
-/* Is the statement's value one of the type already? Ops that choose among their operands or change a
- * sign keep to it. */
-static bool is_of_type(const builder_t *b, nest_value_t v, ir_dtype_t dtype, int depth) {
-    static const ir_op_t keep[] = {IR_OP_NEG,     IR_OP_ABS,     IR_OP_RELU,   IR_OP_SIGN,
-                                   IR_OP_MAXIMUM, IR_OP_MINIMUM, IR_OP_SELECT, IR_OP_RELU_GRAD};
-    enum { DEEPEST = 4 };
-    const nest_stmt_t *s = &b->stmts.data[v];
-    if (s->kind == NEST_LOAD) return s->access.dtype == dtype;
-    if (s->kind == NEST_CONSTANT) return s->real == 0 || s->dtype == dtype;
-    if (s->kind == NEST_REDUCE)
-        return (s->op == IR_OP_REDUCE_MAX || s->op == IR_OP_REDUCE_MIN) && depth < DEEPEST &&
-               is_of_type(b, s->args[0], dtype, depth + 1);
-    if (s->kind != NEST_OP) return false;
-    if (s->op == IR_OP_CAST)
-        return s->dtype == dtype && ir_dtype_is_float(b->stmts.data[s->args[0]].dtype);
-    bool keeps = false;
-    for (size_t i = 0; i < sizeof keep / sizeof keep[0]; i++) keeps |= s->op == keep[i];
-    for (uint32_t k = s->op == IR_OP_SELECT; k < s->n_args && keeps; k++)
-        keeps = depth < DEEPEST && is_of_type(b, s->args[k], dtype, depth + 1);
-    return keeps;
-}
-
 /* The value as memory would hold it: a cast between floats, which rounds. Of f32 only what may be
  * computed in f64 needs one: values without axes, and those beside f64. */
 static nest_value_t rounded(builder_t *b, ir_dtype_t dtype, nest_value_t v) {
@@ -489,7 +468,7 @@ static nest_value_t rounded(builder_t *b, ir_dtype_t dtype, nest_value_t v) {
     const nest_stmt_t *s = &b->stmts.data[v];
     const bool uniform = s->mask == 0 && s->kind != NEST_LOAD && s->kind != NEST_CONSTANT;
     if (dtype != IR_BF16 && dtype != IR_F16 && !(dtype == IR_F32 && (uniform || b->wide))) return v;
-    if (is_of_type(b, v, dtype, 0)) return v;
+    if (nest_is_of_type(b->stmts.data, v, dtype)) return v;
     return operation(b, IR_OP_CAST, dtype, false, 1, &v);
 }
 
@@ -538,15 +517,6 @@ static nest_value_t make(builder_t *b, const ir_node_info_t *node) {
     }
 }
 
-/* What a store of the type takes: it rounds itself. */
-static nest_value_t stored(const builder_t *b, nest_value_t v, ir_dtype_t dtype) {
-    const nest_stmt_t *s = &b->stmts.data[v];
-    const bool rounds = s->kind == NEST_OP && s->op == IR_OP_CAST && s->dtype == dtype &&
-                        ir_dtype_is_float(dtype) &&
-                        ir_dtype_is_float(b->stmts.data[s->args[0]].dtype);
-    return rounds ? s->args[0] : v;
-}
-
 static void statements(builder_t *b) {
     for (ir_value_t v = 0; v < b->body->values.n; v++) b->wide |= type_of(b, v)->dtype == IR_F64;
     for (ir_node_t i = 0; i < b->body->nodes.n && !stopped(b); i++) {
@@ -564,7 +534,7 @@ static void statements(builder_t *b) {
     for (uint32_t k = 0; k < b->body->outputs.n && !stopped(b); k++) {
         ir_value_t value = b->body->outputs.data[k].value;
         const ir_type_t *type = type_of(b, value);
-        nest_store_t store = {.value = stored(b, b->value[value], type->dtype),
+        nest_store_t store = {.value = nest_stored(b->stmts.data, b->value[value], type->dtype),
                               .domain = NEST_NONE};
         store.mask = mask_of(b, nest_axes_all(&b->axes, value, type->rank), &store.domain);
         store.access.tensor = k;

@@ -213,8 +213,7 @@ static void a_plan_of_other_kernels_is_noted(void **state) {
 static void regions_are_those_of_the_plan(void **state) {
     (void)state;
     ir_graph_t *forward = model_mlp(7), *graph = model_train(forward, "adamw", 1.0);
-    compile_options_t options = {
-        .n_ranks = 3, .reference_kernels = true, .feed_ahead = COMPILE_ON};
+    compile_options_t options = {.n_ranks = 3, .reference_kernels = true, .feed_ahead = COMPILE_ON};
     plan_t *plan = compile_ok(graph, &options);
     exec_session_t *session = session_of(plan, NULL);
     for (uint32_t r = 0; r < 3; r++)
