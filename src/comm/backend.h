@@ -4,6 +4,8 @@
 #ifndef STATOR_COMM_BACKEND_H
 #define STATOR_COMM_BACKEND_H
 
+#include <time.h>
+
 #include "comm/comm.h"
 
 enum { COMM_MAX_TICKETS = 1 << 20 };
@@ -62,6 +64,12 @@ struct comm {
 
 /* Frees what comm.c keeps in the handle; a backend's destroy calls it. */
 void comm_release(comm_t *comm);
+/* When `ms` from now will have passed, by CLOCK_MONOTONIC. */
+struct timespec comm_deadline(int64_t ms);
+/* INVALID: a collective is started a second time before it has been waited for, or waited for without
+ * having been started; `rank` as the user counts them. */
+st_status_t comm_started_twice(int rank, uint32_t ticket);
+st_status_t comm_not_started(int rank, uint32_t ticket);
 const char *comm_kind_text(comm_kind_t kind); /* "all-reduce", … */
 
 #endif

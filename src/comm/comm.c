@@ -36,6 +36,25 @@ void comm_release(comm_t *comm) {
     comm->cap_numbers = comm->cap_data = 0;
 }
 
+struct timespec comm_deadline(int64_t ms) {
+    struct timespec at;
+    clock_gettime(CLOCK_MONOTONIC, &at);
+    at.tv_sec += (time_t)(ms / 1000);
+    at.tv_nsec += (long)(ms % 1000) * 1000000L;
+    if (at.tv_nsec >= 1000000000L) at.tv_sec++, at.tv_nsec -= 1000000000L;
+    return at;
+}
+
+st_status_t comm_started_twice(int rank, uint32_t ticket) {
+    return FAIL(ST_INVALID, "rank %d starts collective %u again before waiting for it", rank,
+                ticket);
+}
+
+st_status_t comm_not_started(int rank, uint32_t ticket) {
+    return FAIL(ST_INVALID, "rank %d waits for collective %u, which it has not started", rank,
+                ticket);
+}
+
 const char *comm_kind_text(comm_kind_t kind) {
     static const char *const names[COMM_KIND_END] = {
         [COMM_NONE] = "nothing",

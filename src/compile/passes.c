@@ -332,17 +332,11 @@ st_status_t compile_pass_lower(compile_context_t *c) {
 
 /* ---- the ranks' programs ---- */
 
-static uint64_t total_bytes(const ir_graph_t *graph) {
-    uint64_t bytes = 0;
-    for (ir_value_t v = 0; v < graph->values.n; v++)
-        bytes += ir_type_bytes(ir_value_type(graph, v));
-    return bytes;
-}
-
 uint32_t compile_largest_program(const plan_t *plan) {
     uint32_t largest = 0;
     for (uint32_t p = 1; p < plan->n_programs; p++)
-        if (total_bytes(plan->programs[p].graph) > total_bytes(plan->programs[largest].graph))
+        if (ir_graph_value_bytes(plan->programs[p].graph) >
+            ir_graph_value_bytes(plan->programs[largest].graph))
             largest = p;
     return largest;
 }

@@ -457,6 +457,13 @@ bool ir_graph_repeats(const ir_graph_t *graph) {
     return false;
 }
 
+uint64_t ir_graph_value_bytes(const ir_graph_t *graph) {
+    uint64_t bytes = 0;
+    for (ir_value_t v = 0; v < graph->values.n; v++)
+        bytes += ir_type_bytes(ir_value_type(graph, v));
+    return bytes;
+}
+
 /* ---- names ---- */
 
 st_status_t ir_graph_append_output(ir_graph_t *graph, const char *name, ir_value_t value) {

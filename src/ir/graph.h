@@ -206,6 +206,8 @@ typedef struct ir_arg {
     ((ir_arg_t){(key_), {.kind = IR_ATTR_DATA, .data = {(p_), (bytes_)}}})
 #define IR_ARG_GRAPH(key_, p_) ((ir_arg_t){(key_), {.kind = IR_ATTR_GRAPH, .graph = (p_)}})
 
+/* Bytes of all values together: what says which of several graphs of the same nodes is the largest. */
+uint64_t ir_graph_value_bytes(const ir_graph_t *graph);
 /* Appends a node of the phase that the cursor graph->phase says: checks input count, attributes (kind, required), runs the op's shape rule, and
  * makes its output values. `name` may be NULL. *out_first is the first output value (IR_NONE for an
  * op with none). Errors name op and node name and leave the graph unchanged. */

@@ -260,11 +260,18 @@ st_status_t ir_attr_set_int(ir_attr_t *attr, uint32_t index, int64_t value,
 /* The attribute `shape` describes output 0: its split dim takes the part's extent. */
 st_status_t ir_localize_shape(const ir_op_ctx_t *global, const ir_part_t *in, const ir_part_t *out,
                               st_arena_t *arena, ir_attr_t *attrs);
+/* The attribute `extent` is that of output 0 along `axis`: of a part of it, the part's. */
+st_status_t ir_localize_extent(const ir_op_ctx_t *global, const ir_part_t *in, const ir_part_t *out,
+                               st_arena_t *arena, ir_attr_t *attrs);
 /* The window attributes {begin, global} of random ops describe where output 0's part lies. */
 st_status_t ir_localize_window(const ir_op_ctx_t *global, const ir_part_t *in, const ir_part_t *out,
                                st_arena_t *arena, ir_attr_t *attrs);
 
 /* ---- shared gradient rules (src/ir/rules_gradient.c) ---- */
+/* Of a gather of x by an index along the attribute `axis`: dx is dy scattered by `scatter`, whose
+ * attributes are axis and extent. */
+st_status_t ir_gradient_scattered(ir_graph_t *graph, ir_node_t node, ir_op_t scatter,
+                                  const ir_value_t *dout, const bool *want, ir_value_t *din);
 struct ir_build;
 /* dx of y = f(x), elementwise. */
 typedef ir_value_t (*ir_derive_unary_t)(struct ir_build *b, ir_value_t dy, ir_value_t x,

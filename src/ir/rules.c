@@ -145,6 +145,15 @@ st_status_t ir_localize_shape(const ir_op_ctx_t *global, const ir_part_t *in, co
                            out[0].extent, arena);
 }
 
+st_status_t ir_localize_extent(const ir_op_ctx_t *global, const ir_part_t *in, const ir_part_t *out,
+                               st_arena_t *arena, ir_attr_t *attrs) {
+    (void)in;
+    (void)arena;
+    if (out[0].placement.kind == IR_SPLIT && out[0].placement.dim == ir_ctx_int(global, "axis"))
+        ir_attr_of(global->op, attrs, "extent")->i = out[0].extent;
+    return ST_OK;
+}
+
 st_status_t ir_localize_window(const ir_op_ctx_t *global, const ir_part_t *in, const ir_part_t *out,
                                st_arena_t *arena, ir_attr_t *attrs) {
     (void)in;

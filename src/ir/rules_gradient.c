@@ -75,3 +75,15 @@ st_status_t ir_gradient_extreme(ir_graph_t *graph, ir_node_t node, const ir_valu
     din[0] = ir_b_cast(&b, ir_b_binary(&b, IR_OP_MUL, ties, share), dtype);
     return b.status;
 }
+
+st_status_t ir_gradient_scattered(ir_graph_t *graph, ir_node_t node, ir_op_t scatter,
+                                  const ir_value_t *dout, const bool *want, ir_value_t *din) {
+    const ir_node_info_t info = *ir_node(graph, node);
+    if (dout[0] == IR_NONE || !want[0]) return ST_OK;
+    ir_build_t b = {.graph = graph};
+    int64_t axis = ir_attr_int(&info, "axis");
+    int64_t extent = ir_value_type(graph, info.inputs[0])->dims[axis];
+    din[0] = ir_b_node(&b, scatter, 2, (ir_value_t[]){dout[0], info.inputs[1]}, 2,
+                       (ir_arg_t[]){IR_ARG_INT("axis", axis), IR_ARG_INT("extent", extent)});
+    return b.status;
+}

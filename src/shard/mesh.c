@@ -71,18 +71,11 @@ typedef struct lowering {
     level_t level;
 } lowering_t;
 
-static uint64_t total_bytes(const ir_graph_t *graph) {
-    uint64_t bytes = 0;
-    for (ir_value_t v = 0; v < graph->values.n; v++)
-        bytes += ir_type_bytes(ir_value_type(graph, v));
-    return bytes;
-}
-
 static uint32_t largest_graph(const level_t *level) {
     uint32_t largest = 0;
     uint64_t most = 0;
     for (uint32_t g = 0; g < level->n_graphs; g++) {
-        uint64_t bytes = total_bytes(level->graphs[g]);
+        uint64_t bytes = ir_graph_value_bytes(level->graphs[g]);
         if (bytes > most) most = bytes, largest = g;
     }
     return largest;

@@ -37,6 +37,18 @@ static const char model_last[] =
     "  output \"loss\" = %11\n"
     "}\n";
 
+/* Three steps of a plan, which is destroyed: its values become *first, or are equal to them. */
+static void run_as_first(plan_t *plan, const char *what, double **first) {
+    double *values;
+    size_t n = run_plan(plan, 3, &values);
+    if (*first)
+        assert_close(n, *first, values, tolerance, what);
+    else
+        *first = values;
+    if (*first != values) st_free(values);
+    plan_destroy(plan);
+}
+
 static void channels_last_models_train_alike_on_1_to_4_ranks(void **state) {
     (void)state;
     ir_graph_t *forward = NULL;
@@ -48,17 +60,10 @@ static void channels_last_models_train_alike_on_1_to_4_ranks(void **state) {
             compile_options_t options = {
                 .n_ranks = ranks, .dtype = IR_F64, .reference_kernels = reference};
             plan_t *plan = compile_ok(graph, &options);
-            double *values;
             char what[64];
-            size_t n = run_plan(plan, 3, &values);
             snprintf(what, sizeof what, "%u ranks, %s kernels", ranks,
                      reference ? "reference" : "fast");
-            if (first)
-                assert_close(n, first, values, tolerance, what);
-            else
-                first = values;
-            if (first != values) st_free(values);
-            plan_destroy(plan);
+            run_as_first(plan, what, &first);
         }
     st_free(first);
     ir_graph_destroy(graph);
@@ -114,19 +119,12 @@ static void turned_plans_compute_what_others_do(void **state) {
                                          .no_layout = how == 0,
                                          .no_fusion = how < 2};
             plan_t *plan = compile_ok(graph, &options);
-            double *values;
             char what[64];
             int all, turned = n_turned(plan, &all);
             assert_int_equal(turned, how ? all : 0);
             assert_int_equal(all, 5); /* two forward, two for weights, one for an input */
-            size_t n = run_plan(plan, 3, &values);
             snprintf(what, sizeof what, "%u ranks, way %d", ranks, how);
-            if (first)
-                assert_close(n, first, values, tolerance, what);
-            else
-                first = values;
-            if (first != values) st_free(values);
-            plan_destroy(plan);
+            run_as_first(plan, what, &first);
         }
     st_free(first);
     ir_graph_destroy(graph);

@@ -190,9 +190,7 @@ static st_status_t publish(local_t *local, uint32_t ticket, local_slot_t *slot,
     local_part_t *part = &slot->parts[local->base.rank];
     bool own_numbers = request->kind == COMM_ALL_TO_ALL;
     size_t bytes = request->n_numbers * sizeof *request->numbers;
-    if (part->published)
-        return FAIL(ST_INVALID, "rank %d starts collective %u again before waiting for it",
-                    world_rank(local), ticket);
+    if (part->published) return comm_started_twice(world_rank(local), ticket);
     TRY(reserve(local, ticket, request));
     if (slot->kind == COMM_NONE) {
         slot->kind = request->kind;
@@ -243,8 +241,7 @@ static st_status_t local_start(comm_t *comm, uint32_t ticket, const comm_request
     if (status != ST_OK) goto done;
     TRY_GOTO(grow_uses(local, ticket), fail);
     if (local->ends[ticket].active) {
-        status = FAIL(ST_INVALID, "rank %d starts collective %u again before waiting for it",
-                      world_rank(local), ticket);
+        status = comm_started_twice(world_rank(local), ticket);
         goto fail;
     }
     TRY_GOTO(pair ? local_pair_start(local, ticket, request) : start_slot(local, ticket, request),
@@ -259,15 +256,6 @@ done:
 }
 
 /* ---- wait ---- */
-
-static struct timespec deadline_after(int64_t ms) {
-    struct timespec at;
-    clock_gettime(CLOCK_MONOTONIC, &at);
-    at.tv_sec += (time_t)(ms / 1000);
-    at.tv_nsec += (long)(ms % 1000) * 1000000L;
-    if (at.tv_nsec >= 1000000000L) at.tv_sec++, at.tv_nsec -= 1000000000L;
-    return at;
-}
 
 /* Latches what is missing after the timeout; `slot` is NULL for a send or receive. */
 static void latch_missing(local_t *local, uint32_t ticket, const local_slot_t *slot,
@@ -316,13 +304,12 @@ static st_status_t local_wait(comm_t *comm, uint32_t ticket, int64_t limit_ms) {
     local_t *local = (local_t *)comm;
     local_world_t *world = local->group->world;
     if (limit_ms <= 0) limit_ms = world->timeout_ms;
-    struct timespec deadline = deadline_after(limit_ms);
+    struct timespec deadline = comm_deadline(limit_ms);
     st_status_t status = ST_OK;
     bool late = false;
     pthread_mutex_lock(&world->mutex);
     if (world->failed == ST_OK && !has_started(local, ticket)) {
-        status = FAIL(ST_INVALID, "rank %d waits for collective %u, which it has not started",
-                      world_rank(local), ticket);
+        status = comm_not_started(world_rank(local), ticket);
         goto done;
     }
     for (;;) {

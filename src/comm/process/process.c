@@ -106,9 +106,7 @@ static st_status_t process_start(comm_t *base, uint32_t ticket, const comm_reque
     process_t *process = comm->process;
     process_op_t *op = NULL;
     TRY(grow_tickets(comm, ticket));
-    if (comm->ops[ticket])
-        return FAIL(ST_INVALID, "rank %d starts collective %u again before waiting for it",
-                    process->rank, ticket);
+    if (comm->ops[ticket]) return comm_started_twice(process->rank, ticket);
     pthread_mutex_lock(&process->mutex);
     st_status_t status = ST_OK;
     if (process->failed != ST_OK) {
@@ -139,29 +137,19 @@ static st_status_t process_start(comm_t *base, uint32_t ticket, const comm_reque
 
 /* ---- wait ---- */
 
-static struct timespec after_ms(int64_t ms) {
-    struct timespec at;
-    clock_gettime(CLOCK_MONOTONIC, &at);
-    at.tv_sec += (time_t)(ms / 1000);
-    at.tv_nsec += (long)(ms % 1000) * 1000000L;
-    if (at.tv_nsec >= 1000000000L) at.tv_sec++, at.tv_nsec -= 1000000000L;
-    return at;
-}
-
 static st_status_t process_wait(comm_t *base, uint32_t ticket, int64_t limit_ms) {
     enum { LAST_WORD_MS = 2000 };
     process_comm_t *comm = (process_comm_t *)base;
     process_t *process = comm->process;
     process_op_t *op = ticket < comm->n_ops ? comm->ops[ticket] : NULL;
     if (limit_ms <= 0) limit_ms = process->timeout_ms;
-    struct timespec deadline = after_ms(limit_ms);
+    struct timespec deadline = comm_deadline(limit_ms);
     st_status_t status = ST_OK;
     bool nobody_says = false;
     pthread_mutex_lock(&process->mutex);
     if (!op && process->failed == ST_OK) {
         pthread_mutex_unlock(&process->mutex);
-        return FAIL(ST_INVALID, "rank %d waits for collective %u, which it has not started",
-                    process->rank, ticket);
+        return comm_not_started(process->rank, ticket);
     }
     while (process->failed == ST_OK && !op->done && !nobody_says) {
         if (pthread_cond_timedwait(&process->changed, &process->mutex, &deadline) != ETIMEDOUT)
@@ -169,7 +157,7 @@ static st_status_t process_wait(comm_t *base, uint32_t ticket, int64_t limit_ms)
         /* the thread tells the others whom this waits for, and the answer fails the process */
         nobody_says = op->late_ms != 0;
         op->late_ms = limit_ms;
-        deadline = after_ms(LAST_WORD_MS);
+        deadline = comm_deadline(LAST_WORD_MS);
     }
     bool complete = op && op->done; /* also where something else has failed since */
     if (complete) {

@@ -27,14 +27,7 @@ static st_status_t shape(const ir_op_ctx_t *ctx, ir_type_t *out) {
 
 static st_status_t gradient(ir_graph_t *graph, ir_node_t node, const ir_value_t *dout,
                             const bool *want, ir_value_t *din) {
-    const ir_node_info_t info = *ir_node(graph, node);
-    if (dout[0] == IR_NONE || !want[0]) return ST_OK;
-    ir_build_t b = {.graph = graph};
-    int64_t axis = ir_attr_int(&info, "axis");
-    int64_t extent = ir_value_type(graph, info.inputs[0])->dims[axis];
-    din[0] = ir_b_node(&b, IR_OP_SCATTER_ADD, 2, (ir_value_t[]){dout[0], info.inputs[1]}, 2,
-                       (ir_arg_t[]){IR_ARG_INT("axis", axis), IR_ARG_INT("extent", extent)});
-    return b.status;
+    return ir_gradient_scattered(graph, node, IR_OP_SCATTER_ADD, dout, want, din);
 }
 
 static void strategies(const ir_op_ctx_t *ctx, ir_strategy_list_t *list) {

@@ -51,16 +51,6 @@ static void strategies(const ir_op_ctx_t *ctx, ir_strategy_list_t *list) {
     ir_strategies_partial(ctx, list, 1u << 0);
 }
 
-/* The axis of a part has its extent. */
-static st_status_t localize(const ir_op_ctx_t *global, const ir_part_t *in, const ir_part_t *out,
-                            st_arena_t *arena, ir_attr_t *attrs) {
-    (void)in;
-    (void)arena;
-    if (out[0].placement.kind == IR_SPLIT && out[0].placement.dim == ir_ctx_int(global, "axis"))
-        ir_attr_of(global->op, attrs, "extent")->i = out[0].extent;
-    return ST_OK;
-}
-
 const ir_op_def_t ir_op_scatter_along_add = {
     .op = IR_OP_SCATTER_ALONG_ADD,
     .name = "scatter_along_add",
@@ -72,5 +62,5 @@ const ir_op_def_t ir_op_scatter_along_add = {
     .shape = shape,
     .gradient = gradient,
     .strategies = strategies,
-    .localize = localize,
+    .localize = ir_localize_extent,
 };
