@@ -61,9 +61,9 @@ static void find_classes(const ir_graph_t *graph, const char *input, void *conte
     for (uint32_t i = 0; i < graph->nodes.n; i++) {
         const ir_node_info_t *node = ir_node(graph, i);
         visit_bodies(graph, node, input, find_classes, least);
-        bool is_loss = node->op == IR_OP_CROSS_ENTROPY || node->op == IR_OP_CROSS_ENTROPY_ROWS;
-        if (!is_loss || !follows(graph, node->inputs[1], input)) continue;
-        const ir_type_t *logits = ir_value_type(graph, node->inputs[0]);
+        const uint32_t labels = ir_op_def(node->op)->labels; /* one past the input */
+        if (!labels || !follows(graph, node->inputs[labels - 1], input)) continue;
+        const ir_type_t *logits = ir_value_type(graph, node->inputs[labels - 2]);
         int64_t n = logits->dims[logits->rank - 1];
         if (n < least->n) *least = (capi_classes_t){n, ir_attr_int(node, "ignore_index")};
     }

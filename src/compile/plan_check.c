@@ -387,15 +387,6 @@ static st_status_t check_end(const machine_t *m) {
     return ST_OK;
 }
 
-/* What a wait waits for; NONE of another op. */
-static ir_op_t start_of(ir_op_t wait) {
-    return wait == IR_OP_ALL_REDUCE_WAIT       ? IR_OP_ALL_REDUCE_START
-           : wait == IR_OP_ALL_GATHER_WAIT     ? IR_OP_ALL_GATHER_START
-           : wait == IR_OP_REDUCE_SCATTER_WAIT ? IR_OP_REDUCE_SCATTER_START
-           : wait == IR_OP_ALL_TO_ALL_WAIT     ? IR_OP_ALL_TO_ALL_START
-                                               : IR_OP_NONE;
-}
-
 static st_status_t link_nodes(machine_t *m) {
     for (ir_value_t v = 0; v < m->graph->values.n; v++) {
         m->update[v] = IR_NONE;
@@ -405,7 +396,7 @@ static st_status_t link_nodes(machine_t *m) {
     for (ir_node_t n = 0; n < m->graph->nodes.n; n++) {
         const ir_node_info_t *node = ir_node(m->graph, n);
         if (node->op == IR_OP_UPDATE) m->update[node->inputs[0]] = node->inputs[1];
-        ir_op_t wanted = start_of(node->op);
+        ir_op_t wanted = ir_op_def(node->op)->waits_for;
         if (wanted == IR_OP_NONE) continue;
         ir_node_t start = m->graph->values.data[node->inputs[0]].producer;
         if (!is_op(m, start, wanted) || m->waited_by[start] != IR_NONE)

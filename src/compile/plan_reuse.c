@@ -55,8 +55,7 @@ static bool is_elementwise(const ir_node_info_t *node) {
     return (ir_op_def(node->op)->flags & IR_ELEMENTWISE) != 0;
 }
 static bool is_reduction(ir_op_t op) {
-    return op == IR_OP_REDUCE_SUM || op == IR_OP_REDUCE_PROD || op == IR_OP_REDUCE_MAX ||
-           op == IR_OP_REDUCE_MIN;
+    return (ir_op_def(op)->flags & IR_REDUCTION) != 0;
 }
 
 static bool walks_forward(const ir_node_info_t *node) {

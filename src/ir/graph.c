@@ -22,7 +22,8 @@ const ir_op_def_t *ir_op_def(ir_op_t op) {
 
 const ir_op_def_t *ir_op_def_by_name(const char *name) {
     for (int i = 1; i < IR_OP_END; i++)
-        if (defs[i] && strcmp(defs[i]->name, name) == 0) return defs[i];
+        if (defs[i] && defs[i]->name[0] == name[0] && strcmp(defs[i]->name, name) == 0)
+            return defs[i];
     return NULL;
 }
 

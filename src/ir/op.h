@@ -104,6 +104,8 @@ typedef enum ir_op_flags {
     IR_START = 1 << 9,    /* a collective's first half; one without it is the wait */
     IR_CONTRACTION = 1 << 11, /* products of matrices or images: never part of a loop nest */
     IR_REGION = 1 << 10,      /* control flow: the session runs its bodies */
+    IR_STEP = 1 << 12, /* an optimizer's, of the weight of input 0 by the gradient of input 1 */
+    IR_REDUCTION = 1 << 13, /* folds input 0 along the attribute `axes` by one operation */
 } ir_op_flags_t;
 
 /* What the runtime writes once, before the first step, and every step reads. */
@@ -157,6 +159,7 @@ typedef struct ir_op_def {
     /* reuse[k] = j + 1: output k may be written over input j (same bytes, elementwise); 0: no.
      * IR_ELEMENTWISE ops may also write over any input of the output's size. */
     uint8_t reuse[4];
+    ir_op_t waits_for; /* of a collective's second half: the first; else IR_OP_NONE */
     /* j + 1: input j has a label for each row of input j - 1, logits [rows, classes]: a class, or
      * the attribute `ignore_index`; anything else is an error of the step. 0: no input is so. */
     uint8_t labels;

@@ -425,10 +425,8 @@ static st_status_t open_lowering(const ir_graph_t *graph, const shard_axis_t *ax
 
 /* A state, or a view, cast or transpose of one that is split. */
 static bool is_lazy(const shard_lowering_t *lowering, const ir_node_info_t *node) {
-    const uint32_t flags = ir_op_def(node->op)->flags;
-    if (flags & IR_STATE) return true;
-    bool moves = (flags & IR_VIEW) || node->op == IR_OP_CAST || node->op == IR_OP_TRANSPOSE;
-    return moves && node->n_inputs == 1 && lowering->values[node->inputs[0]].lazy &&
+    if (ir_op_def(node->op)->flags & IR_STATE) return true;
+    return shard_moves(node) && lowering->values[node->inputs[0]].lazy &&
            lowering->values[node->first_output].home.kind == IR_SPLIT;
 }
 

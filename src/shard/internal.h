@@ -47,6 +47,12 @@ struct shard_lowering {
  * along a new dim; or as a part of a sum: constants that are zero. *out_input is what the only input has to be (set for nodes with one). */
 bool shard_can_localize(const ir_graph_t *graph, ir_value_t value, ir_placement_t wanted,
                         ir_placement_t *out_input);
+/* A view, cast or transpose of one value: its elements, in another place or type. */
+static inline bool shard_moves(const ir_node_info_t *node) {
+    bool moves = (ir_op_def(node->op)->flags & IR_VIEW) || node->op == IR_OP_CAST ||
+                 node->op == IR_OP_TRANSPOSE;
+    return moves && node->n_inputs == 1;
+}
 /* Whether getting from `home` to `wanted` takes a collective. */
 static inline bool shard_needs_link(ir_placement_t home, ir_placement_t wanted) {
     return home.kind != IR_REPLICATE && !ir_placement_equal(home, wanted);

@@ -298,7 +298,7 @@ st_status_t shard_place_followers(const ir_graph_t *graph, shard_settled_t *sett
                               ir_value_type(graph, ir_node(graph, of)->first_output)))
                 settled->homes[n] = settled->homes[of];
         }
-        if (node->op != IR_OP_ADAMW && node->op != IR_OP_SGD) continue;
+        if (!(ir_op_def(node->op)->flags & IR_STEP)) continue;
         ir_node_t p = shard_parameter_of(graph, node->inputs[0]);
         if (p != IR_NONE && settled->homes[p].kind == IR_SPLIT)
             TRY(shard_settle_pin(settled, node->inputs[1], settled->homes[p], SHARD_ALL_PHASES,

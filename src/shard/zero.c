@@ -4,6 +4,7 @@
 #include "base/memory.h"
 #include "ir/op.h"
 #include "shard/forms.h"
+#include "shard/internal.h"
 
 /* The placement of a state's part; whole where it has one element. */
 static ir_placement_t part_of(const ir_type_t *type, uint32_t n_ranks) {
@@ -24,7 +25,7 @@ static bool is_state(const ir_graph_t *graph, ir_value_t v) {
 
 /* A node that updates one parameter: p, g, … and moments like p. */
 static bool is_optimizer(const ir_node_info_t *node) {
-    return node->op == IR_OP_ADAMW || node->op == IR_OP_SGD;
+    return ir_op_def(node->op)->flags & IR_STEP;
 }
 
 /* What is of the parameter's type beside it and its gradient. Mostly a state; another axis may have
@@ -96,11 +97,9 @@ static void place_followers(const ir_graph_t *graph, uint32_t n_ranks, shard_for
 static void find_lazy(const ir_graph_t *graph, const shard_settled_t *settled, bool *lazy) {
     for (ir_node_t n = 0; n < graph->nodes.n; n++) {
         const ir_node_info_t *node = ir_node(graph, n);
-        const uint32_t flags = ir_op_def(node->op)->flags;
-        bool moves = (flags & IR_VIEW) || node->op == IR_OP_CAST || node->op == IR_OP_TRANSPOSE;
-        if (flags & IR_STATE)
+        if (ir_op_def(node->op)->flags & IR_STATE)
             lazy[node->first_output] = settled->homes[n].kind == IR_SPLIT;
-        else if (moves && node->n_inputs == 1)
+        else if (shard_moves(node))
             lazy[node->first_output] = lazy[node->inputs[0]];
     }
 }

@@ -325,6 +325,44 @@ static void names_are_found(void **state) {
     ir_graph_destroy(graph);
 }
 
+static void collectives_come_in_pairs(void **state) {
+    (void)state;
+    bool waited_for[IR_OP_END] = {0};
+    for (int op = 1; op < IR_OP_END; op++) {
+        const ir_op_def_t *def = ir_op_def((ir_op_t)op);
+        if (!def) continue;
+        const uint32_t collective = def->flags & (IR_COLLECTIVE | IR_START);
+        assert_int_equal(def->waits_for != IR_OP_NONE, collective == IR_COLLECTIVE);
+        if (!def->waits_for) continue;
+        assert_true(ir_op_def(def->waits_for)->flags & IR_START);
+        assert_false(waited_for[def->waits_for]);
+        waited_for[def->waits_for] = true;
+    }
+    for (int op = 1; op < IR_OP_END; op++) {
+        const ir_op_def_t *def = ir_op_def((ir_op_t)op);
+        if (def && (def->flags & IR_START)) assert_true(waited_for[op]);
+    }
+}
+
+static bool has_attr(const ir_op_def_t *def, const char *key) {
+    for (const ir_attr_spec_t *spec = def->attrs; spec && spec->key; spec++)
+        if (strcmp(spec->key, key) == 0) return true;
+    return false;
+}
+
+static void reductions_say_what_they_fold(void **state) {
+    (void)state;
+    int n = 0;
+    for (int op = 1; op < IR_OP_END; op++) {
+        const ir_op_def_t *def = ir_op_def((ir_op_t)op);
+        if (!def) continue;
+        const bool folds = has_attr(def, "axes") && has_attr(def, "keep");
+        assert_int_equal((def->flags & IR_REDUCTION) != 0, folds);
+        n += folds;
+    }
+    assert_int_equal(n, 5); /* sum, mean, product, largest, smallest */
+}
+
 /* ---- copies ---- */
 
 static void copies_are_deep(void **state) {
@@ -485,6 +523,8 @@ int main(void) {
         cmocka_unit_test(many_names_are_declared_once),
         cmocka_unit_test(rewriting_leaves_out_what_nothing_reads),
         cmocka_unit_test(names_are_found),
+        cmocka_unit_test(collectives_come_in_pairs),
+        cmocka_unit_test(reductions_say_what_they_fold),
         cmocka_unit_test(copies_are_deep),
         cmocka_unit_test(clones_infer_shapes_anew),
         cmocka_unit_test(uses_are_listed_in_order),

@@ -49,6 +49,7 @@ const ir_op_def_t ir_op_adamw = {
     .min_inputs = 7,
     .max_inputs = 8,
     .n_outputs = 3,
+    .flags = IR_STEP,
     .attrs = attrs,
     .shape = shape,
     .no_gradient = "optimizer step",

@@ -8,6 +8,7 @@ const ir_op_def_t ir_op_all_reduce_wait = {
     .max_inputs = IR_VARIADIC,
     .n_outputs = IR_VARIADIC,
     .flags = IR_COLLECTIVE,
+    .waits_for = IR_OP_ALL_REDUCE_START,
     .shape = ir_shape_numbers,
     .no_gradient = "collective",
     .strategies = ir_strategies_collective,

@@ -8,6 +8,7 @@ const ir_op_def_t ir_op_all_to_all_wait = {
     .max_inputs = 1,
     .n_outputs = 1,
     .flags = IR_COLLECTIVE,
+    .waits_for = IR_OP_ALL_TO_ALL_START,
     .shape = ir_shape_same,
     .no_gradient = "collective",
     .strategies = ir_strategies_collective,

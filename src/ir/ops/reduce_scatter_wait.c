@@ -8,6 +8,7 @@ const ir_op_def_t ir_op_reduce_scatter_wait = {
     .max_inputs = IR_VARIADIC,
     .n_outputs = IR_VARIADIC,
     .flags = IR_COLLECTIVE,
+    .waits_for = IR_OP_REDUCE_SCATTER_START,
     .shape = ir_shape_each,
     .no_gradient = "collective",
     .strategies = ir_strategies_collective,

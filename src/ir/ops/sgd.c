@@ -60,6 +60,7 @@ const ir_op_def_t ir_op_sgd = {
     .min_inputs = 4,
     .max_inputs = 6,
     .n_outputs = 2,
+    .flags = IR_STEP,
     .attrs = attrs,
     .shape = shape,
     .no_gradient = "optimizer step",

@@ -288,6 +288,13 @@ typedef struct conv_job {
     float *x_out, *w_out, *y_out;
 } conv_job_t;
 
+/* What a pass reads and writes: roles, names to oneDNN, whole tensors. */
+typedef struct passage {
+    int from, to, read_as, written_as;
+    const float *read;
+    float *written;
+} passage_t;
+
 static dnnl_status_t reorder(thread_state_t *t, dnnl_primitive_t primitive, dnnl_memory_t from,
                              const void *from_data, dnnl_memory_t to, void *to_data) {
     dnnl_memory_set_data_handle(from, (void *)(uintptr_t)from_data);
@@ -340,54 +347,49 @@ static dnnl_memory_t bind_weights(const conv_job_t *job, thread_state_t *t) {
     return memory;
 }
 
-static void forward(void *arg, int64_t begin, int64_t end, int thread) {
-    conv_job_t *job = arg;
+/* A task's numbers in a tensor: those of its images. */
+static int64_t task_elements(const conv_prepared_t *p, int role) {
+    return role == X ? p->images * p->w.c * p->w.in_size : p->images * p->w.o * p->w.out_size;
+}
+
+/* Between images and results, either way: y of x, or dx of dy. */
+static void pass_through(conv_job_t *job, const passage_t *way, int64_t begin, int64_t end,
+                         int thread) {
     conv_prepared_t *p = job->p;
     thread_state_t *t = &p->threads[thread];
     char *slot = job->workspace + job->l.weights + (size_t)thread * job->l.slot;
-    int64_t x_each = p->images * p->w.c * p->w.in_size, y_each = p->images * p->w.o * p->w.out_size;
+    const int64_t n_from = task_elements(p, way->from), n_to = task_elements(p, way->to);
     int before = kern_onednn_enter();
     for (int64_t task = begin; task < end; task++) {
-        const float *x = job->x + task * x_each;
-        float *y = job->y_out + task * y_each;
-        dnnl_status_t status = read_side(job, t, X, slot, x);
-        dnnl_exec_arg_t args[5] = {{DNNL_ARG_SRC, bind(job, t, X, slot, x)},
+        const float *from = way->read + task * n_from;
+        float *to = way->written + task * n_to;
+        dnnl_status_t status = read_side(job, t, way->from, slot, from);
+        dnnl_exec_arg_t args[5] = {{way->read_as, bind(job, t, way->from, slot, from)},
                                    {DNNL_ARG_WEIGHTS, bind_weights(job, t)},
-                                   {DNNL_ARG_DST, bind(job, t, Y, slot, y)}};
+                                   {way->written_as, bind(job, t, way->to, slot, to)}};
         int n = add_scratch(job, t, slot, args, 3);
-        if (p->has_bias) {
+        if (job->bias) {
             dnnl_memory_set_data_handle(t->bias, (void *)(uintptr_t)job->bias);
             args[n++] = (dnnl_exec_arg_t){DNNL_ARG_BIAS, t->bias};
         }
         if (status == dnnl_success)
             status = dnnl_primitive_execute(p->primitive, t->stream, n, args);
-        if (status == dnnl_success) status = write_side(job, t, Y, slot, y);
+        if (status == dnnl_success) status = write_side(job, t, way->to, slot, to);
         if (status != dnnl_success) t->failed = status;
     }
     kern_onednn_leave(before);
 }
 
+static void forward(void *arg, int64_t begin, int64_t end, int thread) {
+    conv_job_t *job = arg;
+    const passage_t way = {X, Y, DNNL_ARG_SRC, DNNL_ARG_DST, job->x, job->y_out};
+    pass_through(job, &way, begin, end, thread);
+}
+
 static void grad_input(void *arg, int64_t begin, int64_t end, int thread) {
     conv_job_t *job = arg;
-    conv_prepared_t *p = job->p;
-    thread_state_t *t = &p->threads[thread];
-    char *slot = job->workspace + job->l.weights + (size_t)thread * job->l.slot;
-    int64_t x_each = p->images * p->w.c * p->w.in_size, y_each = p->images * p->w.o * p->w.out_size;
-    int before = kern_onednn_enter();
-    for (int64_t task = begin; task < end; task++) {
-        const float *dy = job->y + task * y_each;
-        float *dx = job->x_out + task * x_each;
-        dnnl_status_t status = read_side(job, t, Y, slot, dy);
-        dnnl_exec_arg_t args[4] = {{DNNL_ARG_DIFF_DST, bind(job, t, Y, slot, dy)},
-                                   {DNNL_ARG_WEIGHTS, bind_weights(job, t)},
-                                   {DNNL_ARG_DIFF_SRC, bind(job, t, X, slot, dx)}};
-        int n = add_scratch(job, t, slot, args, 3);
-        if (status == dnnl_success)
-            status = dnnl_primitive_execute(p->primitive, t->stream, n, args);
-        if (status == dnnl_success) status = write_side(job, t, X, slot, dx);
-        if (status != dnnl_success) t->failed = status;
-    }
-    kern_onednn_leave(before);
+    const passage_t way = {Y, X, DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_SRC, job->y, job->x_out};
+    pass_through(job, &way, begin, end, thread);
 }
 
 /* Run `run` of WEIGHT_RUNS: tasks [run · tasks / WEIGHT_RUNS, …) added up in the blocked layout. */
@@ -397,7 +399,7 @@ static void grad_weight(void *arg, int64_t begin, int64_t end, int thread) {
     thread_state_t *t = &p->threads[thread];
     char *slot = job->workspace + (size_t)thread * job->l.slot;
     char *parts = job->workspace + job->l.slot * (size_t)p->n_threads;
-    int64_t x_each = p->images * p->w.c * p->w.in_size, y_each = p->images * p->w.o * p->w.out_size;
+    const int64_t x_each = task_elements(p, X), y_each = task_elements(p, Y);
     size_t n_part = job->l.parts / sizeof(float);
     float *fresh = (float *)(slot + job->l.side_at[W]);
     int before = kern_onednn_enter();
