@@ -5,12 +5,12 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 #include "stator/stator.h"
+#include "support/clock.h"
 
 #define assert_ok(expr)                                                                      \
     do {                                                                                     \
@@ -25,13 +25,6 @@ static const char config[] =
     " \"num_hidden_layers\": 12, \"num_attention_heads\": 12, \"num_key_value_heads\": 12,"
     " \"max_position_embeddings\": 1024, \"hidden_act\": \"silu\"}";
 
-/* Processor time: the bound is on the work, not on what else the machine does. */
-static double seconds(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
-
 static void check(const char *path, const char *ranks) {
     stator_options_t *options = NULL;
     stator_graph_t *graph = NULL, *step = NULL;
@@ -41,11 +34,11 @@ static void check(const char *path, const char *ranks) {
     assert_ok(stator_options_create(&options));
     for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i += 2)
         assert_ok(stator_options_set(options, pairs[i], pairs[i + 1]));
-    double begin = seconds();
+    double begin = processor_seconds();
     assert_ok(stator_graph_llama(options, 1, &graph));
     assert_ok(stator_graph_make_training(graph, options, &step));
     assert_ok(stator_plan_compile(step, options, NULL, &plan));
-    double taken = seconds() - begin;
+    double taken = processor_seconds() - begin;
     stator_plan_info_t info = stator_plan_info(plan);
     print_message("%s ranks: %.0f ms for %u kernels a step\n", ranks, taken * 1e3, info.n_kernels);
     assert_true(info.n_kernels > 500);

@@ -6,12 +6,12 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 #include "stator/stator.h"
+#include "support/clock.h"
 
 #define assert_ok(expr)                                                                      \
     do {                                                                                     \
@@ -58,21 +58,14 @@ static stator_graph_t *make_llama(const char *config, stator_options_t *options)
     return graph;
 }
 
-/* Processor time: the bound is on the work, not on what else the machine does. */
-static double seconds(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
-
 /* Plans, checks what must hold of every plan, and gives its figures. */
 static stator_report_totals_t plan(const char *name, const stator_graph_t *graph,
                                    const stator_options_t *options, double most_seconds) {
     stator_plan_t *made = NULL;
     stator_report_t *report = NULL;
-    double begin = seconds();
+    double begin = processor_seconds();
     assert_ok(stator_plan_compile(graph, options, NULL, &made));
-    double taken = seconds() - begin;
+    double taken = processor_seconds() - begin;
     assert_ok(stator_report_create(made, 0, &report));
     stator_report_totals_t totals = stator_report_totals(report);
     double gap = (double)totals.work_bytes / (double)totals.live_bound_bytes;

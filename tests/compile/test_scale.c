@@ -3,12 +3,12 @@
  * less than 20 seconds of it. */
 #include "compile/compile.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <time.h>
 
 #include <cmocka.h>
 
@@ -16,6 +16,7 @@
 #include "base/memory.h"
 #include "fusion/fuse.h"
 #include "ir/build.h"
+#include "support/clock.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define IS_SLOW 1
@@ -29,7 +30,7 @@
 #define IS_SLOW 0
 #endif
 
-enum { ROUNDS = 3, N_NODES = 2000, MANY = 100000 };
+enum { ROUNDS = 5, N_NODES = 2000, MANY = 100000 };
 static const double MOST_GROWTH = 2.3, MOST_SECONDS = 20;
 
 typedef void make_graph_t(ir_build_t *b, uint32_t n);
@@ -100,12 +101,6 @@ static void make_bucket(ir_build_t *b, uint32_t n) {
 
 /* ---- time ---- */
 
-static double seconds(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
-
 static void assert_ok(st_status_t status) {
     if (status != ST_OK) print_error("%s\n", st_last_error());
     assert_int_equal(status, ST_OK);
@@ -122,10 +117,10 @@ static double compile_time(make_graph_t *make, uint32_t n, uint32_t n_ranks, siz
     make(&b, n);
     assert_ok(b.status);
     assert_ok(ad_train_defaults("adamw", &train));
-    double begin = seconds();
+    double begin = processor_seconds();
     assert_ok(ad_train_graph(b.graph, &train, &step));
     assert_ok(compile_plan(step, &options, &plan));
-    double taken = seconds() - begin;
+    double taken = processor_seconds() - begin;
     assert_true(plan->programs[0].graph->nodes.n > 0);
     *out_nodes = step->nodes.n;
     plan_destroy(plan);
@@ -140,11 +135,11 @@ static void skip_if_slow(const char *what) {
     skip();
 }
 
-/* The least of some rounds of each size, in turn. */
+/* The least of each size, of as many rounds in turn as it takes: others on the machine only add. */
 static void check_growth(const char *what, make_graph_t *make, uint32_t n_ranks) {
-    double least[2] = {1e9, 1e9};
+    double least[2] = {1e9, INFINITY};
     skip_if_slow(what);
-    for (int round = 0; round < ROUNDS; round++)
+    for (int round = 0; round < ROUNDS && least[1] > MOST_GROWTH * least[0]; round++)
         for (uint32_t i = 0; i < 2; i++) {
             size_t nodes;
             double taken = compile_time(make, (i + 1) * N_NODES, n_ranks, &nodes);
@@ -160,7 +155,7 @@ static void a_hundred_thousand_nodes_take_less_than_20_seconds(void **state) {
     (void)state;
     size_t nodes;
     skip_if_slow("mesh");
-    double taken = compile_time(make_mesh, 40000, 1, &nodes);
+    double taken = compile_time(make_mesh, 26000, 1, &nodes);
     print_message("mesh: %.1f s for %zu nodes\n", taken, nodes);
     assert_true(nodes >= MANY);
     assert_true(taken < MOST_SECONDS);

@@ -41,6 +41,12 @@ bool oracle_convolution(const o_call_t *c) {
                          : op == IR_OP_CONV_GRAD_INPUT ? &c->p->in[0]
                                                        : &c->p->in[1];
     int64_t groups = attr_int(c, "groups"), o_each = w->dims[0] / groups;
+    int64_t stride[D] = {0}, pad[D] = {0}, dilation[D] = {0};
+    for (int32_t d = 2; d < x->rank; d++) {
+        stride[d] = attr_at(c, "strides", d - 2);
+        pad[d] = attr_at(c, "pads_low", d - 2);
+        dilation[d] = attr_at(c, "dilations", d - 2);
+    }
     for (int64_t i = 0; i < count(&c->p->out[0]); i++) c->out[0][i] = 0;
     for (int64_t iy = 0; iy < count(y); iy++) {
         int64_t at_y[D], at_w[D], at_x[D];
@@ -55,8 +61,7 @@ bool oracle_convolution(const o_call_t *c) {
             at_x[1] = at_y[1] / o_each * w->dims[1] + at_w[1];
             bool within = true;
             for (int32_t d = 2; d < x->rank; d++) {
-                at_x[d] = at_y[d] * attr_at(c, "strides", d - 2) - attr_at(c, "pads_low", d - 2) +
-                          at_w[d] * attr_at(c, "dilations", d - 2);
+                at_x[d] = at_y[d] * stride[d] - pad[d] + at_w[d] * dilation[d];
                 within = within && at_x[d] >= 0 && at_x[d] < x->dims[d];
             }
             if (!within) continue;
@@ -216,21 +221,26 @@ bool oracle_attention_grad(const o_call_t *c) {
 bool oracle_softmaxes(const o_call_t *c) {
     const ir_type_t *x = &c->p->in[0];
     int64_t axis = attr_int(c, "axis");
-    for (int64_t i = 0; i < count(x); i++) {
+    for (int64_t first = 0; first < count(x); first++) {
         int64_t at[D];
-        unravel(x, i, at);
-        double sum = 0, own = c->in[0].v[i];
-        for (at[axis] = 0; at[axis] < x->dims[axis]; at[axis]++) {
+        unravel(x, first, at);
+        if (at[axis] != 0) continue; /* a row is gone through from its first element */
+        double sum = 0;
+        for (; at[axis] < x->dims[axis]; at[axis]++) {
             int64_t j = ravel(x, at);
             double a = c->in[0].v[j];
             sum += c->p->op == IR_OP_SOFTMAX_GRAD       ? a * c->in[1].v[j]
                    : c->p->op == IR_OP_LOG_SOFTMAX_GRAD ? a
                                                         : exp(a);
         }
-        c->out[0][i] = c->p->op == IR_OP_SOFTMAX        ? exp(own) / sum
-                       : c->p->op == IR_OP_LOG_SOFTMAX  ? own - log(sum)
-                       : c->p->op == IR_OP_SOFTMAX_GRAD ? c->in[1].v[i] * (own - sum)
-                                                        : own - exp(c->in[1].v[i]) * sum;
+        for (at[axis] = 0; at[axis] < x->dims[axis]; at[axis]++) {
+            int64_t i = ravel(x, at);
+            double own = c->in[0].v[i];
+            c->out[0][i] = c->p->op == IR_OP_SOFTMAX        ? exp(own) / sum
+                           : c->p->op == IR_OP_LOG_SOFTMAX  ? own - log(sum)
+                           : c->p->op == IR_OP_SOFTMAX_GRAD ? c->in[1].v[i] * (own - sum)
+                                                            : own - exp(c->in[1].v[i]) * sum;
+        }
     }
     return true;
 }

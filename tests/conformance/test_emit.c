@@ -54,6 +54,18 @@ static void compile(const rtc_t *rtc, const char *name, const char *source) {
     rtc->destroy(&program);
 }
 
+/* Forms that few nests have: some of each are compiled whatever else is. */
+static bool has_rare_form(const char *source) {
+    enum { OF_EACH = 4 };
+    static const char *const forms[] = {"uniform24((", "__longlong_as_double(0x", "owns[]",
+                                        "<Chan, "};
+    static int n_seen[sizeof forms / sizeof forms[0]];
+    bool wanted = false;
+    for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++)
+        if (strstr(source, forms[i])) wanted |= n_seen[i]++ < OF_EACH;
+    return wanted;
+}
+
 static void nests_compile(void **state) {
     (void)state;
     rtc_t rtc;
@@ -61,7 +73,7 @@ static void nests_compile(void **state) {
         print_message("skipped: NVRTC 13 is not installed\n");
         skip();
     }
-    size_t n_nests = 0;
+    size_t n_nests = 0, n_compiled = 0;
     for (size_t c = 0; c < conf_n_cases; c++) {
         int n_types;
         const ir_dtype_t *types = conf_types(&conf_cases[c], &n_types);
@@ -76,11 +88,11 @@ static void nests_compile(void **state) {
         if (made.schedule) {
             st_status_t status = emit_source(made.schedule, &source);
             if (status != ST_OK) fail_msg("%s: %s", built.name, st_last_error());
-            bool rare = strstr(source, "uniform24((") ||
-                        strstr(source, "__longlong_as_double(0x") || strstr(source, "owns[]") ||
-                        strstr(source, "<Chan, ");
-            if (c % 13 == 0 || (rare && c % 2 == 0))
-                compile(&rtc, built.name, source); /* others are only written */
+            bool rare = has_rare_form(source);
+            if (c % 13 == 0 || rare) { /* others are only written */
+                compile(&rtc, built.name, source);
+                n_compiled++;
+            }
             st_free(source);
             n_nests++;
         } else {
@@ -89,8 +101,8 @@ static void nests_compile(void **state) {
         emit_problem_clear(&made);
         conf_release(&built);
     }
-    print_message("%zu nests compiled\n", n_nests);
-    assert_true(n_nests > 100);
+    print_message("%zu nests, %zu of them compiled\n", n_nests, n_compiled);
+    assert_true(n_nests > 100 && n_compiled > 30);
 }
 
 int main(void) {

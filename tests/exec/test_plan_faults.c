@@ -1,4 +1,4 @@
-/* The proof of plans against a judge of its own (memory_model.h): ten thousand plans of random
+/* The proof of plans against a judge of its own (memory_model.h): four thousand plans of random
  * graphs are sound for both, and of the plans that someone has damaged the proof refuses every one
  * that does not run. */
 #include <setjmp.h>
@@ -15,7 +15,7 @@
 #include "exec/models.h"
 #include "ir/verify.h"
 
-enum { N_GRAPHS = 10000, FAULTS_EACH = 3 };
+enum { N_GRAPHS = 4000, FAULTS_EACH = 6 };
 
 /* A program whose places, steps and graph a fault may change; the plan gets the old ones back. */
 typedef struct patient {

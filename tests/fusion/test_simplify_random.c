@@ -2,7 +2,6 @@
  * time proportional to their size. */
 #include <math.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/hash.h"
 #include "fusion/recognize.h"
@@ -11,6 +10,7 @@
 #include "ir/build.h"
 #include "ir/text.h"
 #include "ir/verify.h"
+#include "support/clock.h"
 #include "support/scratch.h"
 
 enum { N_GRAPHS = 400, N_NODES = 60 };
@@ -294,9 +294,9 @@ static ir_graph_t *large_graph(int64_t n_nodes) {
 
 static double seconds_of(simplify_t *simplify, int64_t n_nodes) {
     ir_graph_t *graph = large_graph(n_nodes), *made;
-    clock_t begin = clock(); /* of this process: other processes do not count */
+    double begin = processor_seconds();
     assert_ok(simplify(graph, &interpret_target, &made));
-    double seconds = (double)(clock() - begin) / CLOCKS_PER_SEC;
+    double seconds = processor_seconds() - begin;
     print_message("%zu nodes to %zu in %.3f s\n", graph->nodes.n, made->nodes.n, seconds);
     assert_true(made->nodes.n < graph->nodes.n);
     ir_graph_destroy(graph);
