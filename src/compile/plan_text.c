@@ -4,28 +4,17 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "base/vec.h"
+#include "base/text.h"
 #include "compile/plan.h"
 
 typedef struct writer {
-    ST_VEC(char) text;
+    st_text_t text;
     st_status_t status;
 } writer_t;
 
-static void put(writer_t *w, const char *format, ...) ST_PRINTF(2, 3);
-static void put(writer_t *w, const char *format, ...) {
-    char line[1024];
-    va_list args;
-    va_start(args, format);
-    int n = vsnprintf(line, sizeof line, format, args);
-    va_end(args);
-    if (w->status != ST_OK || n < 0) return;
-    size_t bytes = (size_t)n < sizeof line ? (size_t)n : sizeof line - 1;
-    w->status = ST_VEC_RESERVE(&w->text, w->text.n + bytes + 1);
-    if (w->status != ST_OK) return;
-    memcpy(w->text.data + w->text.n, line, bytes + 1);
-    w->text.n += bytes;
-}
+/* The first failure stays. */
+#define put(w, ...) \
+    ((w)->status = (w)->status != ST_OK ? (w)->status : st_text_put(&(w)->text, __VA_ARGS__))
 
 static const char *const region_names[PLAN_REGION_END] = {"nowhere", "state", "work", "comm",
                                                           "feeds"};
@@ -133,8 +122,9 @@ st_status_t plan_print(const plan_t *plan, char **out_text) {
         for (ir_node_t n = 0; n < program->graph->nodes.n; n++) put_step(&w, program, n, 0);
     }
     if (w.status != ST_OK) {
+        size_t n = w.text.n;
         ST_VEC_FREE(&w.text);
-        return st_no_memory(w.text.n, "the plan's text");
+        return st_no_memory(n, "the plan's text");
     }
     *out_text = w.text.data;
     return ST_OK;

@@ -16,30 +16,16 @@
 #include "base/memory.h"
 #include "base/number.h"
 #include "base/options.h"
-#include "base/vec.h"
+#include "base/text.h"
 #include "exec/calibrate_bench.h"
 #include "ir/nest.h"
 #include "kernels/table.h"
 
 typedef struct writer {
-    ST_VEC(char) text;
+    st_text_t text;
     double launch_us;
     double edge_ns; /* of the element type at hand */
 } writer_t;
-
-static st_status_t put(writer_t *w, const char *format, ...) ST_PRINTF(2, 3);
-static st_status_t put(writer_t *w, const char *format, ...) {
-    char line[512];
-    va_list args;
-    va_start(args, format);
-    int n = vsnprintf(line, sizeof line, format, args);
-    va_end(args);
-    ASSERT(n >= 0 && (size_t)n < sizeof line);
-    TRY(ST_VEC_RESERVE(&w->text, w->text.n + (size_t)n + 1));
-    memcpy(w->text.data + w->text.n, line, (size_t)n + 1);
-    w->text.n += (size_t)n;
-    return ST_OK;
-}
 
 /* Six significant digits, whatever the locale. */
 static const char *number(double value, char *buffer) {
@@ -92,8 +78,8 @@ static st_status_t put_pass(writer_t *w, const calibrate_point_t *p, ir_dtype_t 
         const char *variant = b.work.variant;
         bench_close(&b);
         if (ns * units < 1) ns = 1 / units; /* below the clock's grain */
-        TRY(put(w, "rate %s%s%s %s bytes=%.0fB ns=%s\n", p->op, varies ? "." : "", variant,
-                ir_dtype_text(dtype), bytes, number(ns, text)));
+        TRY(st_text_put(&w->text, "rate %s%s%s %s bytes=%.0fB ns=%s\n", p->op, varies ? "." : "",
+                        variant, ir_dtype_text(dtype), bytes, number(ns, text)));
     }
     return ST_OK;
 }
@@ -118,8 +104,9 @@ static st_status_t put_product(writer_t *w, const calibrate_point_t *p, ir_dtype
                      (long long)value);
     }
     const char *variant = b.work.variant;
-    st_status_t status = put(w, "rate %s%s%s %s%s gflops=%s\n", p->op, variant[0] ? "." : "",
-                             variant, ir_dtype_text(dtype), dims, number(gflops, text));
+    st_status_t status =
+        st_text_put(&w->text, "rate %s%s%s %s%s gflops=%s\n", p->op, variant[0] ? "." : "", variant,
+                    ir_dtype_text(dtype), dims, number(gflops, text));
     bench_close(&b);
     return status;
 }
@@ -217,7 +204,8 @@ static st_status_t put_tile(writer_t *w, const calibrate_point_t *p, ir_dtype_t 
     if (chain) TRY(tile_ns(p, dtype, units, 1, 8, false, &chained));
     if (chained < single || !isfinite(single)) single = chained;
     if (!isfinite(single)) return ST_OK;
-    return put(w, "tile %s %s %s\n", p->op, ir_dtype_text(dtype), number(single, text));
+    return st_text_put(&w->text, "tile %s %s %s\n", p->op, ir_dtype_text(dtype),
+                       number(single, text));
 }
 
 /* What a nest takes beside its ops: to begin, and for each element that it loads or stores. */
@@ -232,8 +220,8 @@ static st_status_t put_edges(writer_t *w, ir_dtype_t dtype) {
     TRY(time_body(&wide, dtype, ROWS, 9, false, &often, &legal));
     double edges = once - begin - (often - once) / 8;
     w->edge_ns = fmax(edges * 1e9 / (2.0 * ROWS * 256), 1e-3);
-    if (dtype == IR_F32) TRY(put(w, "nest_us %s\n", number(begin * 1e6, text)));
-    return put(w, "edge %s %s\n", ir_dtype_text(dtype), number(w->edge_ns, text));
+    if (dtype == IR_F32) TRY(st_text_put(&w->text, "nest_us %s\n", number(begin * 1e6, text)));
+    return st_text_put(&w->text, "edge %s %s\n", ir_dtype_text(dtype), number(w->edge_ns, text));
 }
 
 static st_status_t put_nests(writer_t *w, ir_dtype_t dtype) {
@@ -266,7 +254,8 @@ static st_status_t put_bandwidths(writer_t *w, double *out_far) {
         double took = seconds - w->launch_us * 1e-6;
         *out_far = bench_bytes(&b) / (took > seconds / 2 ? took : seconds / 2) * 1e-9;
         bench_close(&b);
-        TRY(put(w, "bandwidth %.0fKiB %s\n", sizes[i] / 1024, number(*out_far, text)));
+        TRY(st_text_put(&w->text, "bandwidth %.0fKiB %s\n", sizes[i] / 1024,
+                        number(*out_far, text)));
     }
     return ST_OK;
 }
@@ -290,8 +279,8 @@ static st_status_t put_threads(writer_t *w, int64_t n_processors) {
         gain[i] = fmin(fmax(least[0] / least[1], 1), (double)n_processors);
     }
     char passes[ST_NUMBER_BYTES], products[ST_NUMBER_BYTES];
-    return put(w, "threads %lld passes=%s products=%s\n", (long long)n_processors,
-               number(gain[0], passes), number(gain[1], products));
+    return st_text_put(&w->text, "threads %lld passes=%s products=%s\n", (long long)n_processors,
+                       number(gain[0], passes), number(gain[1], products));
 }
 
 static st_status_t put_machine(writer_t *w, const char *name) {
@@ -304,17 +293,19 @@ static st_status_t put_machine(writer_t *w, const char *name) {
     bench_close(&b);
     w->launch_us = seconds * 1e6;
     st_cache_bytes(caches);
-    TRY(put(w, "# Measured by 'stator bench --calibrate' with kernels of level %s%s%s.\n",
-            kern_cpu_level(), kern_libraries()[0] ? " and " : "", kern_libraries()));
-    TRY(put(w, "target %s\ndevice cpu\ncores %lld\nclock_ghz %s\n", name, (long long)n,
-            number(st_clock_ghz(), text)));
-    TRY(put(w, "memory 0\ncaches %lluKiB %lluKiB %lluKiB\n", (unsigned long long)caches[0] >> 10,
-            (unsigned long long)caches[1] >> 10, (unsigned long long)caches[2] >> 10));
-    TRY(put(w, "launch_us %s\n", number(w->launch_us, text)));
+    TRY(st_text_put(&w->text,
+                    "# Measured by 'stator bench --calibrate' with kernels of level %s%s%s.\n",
+                    kern_cpu_level(), kern_libraries()[0] ? " and " : "", kern_libraries()));
+    TRY(st_text_put(&w->text, "target %s\ndevice cpu\ncores %lld\nclock_ghz %s\n", name,
+                    (long long)n, number(st_clock_ghz(), text)));
+    TRY(st_text_put(&w->text, "memory 0\ncaches %lluKiB %lluKiB %lluKiB\n",
+                    (unsigned long long)caches[0] >> 10, (unsigned long long)caches[1] >> 10,
+                    (unsigned long long)caches[2] >> 10));
+    TRY(st_text_put(&w->text, "launch_us %s\n", number(w->launch_us, text)));
     TRY(put_bandwidths(w, &far));
-    TRY(put(w, "memory_gbps %s\n", number(far, far_text)));
+    TRY(st_text_put(&w->text, "memory_gbps %s\n", number(far, far_text)));
     /* ranks are threads: a ring's step is a wait, its link a copy in memory */
-    TRY(put(w, "link_us 5\nlink_gbps %s\n", number(far / 2, text)));
+    TRY(st_text_put(&w->text, "link_us 5\nlink_gbps %s\n", number(far / 2, text)));
     return put_threads(w, n);
 }
 
@@ -329,12 +320,14 @@ static st_status_t put_all(writer_t *w, const char *name) {
         TRY(measure_point(&arithmetic, dtypes[d], 0, 1, &b, &seconds));
         double gflops = b.work.flop / seconds * 1e-9;
         bench_close(&b);
-        TRY(put(w, "passes %s %s\n", ir_dtype_text(dtypes[d]), number(gflops, text)));
+        TRY(st_text_put(&w->text, "passes %s %s\n", ir_dtype_text(dtypes[d]),
+                        number(gflops, text)));
         for (size_t i = 0; i < calibrate_n_passes; i++)
             TRY(put_pass(w, &calibrate_passes[i], dtypes[d]));
         TRY(put_nests(w, dtypes[d]));
         TRY(put_products(w, dtypes[d], &best));
-        TRY(put(w, "products %s %s\n", ir_dtype_text(dtypes[d]), number(best, text)));
+        TRY(st_text_put(&w->text, "products %s %s\n", ir_dtype_text(dtypes[d]),
+                        number(best, text)));
     }
     return ST_OK;
 }

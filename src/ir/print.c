@@ -1,11 +1,10 @@
 /* Printer of the text form. See text.h for the form. */
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/number.h"
-#include "base/vec.h"
+#include "base/text.h"
 #include "ir/convert.h"
 #include "ir/op.h"
 #include "ir/structure.h"
@@ -14,28 +13,12 @@
 enum { LONGEST_LIST = 64, ELEMENT_BYTES = 8 };
 
 typedef struct printer {
-    ST_VEC(char) text;
+    st_text_t text;
     int depth; /* of the graph that is being written: bodies are indented */
 } printer_t;
 
-static st_status_t put_bytes(printer_t *p, const char *bytes, size_t n) {
-    TRY(ST_VEC_RESERVE(&p->text, p->text.n + n));
-    memcpy(p->text.data + p->text.n, bytes, n);
-    p->text.n += n;
-    return ST_OK;
-}
 static st_status_t put(printer_t *p, const char *text) {
-    return put_bytes(p, text, strlen(text));
-}
-/* Short pieces only. */
-static ST_PRINTF(2, 3) st_status_t putf(printer_t *p, const char *format, ...) {
-    char piece[256];
-    va_list args;
-    va_start(args, format);
-    int n = vsnprintf(piece, sizeof piece, format, args);
-    va_end(args);
-    ASSERT(n >= 0 && (size_t)n < sizeof piece);
-    return put_bytes(p, piece, (size_t)n);
+    return st_text_put_bytes(&p->text, text, strlen(text));
 }
 
 static st_status_t put_quoted(printer_t *p, const char *text) {
@@ -43,13 +26,13 @@ static st_status_t put_quoted(printer_t *p, const char *text) {
     for (const char *c = text; *c; c++) {
         unsigned char byte = (unsigned char)*c;
         if (byte == '"' || byte == '\\')
-            TRY(putf(p, "\\%c", byte));
+            TRY(st_text_put(&p->text, "\\%c", byte));
         else if (byte == '\n')
             TRY(put(p, "\\n"));
         else if (byte < 0x20 || byte == 0x7f)
-            TRY(putf(p, "\\x%02x", byte));
+            TRY(st_text_put(&p->text, "\\x%02x", byte));
         else
-            TRY(put_bytes(p, c, 1));
+            TRY(st_text_put_bytes(&p->text, c, 1));
     }
     return put(p, "\"");
 }
@@ -124,7 +107,7 @@ static st_status_t put_data(printer_t *p, ir_dtype_t dtype, const void *data, si
             p->text.n = start;
             return put_hex(p, data, bytes);
         }
-        TRY(putf(p, "%s%s", i ? "," : "", text));
+        TRY(st_text_put(&p->text, "%s%s", i ? "," : "", text));
     }
     return n > 1 ? put(p, "]") : ST_OK;
 }
@@ -144,7 +127,7 @@ static st_status_t put_float(printer_t *p, double value) {
     uint64_t bits;
     memcpy(&bits, &value, sizeof bits);
     if (value != value && memcmp(&value, &plain_nan, sizeof value) != 0)
-        return putf(p, "0x%016" PRIx64, bits);
+        return st_text_put(&p->text, "0x%016" PRIx64, bits);
     return put(p, st_double_shortest(value, text));
 }
 
@@ -167,7 +150,7 @@ static st_status_t put_attr(printer_t *p, const ir_op_def_t *def, const ir_attr_
     const ir_attr_t *attr = &attrs[i];
     switch (attr->kind) {
         case IR_ATTR_INT:
-            return putf(p, "%" PRId64, attr->i);
+            return st_text_put(&p->text, "%" PRId64, attr->i);
         case IR_ATTR_FLOAT:
             return put_float(p, attr->f);
         case IR_ATTR_BOOL:
@@ -177,7 +160,7 @@ static st_status_t put_attr(printer_t *p, const ir_op_def_t *def, const ir_attr_
         case IR_ATTR_INTS:
             TRY(put(p, "["));
             for (uint32_t k = 0; k < attr->ints.n; k++)
-                TRY(putf(p, "%s%" PRId64, k ? "," : "", attr->ints.v[k]));
+                TRY(st_text_put(&p->text, "%s%" PRId64, k ? "," : "", attr->ints.v[k]));
             return put(p, "]");
         case IR_ATTR_STRING:
             return put_quoted(p, attr->s);
@@ -193,7 +176,7 @@ static st_status_t put_node(printer_t *p, const ir_graph_t *graph, const ir_node
     const ir_op_def_t *def = ir_op_def(node->op);
     TRY(put_indent(p));
     for (uint32_t k = 0; k < node->n_outputs; k++)
-        TRY(putf(p, "%s%%%u", k ? ", " : "", node->first_output + k));
+        TRY(st_text_put(&p->text, "%s%%%u", k ? ", " : "", node->first_output + k));
     if (node->name[0]) {
         if (node->n_outputs) TRY(put(p, " "));
         TRY(put_name(p, node->name));
@@ -201,20 +184,21 @@ static st_status_t put_node(printer_t *p, const ir_graph_t *graph, const ir_node
     if (node->n_outputs || node->name[0]) TRY(put(p, " = "));
     TRY(put(p, def->name));
     for (uint32_t j = 0; j < node->n_inputs; j++)
-        TRY(putf(p, "%s%%%u", j ? ", " : "(", node->inputs[j]));
+        TRY(st_text_put(&p->text, "%s%%%u", j ? ", " : "(", node->inputs[j]));
     if (node->n_inputs) TRY(put(p, ")"));
     uint32_t n_attrs = ir_op_n_attrs(def), n_shown = 0;
     for (uint32_t i = 0; i < n_attrs; i++) {
         ir_attr_t usual = ir_attr_default(&def->attrs[i]);
         if (!def->attrs[i].required && ir_attr_equal(&node->attrs[i], &usual)) continue;
-        TRY(putf(p, "%s%s=", n_shown++ ? ", " : " {", def->attrs[i].key));
+        TRY(st_text_put(&p->text, "%s%s=", n_shown++ ? ", " : " {", def->attrs[i].key));
         TRY(put_attr(p, def, node->attrs, i));
     }
     if (n_shown) TRY(put(p, "}"));
     for (uint32_t k = 0; k < node->n_outputs; k++) {
         char type[IR_TYPE_TEXT_BYTES];
-        TRY(putf(p, "%s%s", k ? ", " : " : ",
-                 ir_type_text(ir_value_type(graph, node->first_output + k), type, sizeof type)));
+        TRY(st_text_put(
+            &p->text, "%s%s", k ? ", " : " : ",
+            ir_type_text(ir_value_type(graph, node->first_output + k), type, sizeof type)));
     }
     return put(p, "\n");
 }
@@ -225,16 +209,16 @@ static st_status_t put_symbols(printer_t *p, const ir_graph_t *graph) {
         TRY(put_indent(p));
         TRY(put(p, "symbol "));
         TRY(put_name(p, s->name));
-        TRY(putf(p, " = %" PRId64 " [%" PRId64, s->example, s->min));
-        if (s->max != INT64_MAX) TRY(putf(p, ",%" PRId64, s->max));
+        TRY(st_text_put(&p->text, " = %" PRId64 " [%" PRId64, s->example, s->min));
+        if (s->max != INT64_MAX) TRY(st_text_put(&p->text, ",%" PRId64, s->max));
         TRY(put(p, "]\n"));
     }
     for (size_t i = 0; i < graph->variations.n; i++) {
         const ir_variation_t *v = &graph->variations.data[i];
         TRY(put_indent(p));
-        TRY(putf(p, "vary %%%u ", v->value));
+        TRY(st_text_put(&p->text, "vary %%%u ", v->value));
         TRY(put_name(p, v->key));
-        TRY(putf(p, " %u = ", v->element));
+        TRY(st_text_put(&p->text, " %u = ", v->element));
         TRY(put_quoted(p, v->expression));
         TRY(put(p, "\n"));
     }
@@ -258,7 +242,7 @@ static st_status_t put_graph(printer_t *p, const ir_graph_t *graph) {
         const ir_node_info_t *node = ir_node(graph, i);
         if (node->phase != phase) {
             TRY(put_indent(p));
-            TRY(putf(p, "phase %s\n", ir_phase_text(node->phase)));
+            TRY(st_text_put(&p->text, "phase %s\n", ir_phase_text(node->phase)));
         }
         phase = node->phase;
         TRY(put_node(p, graph, node));
@@ -267,7 +251,7 @@ static st_status_t put_graph(printer_t *p, const ir_graph_t *graph) {
         TRY(put_indent(p));
         TRY(put(p, "output "));
         TRY(put_quoted(p, graph->outputs.data[i].name));
-        TRY(putf(p, " = %%%u\n", graph->outputs.data[i].value));
+        TRY(st_text_put(&p->text, " = %%%u\n", graph->outputs.data[i].value));
     }
     for (size_t i = 0; i < graph->aliases.n; i++) {
         TRY(put_indent(p));
@@ -284,7 +268,7 @@ static st_status_t put_graph(printer_t *p, const ir_graph_t *graph) {
 
 /* The text so far, ended; frees it after a failure. */
 static st_status_t take_text(printer_t *p, st_status_t status, const char *end, char **out_text) {
-    if (status == ST_OK) status = put_bytes(p, end, strlen(end) + 1);
+    if (status == ST_OK) status = put(p, end);
     if (status != ST_OK) {
         ST_VEC_FREE(&p->text);
         return status == ST_NO_MEMORY ? st_no_memory(p->text.cap, "a graph as text") : status;

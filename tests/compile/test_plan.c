@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,6 +13,7 @@
 
 #include "base/memory.h"
 #include "compile/compile.h"
+#include "ir/build.h"
 #include "ir/container.h"
 #include "ir/text.h"
 
@@ -63,6 +65,28 @@ static void text_shows_memory_and_steps(void **state) {
         "     8 -      update (%1, %7)\n");
     st_free(text);
     plan_destroy(plan);
+}
+
+static void lines_of_any_length_are_whole(void **state) {
+    (void)state;
+    char name[3001], wanted[3032], *text;
+    memset(name, 'n', sizeof name - 1);
+    name[sizeof name - 1] = '\0';
+    plan_t *plan = NULL;
+    compile_options_t options = {.n_ranks = 1, .reference_kernels = true};
+    ir_build_t b = {0};
+    assert_int_equal(ir_graph_create(name, &b.graph), ST_OK);
+    ir_value_t x = ir_b_input(&b, "x", ir_type_make(IR_F32, 1, (int64_t[]){4}), -1);
+    ir_b_output(&b, "y", ir_b_unary(&b, IR_OP_EXP, x));
+    assert_int_equal(b.status, ST_OK);
+    assert_int_equal(compile_plan(b.graph, &options, &plan), ST_OK);
+    assert_int_equal(plan_print(plan, &text), ST_OK);
+    snprintf(wanted, sizeof wanted, "graph \"%s\" %016llx\n", name,
+             (unsigned long long)plan->graph_hash);
+    assert_non_null(strstr(text, wanted));
+    st_free(text);
+    plan_destroy(plan);
+    ir_graph_destroy(b.graph);
 }
 
 static void bytes_give_the_same_plan(void **state) {
@@ -370,6 +394,7 @@ static void allocation_failures_are_reported(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(text_shows_memory_and_steps),
+        cmocka_unit_test(lines_of_any_length_are_whole),
         cmocka_unit_test(bytes_give_the_same_plan),
         cmocka_unit_test(corrupt_bytes_are_refused),
         cmocka_unit_test(scratch_that_overflows_does_not_fit),
