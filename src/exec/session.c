@@ -525,7 +525,7 @@ double exec_last_wait_us(const exec_session_t *session) {
 }
 
 exec_startup_t exec_startup(const exec_session_t *session) {
-    const exec_rank_t *rank = &session->ranks[0];
+    const exec_rank_t *rank = &session->ranks[session->first];
     dev_startup_t device = {0};
     if (rank->device && rank->device->startup && rank->stream)
         rank->device->startup(rank->stream, &device);

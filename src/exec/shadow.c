@@ -107,7 +107,7 @@ void exec_shadows_note_write(exec_session_t *session) {
 }
 
 void exec_shadows_note_step(exec_session_t *session) {
-    if (!session->ranks[0].n_shadows) exec_shadows_note_write(session);
+    if (!session->ranks[session->first].n_shadows) exec_shadows_note_write(session);
 }
 
 st_status_t exec_shadows_refresh(exec_rank_t *rank) {

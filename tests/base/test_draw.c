@@ -113,7 +113,8 @@ static void boxes_are_parts_of_the_whole(void **state) {
                         assert_memory_equal(part + (size_t)i * width, whole + (size_t)at * width,
                                             width);
                     }
-            assert_int_equal(part[(size_t)i * width], i < 315 ? 0xee : part[(size_t)i * width]);
+            if (i < 315)
+                assert_int_equal(part[(size_t)i * width], 0xee); /* nothing behind the box */
         }
     }
 }

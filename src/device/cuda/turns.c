@@ -40,8 +40,10 @@ static st_status_t put_aside(dev_stream_t *stream, aside_t *out) {
     out->behind = st_calloc(out->n + 1, sizeof *out->behind);
     if (!out->behind) return st_no_memory(out->n * sizeof *out->behind, "a graph of a step");
     if (out->n) memcpy(out->behind, behind, out->n * sizeof *out->behind);
-    CUDA_TRY(cudaStreamEndCapture(stream->stream, &out->graph));
-    return ST_OK;
+    cudaError_t error = cudaStreamEndCapture(stream->stream, &out->graph);
+    if (error == cudaSuccess) return ST_OK;
+    st_free(out->behind);
+    return dev_cuda_fail(error, "cudaStreamEndCapture");
 }
 
 static st_status_t take_up(dev_stream_t *stream, const aside_t *aside) {
@@ -71,7 +73,8 @@ static st_status_t make_handle(dev_stream_t *stream, cudaGraphConditionalHandle 
     return ST_OK;
 }
 
-/* A conditional node behind what is recorded, with its bodies. */
+/* A conditional node behind what is recorded, with its bodies. Whatever fails, the stream goes on
+ * recording the same graph, which who began it ends and destroys. */
 static st_status_t add_node(dev_stream_t *stream, cudaGraphConditionalHandle handle,
                             enum cudaGraphConditionalNodeType type, int n_bodies, dev_branch_t body,
                             void *context) {
@@ -81,21 +84,20 @@ static st_status_t add_node(dev_stream_t *stream, cudaGraphConditionalHandle han
     params.conditional.handle = handle;
     params.conditional.type = type;
     params.conditional.size = (unsigned)n_bodies;
-    st_status_t status = put_aside(stream, &aside);
-    cudaError_t error = cudaSuccess;
-    if (status == ST_OK)
-        error = cudaGraphAddNode(&node, aside.graph, aside.behind, NULL, aside.n, &params);
-    if (error != cudaSuccess) status = dev_cuda_fail(error, "cudaGraphAddNode");
+    TRY(put_aside(stream, &aside));
+    st_status_t status = ST_OK;
+    cudaError_t error = cudaGraphAddNode(&node, aside.graph, aside.behind, NULL, aside.n, &params);
+    if (error == cudaSuccess) {
+        aside.behind[0] = node; /* there is room for one */
+        aside.n = 1;
+    } else {
+        status = dev_cuda_fail(error, "cudaGraphAddNode");
+    }
     for (int i = 0; i < n_bodies && status == ST_OK; i++)
         status = record_body(stream, params.conditional.phGraph_out[i], body, context, i);
-    if (aside.graph && error == cudaSuccess) { /* behind the node */
-        aside.behind[0] = node;
-        aside.n = 1;
-        st_status_t taken = take_up(stream, &aside); /* so that who began the recording ends it */
-        if (status == ST_OK) status = taken;
-    }
+    st_status_t taken = take_up(stream, &aside);
     st_free(aside.behind);
-    return status;
+    return status == ST_OK ? taken : status;
 }
 
 /* ---- loops ---- */

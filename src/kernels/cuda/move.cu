@@ -275,7 +275,39 @@ __global__ void argmax(own_line_t a) {
     }
 }
 
+/* The larger of two, the first of equal ones; not a number is larger than all. at < 0: there is none. */
+template <class T>
+struct Most {
+    T x;
+    long long at;
+    __device__ void take(T other, long long from) {
+        bool more = other > x || (other != other && x == x);
+        bool same = other == x || (other != other && x != x);
+        if (from >= 0 && (at < 0 || more || (same && from < at))) x = other, at = from;
+    }
+};
+
+/* A warp a line whose elements lie together. */
+template <class T>
+__global__ void argmax_rows(own_line_t a) {
+    const long long line = (long long)blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
+    if (line >= a.shape.outer) return;
+    Most<T> most = {0, -1};
+    for (long long i = threadIdx.x % 32; i < a.shape.n; i += 32)
+        most.take(is_real(a.in.dtype) ? (T)get(a.in, line * a.shape.n + i)
+                                      : (T)get_int(a.in, line * a.shape.n + i),
+                  i);
+    for (int d = 16; d; d /= 2)
+        most.take(__shfl_xor_sync(0xffffffffu, most.x, d), __shfl_xor_sync(0xffffffffu, most.at, d));
+    if (threadIdx.x % 32 == 0) put_int(a.out, line, most.at);
+}
+
 cudaError_t own_argmax(const own_line_t *a, cudaStream_t stream) {
+    if (a->shape.inner == 1 && a->shape.n > 0) {
+        if (real_on_host(a->in.dtype))
+            OWN_LAUNCH(argmax_rows<double>, a->shape.outer * 32, a, stream);
+        OWN_LAUNCH(argmax_rows<long long>, a->shape.outer * 32, a, stream);
+    }
     OWN_LAUNCH(argmax, a->shape.outer * a->shape.inner, a, stream);
 }
 
