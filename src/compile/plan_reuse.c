@@ -246,10 +246,16 @@ static bool points_are_own(const plan_reuse_t *r, ir_value_t result) {
     return true;
 }
 
-/* Ops that kernels may take together with the one node that reads them, in one instruction. */
-static bool goes_with_reader(ir_op_t op) {
-    return op == IR_OP_MUL || op == IR_OP_SUB || op == IR_OP_DIV || op == IR_OP_SQRT ||
-           op == IR_OP_EXP || op == IR_OP_SILU;
+/* Ops that kernels may take together with the one node that reads them, in one instruction; not those
+ * whose result is rounded to 16 bits first, as the body's own nodes' are, but not what composites make on
+ * the way (ir/nest.h). */
+static bool goes_with_reader(const plan_reuse_t *r, const ir_node_info_t *node) {
+    const ir_op_t op = node->op;
+    if (op != IR_OP_MUL && op != IR_OP_SUB && op != IR_OP_DIV && op != IR_OP_SQRT &&
+        op != IR_OP_EXP && op != IR_OP_SILU)
+        return false;
+    const ir_dtype_t dtype = type_of(r, node->first_output)->dtype;
+    return !node->origin || (dtype != IR_BF16 && dtype != IR_F16);
 }
 
 static st_status_t find_taken(plan_reuse_t *r) {
@@ -261,7 +267,7 @@ static st_status_t find_taken(plan_reuse_t *r) {
         for (ir_node_t i = (ir_node_t)g->nodes.n; i-- > 0;) {
             const ir_node_info_t *node = ir_node(g, i);
             r->taken[i] = i;
-            if (goes_with_reader(node->op) && uses[node->first_output] == 1 &&
+            if (goes_with_reader(r, node) && uses[node->first_output] == 1 &&
                 user[node->first_output])
                 r->taken[i] = r->taken[user[node->first_output]];
             if (!is_canon(r, i)) continue;
