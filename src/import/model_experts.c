@@ -1,7 +1,8 @@
 /* Routed experts (model_experts.h).
  *
- *   router    shares = softmax(x · routerᵀ) [B, S, E]; choices one after the other by argmax, the chosen one
- *             struck out: ties go to the lower expert
+ *   router    shares = softmax(x · routerᵀ) [B, S, E], as exp(log softmax), both of which are float32
+ *             in mixed precision: shares of 8 bits would tie. Choices one after the other by argmax,
+ *             the chosen one struck out: ties go to the lower expert
  *   place     a token's place in its expert is the number of tokens before it: all earlier choices', then by
  *             order (cumulative sums of one-hot choices). Places from the capacity C on are dropped.
  *   dispatch  slot (e, place) holds the token's number, put there by a scatter; x is gathered by slot
@@ -111,7 +112,8 @@ static void open_routing(routing_t *r, ir_value_t x) {
     ir_build_t *b = r->b;
     const ir_arg_t axis = IR_ARG_INT("axis", 2);
     ir_value_t logits = ir_b_cast(b, ir_b_matmul(b, x, r->e->router, false, true), IR_F32);
-    r->shares = ir_b_node(b, IR_OP_SOFTMAX, 1, &logits, 1, &axis);
+    logits = ir_b_node(b, IR_OP_LOG_SOFTMAX, 1, &logits, 1, &axis);
+    r->shares = ir_b_unary(b, IR_OP_EXP, logits);
     r->left = r->shares;
     r->number = ir_b_iota(b, ir_type_make(IR_I64, 3, (int64_t[]){1, 1, r->n_experts}), 2, 0, 1);
     r->taken = ir_b_splat(b, ir_type_make(IR_I64, 3, (int64_t[]){1, 1, r->n_experts}), 0);

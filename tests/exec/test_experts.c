@@ -1,4 +1,5 @@
-/* Routed experts against a loop over tokens: choices, capacity, what is dropped, on any parts of a batch. */
+/* Routed experts against a loop over tokens: choices, capacity, what is dropped, on any parts of a batch;
+ * choices in mixed precision. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -23,21 +24,26 @@ static ir_type_t f64(int32_t rank, int64_t a, int64_t b, int64_t c) {
     return ir_type_make(IR_F64, rank, (int64_t[]){a, b, c});
 }
 
-static plan_t *make_plan(int64_t routed, double factor, uint32_t n_ranks) {
+static plan_t *make_plan(ir_dtype_t dtype, ir_dtype_t compute, int64_t routed, double factor,
+                         uint32_t n_ranks) {
     ir_graph_t *graph;
     assert_int_equal(ir_graph_create("experts", &graph), ST_OK);
     ir_build_t b = {.graph = graph};
-    ir_value_t in = ir_b_input(&b, "x", f64(3, BATCH, LENGTH, HIDDEN), 0);
+    ir_value_t in =
+        ir_b_input(&b, "x", ir_type_make(dtype, 3, (int64_t[]){BATCH, LENGTH, HIDDEN}), 0);
     const model_experts_t experts = {
-        .router = ir_b_parameter(&b, "router", f64(2, EXPERTS, HIDDEN, 0)),
-        .gate = ir_b_parameter(&b, "gate", f64(3, EXPERTS, INNER, HIDDEN)),
-        .up = ir_b_parameter(&b, "up", f64(3, EXPERTS, INNER, HIDDEN)),
-        .down = ir_b_parameter(&b, "down", f64(3, EXPERTS, HIDDEN, INNER)),
+        .router =
+            ir_b_parameter(&b, "router", ir_type_make(dtype, 2, (int64_t[]){EXPERTS, HIDDEN, 0})),
+        .gate =
+            ir_b_parameter(&b, "gate", ir_type_make(dtype, 3, (int64_t[]){EXPERTS, INNER, HIDDEN})),
+        .up = ir_b_parameter(&b, "up", ir_type_make(dtype, 3, (int64_t[]){EXPERTS, INNER, HIDDEN})),
+        .down =
+            ir_b_parameter(&b, "down", ir_type_make(dtype, 3, (int64_t[]){EXPERTS, HIDDEN, INNER})),
         .routed = routed,
         .capacity_factor = factor};
     ir_b_output(&b, "y", model_route(&b, &experts, in));
     if (b.status != ST_OK) fail_msg("%s", st_last_error());
-    compile_options_t options = {.n_ranks = n_ranks, .dtype = IR_F64};
+    compile_options_t options = {.n_ranks = n_ranks, .dtype = compute};
     plan_t *plan = compile_ok(graph, &options);
     ir_graph_destroy(graph);
     return plan;
@@ -103,7 +109,7 @@ static void write(exec_session_t *session, const char *name, ir_type_t type, dou
 }
 
 static void compare(int64_t routed, double factor, uint32_t n_ranks, bool drops) {
-    plan_t *plan = make_plan(routed, factor, n_ranks);
+    plan_t *plan = make_plan(IR_F64, IR_F64, routed, factor, n_ranks);
     exec_session_t *session;
     const exec_feed_t feed = {"x", f64(3, BATCH, LENGTH, HIDDEN), x};
     const exec_fetch_t fetch = {"y", y, sizeof y};
@@ -139,6 +145,54 @@ static void what_is_over_capacity_is_dropped_in_order(void **state) {
     }
 }
 
+/* ---- mixed precision ---- */
+
+enum { MOST_VALUES = BATCH * LENGTH * HIDDEN };
+
+static void write_f32(exec_session_t *session, const char *name, int32_t rank,
+                      const int64_t dims[3], const double *data) {
+    const ir_type_t type = ir_type_make(IR_F32, rank, dims);
+    float narrow[MOST_VALUES];
+    for (int64_t i = 0; i < ir_type_elements(&type); i++) narrow[i] = (float)data[i];
+    assert_int_equal(exec_state_write(session, name, &type, narrow), ST_OK);
+}
+
+/* Logits that bf16 holds, 0, x / 1024 and -x / 1024 where |x| is 1, and whose shares are the same in
+ * its 8 bits. */
+static void choices_are_made_on_shares_of_float32(void **state) {
+    (void)state;
+    const ir_type_t type = ir_type_make(IR_F32, 3, (int64_t[]){BATCH, LENGTH, HIDDEN});
+    const ir_type_t weights = f64(3, EXPERTS, INNER, HIDDEN);
+    fill_random(&weights, gate, 2, 2);
+    fill_random(&weights, up, 3, 2);
+    fill_random(&weights, down, 4, 2);
+    memset(router, 0, sizeof router);
+    router[1 * HIDDEN] = 0x1p-10;
+    router[2 * HIDDEN] = -0x1p-10;
+    const ir_type_t tokens = f64(3, BATCH, LENGTH, HIDDEN);
+    fill_random(&tokens, x, 5, 2);
+    for (int i = 0; i < BATCH * LENGTH; i++) x[i * HIDDEN] = i % 3 ? 1 : -1;
+    for (int64_t routed = 1; routed <= 2; routed++) {
+        plan_t *plan = make_plan(IR_F32, IR_BF16, routed, 10, 1);
+        exec_session_t *session;
+        float in[MOST_VALUES], out[MOST_VALUES];
+        for (int i = 0; i < MOST_VALUES; i++) in[i] = (float)x[i];
+        assert_int_equal(exec_session_create(plan, NULL, &session), ST_OK);
+        write_f32(session, "router", 2, (int64_t[]){EXPERTS, HIDDEN, 0}, router);
+        write_f32(session, "gate", 3, (int64_t[]){EXPERTS, INNER, HIDDEN}, gate);
+        write_f32(session, "up", 3, (int64_t[]){EXPERTS, INNER, HIDDEN}, up);
+        write_f32(session, "down", 3, (int64_t[]){EXPERTS, HIDDEN, INNER}, down);
+        assert_int_equal(exec_session_step(session, 1, &(exec_feed_t){"x", type, in}, 1,
+                                           &(exec_fetch_t){"y", out, sizeof out}),
+                         ST_OK);
+        assert_int_equal(route(routed, LENGTH), 0);
+        for (int i = 0; i < MOST_VALUES; i++) y[i] = (double)out[i];
+        assert_close(MOST_VALUES, wanted, y, 0x1p-8, "experts in bf16");
+        exec_session_destroy(session);
+        plan_destroy(plan);
+    }
+}
+
 static void capacity_is_a_share_of_the_sequence(void **state) {
     (void)state;
     assert_int_equal(model_capacity(8, 4, 2, 1), 4);
@@ -152,6 +206,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tokens_go_where_a_loop_sends_them),
         cmocka_unit_test(what_is_over_capacity_is_dropped_in_order),
+        cmocka_unit_test(choices_are_made_on_shares_of_float32),
         cmocka_unit_test(capacity_is_a_share_of_the_sequence),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
