@@ -9,7 +9,7 @@
 #include "compile/predict.h"
 #include "compile/simulate.h"
 
-enum { MANY_NODES = 1500, N_FORMS = 5, MOST_OF_MANY = 2 };
+enum { MANY_NODES = 1500, N_FORMS = 5, MOST_NEAR = 2 };
 /* How much more than the best price is compiled where there are many nodes. */
 static const double NEAR = 0.1;
 
@@ -67,16 +67,36 @@ static double best_price(const plan_t *plan) {
     return best;
 }
 
-/* How far the form's price is above the best one; 0 where it has none. */
-static double distance(const plan_t *searched, const form_t *form) {
-    const plan_alternative_t *row = row_of(searched, form->name);
-    return row && row->step_us > 0 ? row->step_us / best_price(searched) - 1 : 0;
+/* How far the form's price is above the best one; -1 where it has none. */
+static double distance(const plan_t *searched, uint32_t f) {
+    const plan_alternative_t *row = row_of(searched, forms[f].name);
+    return row && row->step_us > 0 ? row->step_us / best_price(searched) - 1 : -1;
 }
 
-static bool takes_part(const contest_t *c, const plan_t *searched, const form_t *form) {
+static bool is_possible(const contest_t *c, const form_t *form) {
     /* pins are of the data axis */
-    if (form->tensor && (c->options->mesh.n || c->options->pins)) return false;
-    return c->graph->nodes.n <= MANY_NODES || distance(searched, form) < NEAR;
+    return !form->tensor || !(c->options->mesh.n || c->options->pins);
+}
+
+/* The forms to compile, in that order: all of few nodes; of many the nearest, and those without a
+ * price. */
+static uint32_t line_up(const contest_t *c, const plan_t *searched, uint32_t line[N_FORMS]) {
+    uint32_t n = 0, n_taken = 0, n_near = 0;
+    for (uint32_t f = N_FORMS; f-- > 0;)
+        if (is_possible(c, &forms[f])) line[n++] = f;
+    if (!searched || c->graph->nodes.n <= MANY_NODES) return n;
+    for (uint32_t i = 1; i < n; i++) {
+        const uint32_t f = line[i];
+        uint32_t at = i;
+        for (; at > 0 && distance(searched, line[at - 1]) > distance(searched, f); at--)
+            line[at] = line[at - 1];
+        line[at] = f;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        const double far = distance(searched, line[i]);
+        if (far < 0 || (far < NEAR && n_near++ < MOST_NEAR)) line[n_taken++] = line[i];
+    }
+    return n_taken;
 }
 
 /* Control flow was not searched for: the plan has its form, and says why. */
@@ -175,19 +195,15 @@ st_status_t compile_contest(const ir_graph_t *graph, const compile_options_t *op
     contest_t c = {.graph = graph, .options = options, .best = *plan};
     plan_t *searched = *plan;
     st_status_t status = ST_OK;
-    const bool many = graph->nodes.n > MANY_NODES;
     double searched_us = 0;
-    uint32_t n_tried = 0;
+    uint32_t line[N_FORMS];
     char mesh[IR_MESH_TEXT_BYTES];
     const ir_mesh_t asked = options->mesh.n ? options->mesh : ir_mesh_of_ranks(options->n_ranks);
     if (has_reason(searched)) return ST_OK;
     if (searched) TRY_GOTO(step_us(searched, &searched_us), done);
     c.best_us = searched_us;
-    for (uint32_t f = N_FORMS; f-- > 0;) {
-        if (!takes_part(&c, searched, &forms[f])) continue;
-        if (many && searched && n_tried++ == MOST_OF_MANY) break;
-        TRY_GOTO(try_form(&c, f), done);
-    }
+    const uint32_t n = line_up(&c, searched, line);
+    for (uint32_t i = 0; i < n; i++) TRY_GOTO(try_form(&c, line[i]), done);
     if (!c.best) goto done;
     TRY_GOTO(say_alternatives(&c, searched, searched_us), done);
     TRY_GOTO(say_option(c.best, "shard", "auto"), done);

@@ -304,9 +304,10 @@ static st_status_t compile_contested(const ir_graph_t *graph, const compile_opti
         snprintf(why, sizeof why, "%s", st_last_error());
     else
         TRY(status);
-    if (!found) TRY(compile_contest(graph, options, &plan));
-    if (!plan) return FAIL(ST_DOES_NOT_FIT, "%s", why);
-    status = !found && options->plan_cache ? plan_cache_write(options->plan_cache, plan) : ST_OK;
+    status = found ? ST_OK : compile_contest(graph, options, &plan);
+    if (status == ST_OK && !plan) status = FAIL(ST_DOES_NOT_FIT, "%s", why);
+    if (status == ST_OK && !found && options->plan_cache)
+        status = plan_cache_write(options->plan_cache, plan);
     if (status != ST_OK)
         plan_destroy(plan);
     else

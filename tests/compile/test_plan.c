@@ -391,6 +391,29 @@ static void allocation_failures_are_reported(void **state) {
     ir_graph_destroy(graph);
 }
 
+/* ---- memory pressure ---- */
+
+/* Searched, and held against uniform plans: whatever was compiled by then is released. */
+static void allocation_failures_of_a_contest_are_reported(void **state) {
+    (void)state;
+    ir_graph_t *graph = NULL;
+    const compile_options_t options = {.n_ranks = 2, .auto_sharding = true};
+    int64_t at = 0, n_failed = 0;
+    assert_int_equal(ir_graph_parse(tiny, strlen(tiny), &graph), ST_OK);
+    for (st_status_t status = ST_NO_MEMORY; status != ST_OK; at += 1 + at / 24) {
+        plan_t *plan = NULL;
+        st_memory_fail_after(at, false);
+        status = compile_plan(graph, &options, &plan);
+        st_memory_fail_after(-1, false);
+        if (status != ST_OK) assert_int_equal(status, ST_NO_MEMORY);
+        assert_true((plan != NULL) == (status == ST_OK));
+        n_failed += status != ST_OK;
+        plan_destroy(plan);
+    }
+    assert_true(n_failed > 100);
+    ir_graph_destroy(graph);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(text_shows_memory_and_steps),
@@ -405,6 +428,7 @@ int main(void) {
         cmocka_unit_test(state_keeps_another_plans_layout),
         cmocka_unit_test(every_pass_is_timed),
         cmocka_unit_test(allocation_failures_are_reported),
+        cmocka_unit_test(allocation_failures_of_a_contest_are_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
