@@ -12,6 +12,13 @@ ir_links_t ir_links_of(const ir_machine_t *machine, uint32_t n, uint32_t stride)
     return links;
 }
 
+ir_transfer_t ir_transfer_of(ir_op_t start) {
+    return start == IR_OP_ALL_REDUCE_START       ? IR_TRANSFER_SUM
+           : start == IR_OP_REDUCE_SCATTER_START ? IR_TRANSFER_SCATTER
+           : start == IR_OP_ALL_TO_ALL_START     ? IR_TRANSFER_EXCHANGE
+                                                 : IR_TRANSFER_GATHER;
+}
+
 double ir_link_us(const ir_links_t *links, ir_transfer_t transfer, double bytes) {
     if (links->n < 2) return 0;
     const double n = links->n, inner = links->inner, outer = n / inner;

@@ -15,6 +15,7 @@
 #ifndef STATOR_IR_LINK_H
 #define STATOR_IR_LINK_H
 
+#include "ir/op.h"
 #include "ir/target.h"
 
 typedef enum ir_transfer {
@@ -32,6 +33,8 @@ typedef struct ir_links {
 
 /* Of groups of n ranks that lie `stride` apart, as those of an axis of a mesh do. */
 ir_links_t ir_links_of(const ir_machine_t *machine, uint32_t n, uint32_t stride);
+/* That of a collective's start. */
+ir_transfer_t ir_transfer_of(ir_op_t start);
 double ir_link_us(const ir_links_t *links, ir_transfer_t transfer, double bytes);
 
 #endif

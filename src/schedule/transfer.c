@@ -21,12 +21,7 @@ void sched_transfers_close(sched_transfers_t *t) {
 }
 
 double sched_transfer_us(const sched_transfer_t *t, double bytes) {
-    if (!t->links.n) return 1;
-    return ir_link_us(&t->links,
-                      t->op == IR_OP_ALL_REDUCE_START       ? IR_TRANSFER_SUM
-                      : t->op == IR_OP_REDUCE_SCATTER_START ? IR_TRANSFER_SCATTER
-                                                            : IR_TRANSFER_GATHER,
-                      bytes);
+    return t->links.n ? ir_link_us(&t->links, ir_transfer_of(t->op), bytes) : 1;
 }
 
 /* ---- finding ---- */
@@ -138,6 +133,8 @@ static sched_transfer_t transfer_of(const sched_transfers_t *t, const ir_target_
     for (uint32_t k = 0; k < node->n_outputs; k++)
         out += (double)ir_type_bytes(ir_value_type(graph, node->first_output + k));
     made.bytes = fmax(in, out);
+    if (ir_transfer_of(made.op) == IR_TRANSFER_EXCHANGE && made.links.n)
+        made.bytes *= made.links.n; /* a rank has its part of all */
     if (uniform) made.dtype = ir_value_type(graph, node->inputs[0])->dtype;
     return made;
 }

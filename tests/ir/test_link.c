@@ -57,10 +57,19 @@ static void stride_says_how_many_share_a_host(void **state) {
     near(ir_link_us(&apart, IR_TRANSFER_GATHER, 3000), 2 * 5 + 2);
 }
 
+static void starts_say_how_they_are_sent(void **state) {
+    (void)state;
+    assert_int_equal(ir_transfer_of(IR_OP_ALL_GATHER_START), IR_TRANSFER_GATHER);
+    assert_int_equal(ir_transfer_of(IR_OP_REDUCE_SCATTER_START), IR_TRANSFER_SCATTER);
+    assert_int_equal(ir_transfer_of(IR_OP_ALL_REDUCE_START), IR_TRANSFER_SUM);
+    assert_int_equal(ir_transfer_of(IR_OP_ALL_TO_ALL_START), IR_TRANSFER_EXCHANGE);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_host_is_a_ring),
         cmocka_unit_test(hosts_exchange_parts_over_the_slower_links),
+        cmocka_unit_test(starts_say_how_they_are_sent),
         cmocka_unit_test(stride_says_how_many_share_a_host),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
