@@ -8,13 +8,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "cases.h"
 #include "kernels/emit/single.h"
 #include "kernels/emit/source.h"
+#include "support/scratch.h"
 
 enum { GUARD = 256, GUARD_BYTE = 0xA5, MAX_POINTERS = 2 * CONF_MAX_OPERANDS + 3 };
 
@@ -99,13 +99,12 @@ static void write_source(FILE *file, int *out_n) {
 
 /* The compiled cases; NULL: there is no compiler. */
 static run_t compile(void) {
-    char folder[] = "/tmp/stator-emit-XXXXXX", path[64], command[512];
+    char command[1024];
     int n;
     const char *compiler = getenv("CXX") ? getenv("CXX") : "c++";
     snprintf(command, sizeof command, "command -v %s >/dev/null", compiler);
     if (system(command) != 0) return NULL;
-    assert_non_null(mkdtemp(folder));
-    snprintf(path, sizeof path, "%s/nests.cc", folder);
+    const char *path = scratch("nests.cc"), *made = scratch("nests.so");
     FILE *file = fopen(path, "w");
     assert_non_null(file);
     write_source(file, &n);
@@ -113,15 +112,12 @@ static run_t compile(void) {
     print_message("%d nests\n", n);
     assert_true(n > 100);
     snprintf(command, sizeof command,
-             "cd %s && %s -std=c++17 -w -O0 -ffp-contract=off -fPIC -shared "
-             "-I%s/tests/conformance nests.cc -o nests.so",
-             folder, compiler, STATOR_SOURCE_DIR);
+             "%s -std=c++17 -w -O0 -ffp-contract=off -fPIC -shared -I%s/tests/conformance '%s' "
+             "-o '%s'",
+             compiler, STATOR_SOURCE_DIR, path, made);
     if (system(command) != 0) fail_msg("%s", command);
-    snprintf(path, sizeof path, "%s/nests.so", folder);
-    void *library = dlopen(path, RTLD_NOW);
+    void *library = dlopen(made, RTLD_NOW);
     if (!library) fail_msg("%s", dlerror());
-    snprintf(command, sizeof command, "rm -r %s", folder);
-    assert_int_equal(system(command), 0);
     void *symbol = dlsym(library, "host_run");
     run_t run;
     memcpy(&run, &symbol, sizeof run);
@@ -196,5 +192,5 @@ static void nests_are_right(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(nests_are_right)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
 }

@@ -116,10 +116,12 @@ st_status_t emit_plan_rows(emit_planner_t *p, uint32_t domain, uint32_t level, b
                 return FAIL(ST_UNSUPPORTED,
                             "a reduction of row results over other axes than all rows");
             if (!k) TRY(emit_plan_kernel(p, EMIT_ROWS, domain, level, &k));
+            if (k->n_reduces == EMIT_MAX_SINKS)
+                return FAIL(ST_UNSUPPORTED,
+                            "a nest with more than %d reductions over the rows of one domain",
+                            EMIT_MAX_SINKS);
             k->reduces[k->n_reduces++] = v; /* sizes follow */
             taken_reduce[v] = true;
-            if (k->n_reduces == EMIT_MAX_SINKS)
-                return FAIL(ST_UNSUPPORTED, "a nest with too many reductions of one domain");
         }
     }
     if (!k) return ST_OK;

@@ -373,17 +373,26 @@ static st_status_t check_types(const writer_t *w) {
     return ST_OK;
 }
 
+static bool is_far(const nest_t *nest, const nest_access_t *a, uint32_t domain) {
+    int64_t end = a->offset + a->index_extent * a->index_stride;
+    for (uint32_t i = 0; i < nest->domains[domain].n_axes; i++)
+        end += nest->domains[domain].axes[i].extent * a->stride[i];
+    return end >= (int64_t)1 << 30 || end <= -((int64_t)1 << 30);
+}
+
+/* Whether an index of any loop, load or store may not fit into 32 bits. */
 static bool is_large(const nest_t *nest) {
     for (uint32_t d = 0; d < nest->n_domains; d++)
         if (nest_points(&nest->domains[d], ~0u) >= (int64_t)1 << 30) return true;
     for (uint32_t v = 0; v < nest->n_stmts; v++) {
         const nest_stmt_t *stmt = &nest->stmts[v];
-        if (stmt->kind != NEST_LOAD || stmt->domain == NEST_NONE) continue;
-        const nest_access_t *a = &stmt->access;
-        int64_t end = a->offset + a->index_extent * a->index_stride;
-        for (uint32_t i = 0; i < nest->domains[stmt->domain].n_axes; i++)
-            end += nest->domains[stmt->domain].axes[i].extent * a->stride[i];
-        if (end >= (int64_t)1 << 30 || end <= -((int64_t)1 << 30)) return true;
+        if (stmt->kind == NEST_LOAD && stmt->domain != NEST_NONE &&
+            is_far(nest, &stmt->access, stmt->domain))
+            return true;
+    }
+    for (uint32_t i = 0; i < nest->n_stores; i++) {
+        const nest_store_t *store = &nest->stores[i];
+        if (store->domain != NEST_NONE && is_far(nest, &store->access, store->domain)) return true;
     }
     return false;
 }
