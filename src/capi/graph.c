@@ -338,7 +338,7 @@ stator_tensor_t capi_port_at(const ir_graph_t *graph, stator_port_kind_t kind, s
 }
 
 stator_tensor_t capi_state_at(const plan_t *plan, stator_port_kind_t kind, size_t index) {
-    stator_tensor_t local = capi_port_at(plan->programs[0].graph, kind, index);
+    stator_tensor_t local = capi_port_at(plan_ports(plan), kind, index);
     return local.name ? capi_tensor(local.name, &plan_state(plan, local.name)->type, NULL) : local;
 }
 

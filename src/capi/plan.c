@@ -42,6 +42,10 @@ static st_status_t read_options(const stator_options_t *options, const stator_pl
     if (threads < 0 || threads > 1024)
         return FAIL(ST_INVALID, "option 'threads' is %lld; 0 to 1024 are possible",
                     (long long)threads);
+    const int64_t stages = st_options_int(table, "stages-per-rank");
+    if (stages < 1 || stages > 62)
+        return FAIL(ST_INVALID, "option 'stages-per-rank' is %lld; 1 to 62 are possible",
+                    (long long)stages);
     const char *pins = st_options_string(table, "pin");
     const char *mesh_text = st_options_string(table, "mesh");
     const bool tensor_form = strcmp(st_options_string(table, "shard"), "tp") == 0;
@@ -79,6 +83,9 @@ static st_status_t read_options(const stator_options_t *options, const stator_pl
         .target = st_options_string(table, "target"),
         .device = device[0] ? device : NULL,
         .mesh = mesh,
+        .schedule = strcmp(st_options_string(table, "pipeline"), "zb") == 0 ? SHARD_ZERO_BUBBLE
+                                                                            : SHARD_1F1B,
+        .stages_per_rank = (uint32_t)stages,
         .pins = pins[0] ? pins : NULL,
         .form = form_of(st_options_string(table, "shard")),
         .auto_sharding = strcmp(st_options_string(table, "shard"), "auto") == 0,
@@ -184,7 +191,7 @@ stator_status_t stator_plan_print(const stator_plan_t *plan, char **out_text) {
 /* The dim of an input that carries the batch: 1 with gradient accumulation, whose micro-batches come
  * first. −1: none does. */
 static int64_t batch_axis(const plan_t *plan, const char *input) {
-    const ir_graph_t *graph = plan->programs[plan->program_of[0]].graph;
+    const ir_graph_t *graph = plan_ports(plan);
     for (ir_node_t i = 0; i < graph->nodes.n; i++) {
         const ir_node_info_t *node = ir_node(graph, i);
         if (node->op == IR_OP_INPUT && strcmp(node->name, input) == 0)
@@ -232,7 +239,7 @@ stator_plan_info_t stator_plan_info(const stator_plan_t *plan) {
 size_t stator_plan_count(const stator_plan_t *plan, stator_port_kind_t kind) {
     if (kind == STATOR_INPUT) return plan->plan->n_inputs;
     if (kind == STATOR_OUTPUT) return plan->plan->n_outputs;
-    return capi_port_count(plan->plan->programs[0].graph, kind);
+    return capi_port_count(plan_ports(plan->plan), kind);
 }
 
 stator_tensor_t stator_plan_at(const stator_plan_t *plan, stator_port_kind_t kind, size_t index) {

@@ -150,7 +150,7 @@ stator_status_t stator_session_fetch(stator_session_t *session, const char *name
 /* ---- state: names ---- */
 
 const ir_graph_t *capi_session_graph(const stator_session_t *session) {
-    return session->plan->plan->programs[0].graph;
+    return plan_ports(session->plan->plan);
 }
 
 size_t stator_session_count(const stator_session_t *session, stator_port_kind_t kind) {

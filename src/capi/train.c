@@ -192,6 +192,14 @@ static st_status_t read_train_options(const st_options_t *table, const ir_graph_
     out->min_lr = st_options_float(table, "min-lr");
     out->ema_decay = st_options_float(table, "ema");
     out->accumulate = st_options_int(table, "accumulate");
+    const int64_t micro = st_options_int(table, "microbatches");
+    if (micro && st_options_given(table, "accumulate") && micro != out->accumulate)
+        return FAIL(
+            ST_INVALID,
+            "option 'microbatches' is %lld, option 'accumulate' %lld: they are the same, one "
+            "of them is enough",
+            (long long)micro, (long long)out->accumulate);
+    if (micro) out->accumulate = micro;
     out->micro_batch_norm = strcmp(st_options_string(table, "batch-norm"), "micro") == 0;
     TRY(read_scaling(table, &out->scaling));
     out->n_groups = groups->n;

@@ -32,6 +32,8 @@ typedef struct compile_context {
     ir_graph_t *graph;
     plan_t *plan; /* NULL in front of the gradient (capture.h) */
     compile_fit_t fit;
+    uint32_t n_micro;       /* micro-batches that were written out for a pipeline; 0: none */
+    uint32_t first_program; /* of the stage at hand, among all of the plan */
 } compile_context_t;
 
 typedef struct compile_pass {

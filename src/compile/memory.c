@@ -139,7 +139,8 @@ static const plan_program_t *program_of_model(const compile_context_t *context,
     const plan_t *model = context->options.state_of, *plan = context->plan;
     uint32_t rank = 0;
     if (!model) return NULL;
-    while (&plan->programs[plan->program_of[rank]] != program) ASSERT(++rank < plan->n_ranks);
+    const plan_program_t *all = plan->programs - context->first_program;
+    while (&all[plan->program_of[rank]] != program) ASSERT(++rank < plan->n_ranks);
     return &model->programs[model->program_of[rank]];
 }
 

@@ -66,6 +66,40 @@ static st_status_t unroll_all(compile_context_t *c) {
     return ST_OK;
 }
 
+/* The loop over micro-batches: the only one, and of the backward phase, since forward and backward pass both
+ * stand in it. IR_NONE: there is none. */
+static ir_node_t find_micro_loop(const ir_graph_t *graph) {
+    ir_node_t found = IR_NONE;
+    for (ir_node_t n = 0; n < graph->nodes.n; n++) {
+        if (ir_node(graph, n)->op != IR_OP_REPEAT) continue;
+        if (found != IR_NONE || ir_node(graph, n)->phase != IR_PHASE_BACKWARD) return IR_NONE;
+        found = n;
+    }
+    return found;
+}
+
+static bool is_that_node(void *context, ir_node_t node) {
+    return node == *(ir_node_t *)context;
+}
+
+/* Micro-batches of a pipeline stand one after the other, so that its ranks can take them in turns. */
+st_status_t compile_pass_unroll(compile_context_t *c) {
+    ir_node_t loop = find_micro_loop(c->graph);
+    ir_graph_t *made;
+    if (loop == IR_NONE) return ST_OK;
+    const double n = ir_unrolled_nodes(c->graph, loop);
+    const int64_t n_micro = ir_attr_int(ir_node(c->graph, loop), "trip");
+    if (n > IR_UNROLL_NODES)
+        return FAIL(ST_DOES_NOT_FIT,
+                    "a pipeline writes its %lld micro-batches out, which makes %.0f nodes: at most "
+                    "%d are possible",
+                    (long long)n_micro, n, IR_UNROLL_NODES);
+    TRY(ir_unroll(c->graph, is_that_node, &loop, &made));
+    compile_replace(&c->graph, made);
+    c->n_micro = (uint32_t)n_micro;
+    return ST_OK;
+}
+
 static bool has_loops(const ir_graph_t *graph) {
     for (ir_node_t n = 0; n < graph->nodes.n; n++)
         if (ir_node(graph, n)->op == IR_OP_REPEAT) return true;
@@ -309,7 +343,11 @@ static st_status_t lower_ranks(compile_context_t *c, shard_programs_t *made) {
                                           .settle_context = c,
                                           .home_of = model ? home_of : NULL,
                                           .context = (void *)(uintptr_t)model,
-                                          .class_of = model ? model->program_of : NULL};
+                                          .class_of = model ? model->program_of : NULL,
+                                          .pipe = {.per_rank = c->options.stages_per_rank,
+                                                   .n_micro = c->n_micro ? c->n_micro : 1,
+                                                   .schedule = c->options.schedule,
+                                                   .target = &c->target}};
     TRY(shard_lower_mesh(c->graph, &options, made));
     TRY(make_ports(c, made));
     TRY(add_programs(plan, made->n_programs, plan->n_ranks));
@@ -319,7 +357,7 @@ static st_status_t lower_ranks(compile_context_t *c, shard_programs_t *made) {
         made->graphs[p] = NULL;
     }
     drop_global(c);
-    return ST_OK;
+    return plan_make_ports(plan);
 }
 
 st_status_t compile_pass_lower(compile_context_t *c) {
@@ -422,9 +460,12 @@ done:
     return status;
 }
 
-/* Merged and placed as the largest program's sizes and times say. */
+/* Merged and placed as the largest program's sizes and times say. Ranks of a pipeline keep the order of their
+ * passes: a clock that knows one rank alone does not know when the others' values come. */
 st_status_t compile_pass_hide(compile_context_t *c) {
     plan_t *plan = c->plan;
+    const uint32_t pipe = ir_mesh_find(&plan->mesh, IR_AXIS_PIPE);
+    if (pipe != IR_NONE && plan->mesh.axes[pipe].size > 1) return ST_OK;
     sched_hidden_t hidden;
     ir_graph_t **made = st_calloc(plan->n_programs, sizeof *made);
     if (!made) return st_no_memory(plan->n_programs * sizeof *made, "the programs");

@@ -31,6 +31,10 @@ static bool wants_evaluation(const compile_options_t *options) {
 static bool wants_shadows(const compile_options_t *options) {
     return options->shadows == COMPILE_ON && !options->evaluation;
 }
+static bool wants_stages(const compile_options_t *options) {
+    const uint32_t pipe = ir_mesh_find(&options->mesh, IR_AXIS_PIPE);
+    return pipe != IR_NONE && options->mesh.axes[pipe].size > 1;
+}
 static bool wants_primitives(const compile_options_t *options) {
     return options->primitives;
 }
@@ -51,10 +55,11 @@ static const compile_pass_t pipeline[] = {
     {"mode",     compile_pass_mode,      wants_evaluation}, /* norms, dropout: evaluation; no updates */
     {"recognize", compile_pass_recognize, NULL},            /* composites out of their spellings */
     {"precision", compile_pass_precision, wants_mixed},     /* bf16 or f16 where that is safe */
+    {"unroll",   compile_pass_unroll,    wants_stages},     /* micro-batches of a pipeline */
     {"expand",   compile_pass_expand,    NULL},             /* composites into definitions */
     {"simplify", compile_pass_simplify,  NULL},             /* folding, CSE, dead code, algebra */
     {"shadow",   compile_pass_shadow,    wants_shadows},    /* small weights kept, not cast each step */
-    /* one program a rank: who computes which part */
+    /* one program a rank: who computes which part; from here on a pipeline's stages one by one */
     {"lower",    compile_pass_lower,     NULL},             /* split the batch, insert collectives */
     {"stem",     compile_pass_stem,      wants_layout},     /* few channels, strided: as blocks */
     {"layout",   compile_pass_layout,    wants_layout},     /* orders of dims; transposes as views */
@@ -99,6 +104,7 @@ static st_status_t fill_defaults(const compile_options_t *given, compile_options
     if (!out->mesh.n) out->mesh = ir_mesh_of_ranks(out->n_ranks);
     out->n_ranks = ir_mesh_ranks(&out->mesh);
     if (!out->n_threads) out->n_threads = 1;
+    if (!out->stages_per_rank) out->stages_per_rank = 1;
     if (!out->dump) out->dump = st_environment("STATOR_DUMP");
     TRY(check_dump(out->dump));
     if (out->n_ranks > 1024 || out->n_threads > 1024)
@@ -164,7 +170,9 @@ static st_status_t record_options(compile_context_t *c, const target_t *target) 
     plan_t *plan = c->plan;
     static const char *const recompute[] = {"auto", "off", "fused", "full"};
     static const char *const forms[] = {"dp", "zero1", "zero2", "zero3"};
-    char bucket[32], limit[32], mesh[IR_MESH_TEXT_BYTES];
+    static const char *const schedules[] = {"1f1b", "zb"};
+    char bucket[32], limit[32], mesh[IR_MESH_TEXT_BYTES], stages[16];
+    snprintf(stages, sizeof stages, "%u", o->stages_per_rank);
     snprintf(bucket, sizeof bucket, "%llu", (unsigned long long)o->bucket_bytes);
     snprintf(limit, sizeof limit, "%llu", (unsigned long long)o->memory_limit);
     char *description = NULL;
@@ -187,6 +195,8 @@ static st_status_t record_options(compile_context_t *c, const target_t *target) 
         {"feed-ahead", o->feed_ahead == COMPILE_ON ? "on" : "off"},
         {"shard", o->auto_sharding ? "auto" : forms[o->form]},
         {"mesh", ir_mesh_text(&o->mesh, mesh, sizeof mesh)},
+        {"pipeline", schedules[o->schedule]},
+        {"stages-per-rank", stages},
         {"memory-limit", o->memory_limit ? limit : "auto"},
         {"pin", o->pins ? o->pins : ""},
         {"kernels", kern_cpu_level()},
@@ -250,6 +260,61 @@ static st_status_t take_source(compile_context_t *c, const ir_graph_t *graph) {
     return ir_graph_copy(graph, &c->graph);
 }
 
+/* ---- stages ---- */
+
+/* Stages of a pipeline have programs of other nodes, so each is compiled by itself: its programs are the plan's
+ * for as long. What is told of recomputation and fusion is of the stage that computes most again, and of the last
+ * one. */
+typedef struct stage_view {
+    compile_context_t *c;
+    plan_program_t *programs;
+    uint32_t n_programs, n_stages;
+    plan_recompute_t recompute;
+} stage_view_t;
+
+static stage_view_t view_stages(compile_context_t *c) {
+    const uint32_t pipe = ir_mesh_find(&c->plan->mesh, IR_AXIS_PIPE);
+    const bool one = pipe == IR_NONE || c->options.only_items;
+    return (stage_view_t){.c = c,
+                          .programs = c->plan->programs,
+                          .n_programs = c->plan->n_programs,
+                          .n_stages = one ? 1 : c->plan->mesh.axes[pipe].size};
+}
+
+static void enter_stage(const stage_view_t *view, uint32_t stage) {
+    const uint32_t each = view->n_programs / view->n_stages;
+    view->c->first_program = stage * each;
+    view->c->plan->programs = view->programs + stage * each;
+    view->c->plan->n_programs = each;
+}
+
+static void leave_stages(stage_view_t *view) {
+    view->c->first_program = 0;
+    view->c->plan->programs = view->programs;
+    view->c->plan->n_programs = view->n_programs;
+    view->c->plan->recompute = view->recompute;
+}
+
+static st_status_t compile_stages(compile_context_t *c) {
+    const size_t begin = pass_index("lower") + 1, first = pass_index("recompute"),
+                 last = pass_index("prove");
+    stage_view_t view = view_stages(c);
+    st_status_t status = ST_OK;
+    for (uint32_t s = 0; status == ST_OK && s < view.n_stages; s++) {
+        enter_stage(&view, s);
+        c->plan->recompute = (plan_recompute_t){0};
+        status = compile_run_passes(c, pipeline + begin, first - begin);
+        /* the passes that may run again and again until the plan fits */
+        if (status == ST_OK) status = compile_run_fitting(c, pipeline + first, last - first);
+        if (status != ST_OK && view.n_stages > 1) st_error_context(status, "pipe rank %u", s);
+        if (c->plan->recompute.n_nodes >= view.recompute.n_nodes)
+            view.recompute = c->plan->recompute;
+        compile_fit_close(&c->fit);
+    }
+    leave_stages(&view);
+    return status;
+}
+
 /* The cache's plan, or `*out_plan` NULL and the folder to write to, if there is one. */
 static st_status_t look_up(const compile_context_t *c, const char **out_folder, plan_t **out_plan) {
     /* a plan for another one's state layout depends on that one, too */
@@ -264,8 +329,7 @@ st_status_t compile_single(const ir_graph_t *graph, const compile_options_t *opt
     compile_context_t c = {.target = {.name = "cpu", .evaluate = compile_evaluate}};
     target_t *target = NULL;
     st_status_t status = ST_OK;
-    /* the passes that may run again and again until the plan fits */
-    const size_t first = pass_index("recompute"), last = pass_index("prove");
+    const size_t ranks = pass_index("lower") + 1, last = pass_index("prove");
     TRY(fill_defaults(options, &c.options));
     const char *cache = NULL;
     c.plan = st_calloc(1, sizeof *c.plan);
@@ -278,8 +342,8 @@ st_status_t compile_single(const ir_graph_t *graph, const compile_options_t *opt
         if (out_found) *out_found = true;
         goto done;
     }
-    TRY_GOTO(compile_run_passes(&c, pipeline, first), done);
-    TRY_GOTO(compile_run_fitting(&c, pipeline + first, last - first), done);
+    TRY_GOTO(compile_run_passes(&c, pipeline, ranks), done);
+    TRY_GOTO(compile_stages(&c), done);
     if (!c.options.only_items)
         TRY_GOTO(compile_run_passes(&c, pipeline + last, n_passes - last), done);
     if (cache && !out_found) TRY_GOTO(plan_cache_write(cache, c.plan), done);

@@ -107,12 +107,17 @@ typedef struct plan {
     const struct plan_alternative *alternatives;
     struct fuse_report *fusion; /* fusion/fuse.h; NULL unless compile_options_t.explain */
     plan_port_t *inputs, *outputs, *states;
+    ir_graph_t *ports; /* where programs have different ones, their inputs and states together */
     plan_program_t *programs;
     uint32_t *program_of; /* [n_ranks] */
     plan_recompute_t recompute;
 } plan_t;
 
 void plan_destroy(plan_t *plan); /* NULL is fine */
+/* A graph with the nodes of all inputs and states, and their aliases; its types are those of some rank. */
+const ir_graph_t *plan_ports(const plan_t *plan);
+/* Makes plan->ports where it is needed: the programs and ports are there. */
+st_status_t plan_make_ports(plan_t *plan) ST_WARN_UNUSED;
 /* The state `name`, an alias counts; NULL: there is none. */
 const plan_port_t *plan_state(const plan_t *plan, const char *name);
 /* Memory layout of state by name in program `p`: its place, or NULL. */
@@ -141,8 +146,8 @@ st_status_t plan_decode(const void *data, size_t bytes, plan_t **out_plan) ST_WA
 st_status_t plan_print(const plan_t *plan, char **out_text) ST_WARN_UNUSED;
 /* Proves, from the plan alone: places inside their regions and aligned, no two live values of
  * different storages overlap, inputs written before read, states updated after their last reader,
- * all ranks' collectives are the same in order, kind and mesh axis, and in dtype and size among the
- * ranks that take part together. Independent of the planner. */
+ * all ranks of a stage have the same collectives in order, kind and mesh axis, in dtype and size among the
+ * ranks that take part together, sends meet receives of their type, and all come to an end. Independent of the planner. */
 st_status_t plan_check(const plan_t *plan) ST_WARN_UNUSED;
 
 #endif

@@ -275,7 +275,7 @@ static st_status_t placement_from_wire(const Stator__Wire__Port *port, uint32_t 
                                        ir_placement_t *out) {
     const Stator__Wire__Placement *wire = port->placements[axis];
     TRY(ir_wire_check_known(&wire->base));
-    if (wire->kind != IR_REPLICATE && wire->kind != IR_SPLIT)
+    if (wire->kind != IR_REPLICATE && wire->kind != IR_SPLIT && wire->kind != IR_HELD)
         return FAIL(ST_PARSE, "'%s': placement %u is not known", port->name, wire->kind);
     *out = (ir_placement_t){(ir_placement_kind_t)wire->kind, wire->dim, wire->granules};
     return ST_OK;
@@ -347,6 +347,7 @@ static st_status_t plan_from_wire(const plan_wire_t *wire, plan_t *plan) {
         st_status_t status = program_from_wire(plan, wire->programs[p], 0, &plan->programs[p]);
         if (status != ST_OK) return st_error_context(status, "program %zu", p);
     }
+    TRY(plan_make_ports(plan));
     return plan_check(plan);
 }
 

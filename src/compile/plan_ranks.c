@@ -4,7 +4,8 @@
  * order. Take any moment at which some ranks stand at waits, and of these the one whose wait comes
  * first in the order: whatever its group still has to start comes before that wait, so a member that
  * has not started it stands at an earlier one, or runs. Sizes may differ from group to group (uneven
- * parts of other axes) but not within one. */
+ * parts of other axes) but not within one. That is said of each stage of a pipeline; what goes on between
+ * stages is plan_pairs.c's. */
 #include "compile/plan_ranks.h"
 
 #include <string.h>
@@ -41,21 +42,22 @@ static bool kinds_match(const ir_graph_t *a, ir_node_t na, const ir_graph_t *b, 
     return true;
 }
 
-/* Programs 0 and p have the same collectives in one order, numbered alike. */
-static st_status_t check_order(const plan_t *plan, uint32_t p) {
-    const ir_graph_t *first = plan->programs[0].graph, *other = plan->programs[p].graph;
+/* Programs f and p have the same collectives in one order, numbered alike. */
+static st_status_t check_order(const plan_t *plan, uint32_t f, uint32_t p) {
+    const ir_graph_t *first = plan->programs[f].graph, *other = plan->programs[p].graph;
     ir_node_t a = next_collective(first, 0), b = next_collective(other, 0);
     for (uint32_t index = 0, ticket = 0;; index++) {
         bool end_a = a == first->nodes.n, end_b = b == other->nodes.n;
         if (end_a && end_b) return ST_OK;
         if (end_a || end_b || !kinds_match(first, a, other, b))
             return FAIL(ST_RANKS_DISAGREE,
-                        "programs 0 and %u do not have the same collective in place %u", p, index);
-        uint32_t ta = plan->programs[0].steps[a].ticket, tb = plan->programs[p].steps[b].ticket;
+                        "programs %u and %u do not have the same collective in place %u", f, p,
+                        index);
+        uint32_t ta = plan->programs[f].steps[a].ticket, tb = plan->programs[p].steps[b].ticket;
         bool start = plan->programs[p].steps[b].kind == PLAN_STEP_START;
         if (ta != tb || (start && tb != ticket++))
             return FAIL(ST_RANKS_DISAGREE,
-                        "programs 0 and %u number the collective in place %u as %u and %u", p,
+                        "programs %u and %u number the collective in place %u as %u and %u", f, p,
                         index, ta, tb);
         if (!start) {
             ir_node_t from = other->values.data[ir_node(other, b)->inputs[0]].producer;
@@ -68,6 +70,28 @@ static st_status_t check_order(const plan_t *plan, uint32_t p) {
         a = next_collective(first, a + 1);
         b = next_collective(other, b + 1);
     }
+}
+
+/* Each program against the first of its stage. */
+static st_status_t check_orders(const plan_t *plan) {
+    const uint32_t pipe = ir_mesh_find(&plan->mesh, IR_AXIS_PIPE);
+    uint32_t *first = st_malloc(plan->n_ranks * sizeof *first); /* by coordinate on the axis */
+    bool *seen = st_calloc(plan->n_programs, sizeof *seen);
+    st_status_t status = ST_OK;
+    if (!first || !seen) TRY_GOTO(st_no_memory(plan->n_ranks, "the plan's proof"), done);
+    for (uint32_t r = 0; r < plan->n_ranks; r++) first[r] = IR_NONE;
+    for (uint32_t r = 0; r < plan->n_ranks; r++) {
+        const uint32_t stage = pipe == IR_NONE ? 0 : ir_mesh_coordinate(&plan->mesh, r, pipe);
+        const uint32_t p = plan->program_of[r];
+        if (first[stage] == IR_NONE) first[stage] = p;
+        if (seen[p] && first[stage] != p) continue;
+        seen[p] = true;
+        TRY_GOTO(check_order(plan, first[stage], p), done);
+    }
+done:
+    st_free(first);
+    st_free(seen);
+    return status;
 }
 
 /* ---- within groups ---- */
@@ -143,6 +167,7 @@ static st_status_t check_groups(const plan_t *plan) {
     bool *seen = st_calloc(n * n, sizeof *seen);
     if (!seen) return st_no_memory(n * n, "the plan's proof");
     for (uint32_t a = 0; a < plan->mesh.n; a++) {
+        if (a == ir_mesh_find(&plan->mesh, IR_AXIS_PIPE)) continue; /* plan_pairs.c */
         memset(seen, 0, n * n);
         for (uint32_t rank = 0; rank < plan->n_ranks; rank++) {
             uint32_t p = plan->program_of[ir_mesh_peer(&plan->mesh, rank, a, 0)];
@@ -204,11 +229,11 @@ static st_status_t check_parts(const plan_t *plan, uint32_t rank) {
     const ir_graph_t *graph = plan->programs[plan->program_of[rank]].graph;
     for (ir_node_t n = 0; n < graph->nodes.n; n++) {
         const ir_node_info_t *node = ir_node(graph, n);
-        if (!ir_start_reads_input(ir_op_def(node->op))) continue;
         if (node->op == IR_OP_ALL_TO_ALL_START) {
             TRY(check_exchange(plan, rank, n));
             continue;
         }
+        if (node->op != IR_OP_ALL_GATHER_START && node->op != IR_OP_REDUCE_SCATTER_START) continue;
         for (uint32_t j = 0; j < node->n_inputs; j++) TRY(check_part(plan, rank, n, j));
     }
     return ST_OK;
@@ -228,6 +253,43 @@ static ir_value_t find_port(const ir_graph_t *graph, const plan_port_t *port, po
     return right ? node->first_output : IR_NONE;
 }
 
+static uint32_t count_nodes(const ir_graph_t *graph, bool states) {
+    uint32_t n = 0;
+    for (ir_node_t i = 0; i < graph->nodes.n; i++) {
+        ir_op_t op = ir_node(graph, i)->op;
+        n += states ? (ir_op_def(op)->flags & IR_STATE) != 0 : op == IR_OP_INPUT;
+    }
+    return n;
+}
+
+static uint32_t count_held(const plan_t *plan, const plan_port_t *ports, uint32_t n,
+                           uint32_t rank) {
+    uint32_t held = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        ir_box_t box;
+        ir_mesh_box(&plan->mesh, ports[i].placements, &ports[i].type, rank, &box);
+        held += !box.none;
+    }
+    return held;
+}
+
+/* Programs have no inputs and states but those of the plan that their ranks hold. */
+static st_status_t check_counts(const plan_t *plan) {
+    for (uint32_t rank = 0; rank < plan->n_ranks; rank++) {
+        const uint32_t p = plan->program_of[rank];
+        if (rank && p == plan->program_of[rank - 1]) continue;
+        const ir_graph_t *graph = plan->programs[p].graph;
+        const uint32_t n_inputs = count_nodes(graph, false), n_states = count_nodes(graph, true);
+        const uint32_t inputs = count_held(plan, plan->inputs, plan->n_inputs, rank);
+        const uint32_t states = count_held(plan, plan->states, plan->n_states, rank);
+        if (n_inputs != inputs || n_states != states)
+            return FAIL(ST_INVALID,
+                        "program %u has %u inputs and %u states, the plan has %u and %u", p,
+                        n_inputs, n_states, inputs, states);
+    }
+    return ST_OK;
+}
+
 /* Each rank has its part. Ranks of one program that hold parts of one size are looked at once. */
 static st_status_t check_port(const plan_t *plan, const plan_port_t *port, port_kind_t kind) {
     uint32_t last = IR_NONE;
@@ -238,6 +300,7 @@ static st_status_t check_port(const plan_t *plan, const plan_port_t *port, port_
         ir_type_t local = port->type;
         ir_box_t box;
         ir_mesh_box(&plan->mesh, port->placements, &port->type, rank, &box);
+        if (box.none) continue; /* check_counts */
         for (int32_t d = 0; d < local.rank; d++) local.dims[d] = box.extent[d];
         if (plan->program_of[rank] == last && ir_type_equal(&local, &last_type)) continue;
         last = plan->program_of[rank];
@@ -262,9 +325,11 @@ static st_status_t check_ports(const plan_t *plan, const plan_port_t *ports, uin
 }
 
 st_status_t plan_check_ranks(const plan_t *plan) {
-    for (uint32_t p = 0; p < plan->n_programs; p++) TRY(check_order(plan, p));
+    TRY(check_orders(plan));
     TRY(check_groups(plan));
+    TRY(plan_check_pairs(plan));
     for (uint32_t rank = 0; rank < plan->n_ranks; rank++) TRY(check_parts(plan, rank));
+    TRY(check_counts(plan));
     TRY(check_ports(plan, plan->inputs, plan->n_inputs, PORT_INPUT));
     TRY(check_ports(plan, plan->outputs, plan->n_outputs, PORT_OUTPUT));
     return check_ports(plan, plan->states, plan->n_states, PORT_STATE);

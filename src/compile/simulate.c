@@ -5,7 +5,8 @@
  * it stands at a wait whose transfer has no times yet, it is left. A lane arrives at a collective when
  * it has started it and its earlier one has ended; the last arrival gives the transfer its times, frees
  * the members' link streams, and lets those go on that stand at that wait. Each lane waits in at most
- * one meeting at a time, so meetings are lists through the lanes. Linear in the moves. */
+ * one meeting at a time, so meetings are lists through the lanes. A send or receive waits for the other side in
+ * the line of its channel, and has its times as soon as both are there. Linear in the moves. */
 #include "compile/simulate.h"
 
 #include <math.h>
@@ -32,18 +33,30 @@ typedef struct group {
     meeting_t open;
 } group_t;
 
+/* From one lane to another: starts of one side that the other side has not met yet, a list by their numbers. */
+typedef struct channel {
+    bool sends; /* those in line are sends */
+    uint32_t first, last;
+    double free_us;
+} channel_t;
+
 /* The ranks of one lane do the same at the same times. */
 typedef struct lane {
     uint32_t rank; /* one of them */
     const simulate_program_t *program;
     const uint32_t *starts;  /* [n_starts]: their moves */
     const uint32_t *ordinal; /* [moves]: which start of the program it is */
-    uint32_t n_starts;
+    const uint32_t *meets;   /* [n_meets]: of the starts, those of collectives */
+    uint32_t n_starts, n_meets;
     uint32_t at;       /* the next move */
-    uint32_t n_issued; /* starts that were issued */
+    uint32_t n_issued; /* collectives that were issued */
     uint32_t n_ended;  /* of these, those whose transfer has times */
-    bool arrived;      /* at its meeting, which is that of start n_ended */
-    uint32_t next;     /* in the meeting's list, or the list of those that can go on */
+    bool arrived;      /* at its meeting, which is that of collective n_ended */
+    uint32_t next_met; /* in the meeting's list */
+    uint32_t next;     /* in the list of those that can go on */
+    bool queued;       /* it is in that */
+    channel_t *to;     /* [lanes]; NULL: nothing was sent to any */
+    uint32_t *in_line; /* [n_starts]: the one behind it in its channel */
     double now_us, link_free_us;
     double *issued_us, *ready_us; /* [n_starts]; ready: issued, and the link is free */
     simulate_span_t *transfers;
@@ -57,11 +70,11 @@ typedef struct run {
     uint32_t n_lanes;
     lane_t *lanes;
     uint32_t *starts_of, *ordinals_of; /* by program: first place in the arrays below */
-    uint32_t *starts, *ordinals;
-    uint32_t *n_starts;  /* [programs] */
-    group_t **groups;    /* [sets][lanes] */
-    uint32_t **group_of; /* [sets][lanes]: the lane's group */
-    uint32_t runnable;   /* list of lanes */
+    uint32_t *starts, *ordinals, *meets;
+    uint32_t *n_starts, *n_meets; /* [programs] */
+    group_t **groups;             /* [sets][lanes] */
+    uint32_t **group_of;          /* [sets][lanes]: the lane's group */
+    uint32_t runnable;            /* list of lanes */
 } run_t;
 
 #define ARRAY(arena_, out, n)                                                 \
@@ -70,6 +83,10 @@ typedef struct run {
         if (!(out)) return st_no_memory((n) * sizeof *(out), "a simulation"); \
     } while (0)
 
+static bool is_start(const simulate_move_t *move) {
+    return move->kind != SIMULATE_COMPUTE && move->kind != SIMULATE_WAIT;
+}
+
 /* ---- preparing ---- */
 
 static st_status_t check_moves(const simulate_input_t *in, uint32_t p) {
@@ -77,12 +94,16 @@ static st_status_t check_moves(const simulate_input_t *in, uint32_t p) {
     for (uint32_t i = 0; i < program->n_moves; i++) {
         const simulate_move_t *move = &program->moves[i];
         if (move->kind == SIMULATE_WAIT &&
-            (move->start >= i || program->moves[move->start].kind != SIMULATE_START))
+            (move->start >= i || !is_start(&program->moves[move->start])))
             return FAIL(ST_INVALID, "move %u of program %u waits for move %u, which starts nothing",
                         i, p, move->start);
-        if (move->kind == SIMULATE_START && move->set >= in->n_sets)
+        if (is_start(move) && move->set >= in->n_sets)
             return FAIL(ST_INVALID, "move %u of program %u is among set %u of %u", i, p, move->set,
                         in->n_sets);
+        if (is_start(move) && move->kind != SIMULATE_START &&
+            move->peer >= in->sets[move->set].size)
+            return FAIL(ST_INVALID, "move %u of program %u is with member %u of %u", i, p,
+                        move->peer, in->sets[move->set].size);
         if (!(move->us >= 0) || isinf(move->us))
             return FAIL(ST_INVALID, "move %u of program %u takes %g us", i, p, move->us);
     }
@@ -99,14 +120,18 @@ static st_status_t number_starts(run_t *run) {
     ARRAY(&run->arena, run->starts, n);
     ARRAY(&run->arena, run->ordinals, n);
     ARRAY(&run->arena, run->starts_of, in->n_programs);
+    ARRAY(&run->arena, run->meets, n);
     ARRAY(&run->arena, run->n_starts, in->n_programs);
+    ARRAY(&run->arena, run->n_meets, in->n_programs);
     uint32_t first = 0;
     for (uint32_t p = 0; p < in->n_programs; p++) {
         const simulate_program_t *program = &in->programs[p];
         run->starts_of[p] = first;
         for (uint32_t i = 0; i < program->n_moves; i++) {
-            if (program->moves[i].kind != SIMULATE_START) continue;
+            if (!is_start(&program->moves[i])) continue;
             run->ordinals[first + i] = run->n_starts[p];
+            if (program->moves[i].kind == SIMULATE_START)
+                run->meets[first + run->n_meets[p]++] = run->n_starts[p];
             run->starts[first + run->n_starts[p]++] = i;
         }
         first += program->n_moves;
@@ -256,10 +281,14 @@ static st_status_t prepare_lanes(run_t *run) {
         lane->starts = run->starts + run->starts_of[p];
         lane->ordinal = run->ordinals + run->starts_of[p];
         lane->n_starts = run->n_starts[p];
+        lane->meets = run->meets + run->starts_of[p];
+        lane->n_meets = run->n_meets[p];
+        lane->queued = true;
         lane->next = run->runnable;
         run->runnable = l;
         ARRAY(&run->arena, lane->issued_us, lane->n_starts);
         ARRAY(&run->arena, lane->ready_us, lane->n_starts);
+        ARRAY(&run->arena, lane->in_line, lane->n_starts);
         made->transfers[l] = st_calloc(lane->n_starts, sizeof **made->transfers);
         if (!made->transfers[l])
             return st_no_memory(lane->n_starts * sizeof **made->transfers, "a simulation");
@@ -271,8 +300,21 @@ static st_status_t prepare_lanes(run_t *run) {
 
 /* ---- running ---- */
 
-static group_t *group_at(run_t *run, const lane_t *lane, uint32_t start) {
-    uint32_t set = lane->program->moves[lane->starts[start]].set;
+static void queue_lane(run_t *run, uint32_t l) {
+    lane_t *lane = &run->lanes[l];
+    if (lane->queued) return;
+    lane->queued = true;
+    lane->next = run->runnable;
+    run->runnable = l;
+}
+
+/* Of the lane's collective number `meet`. */
+static const simulate_move_t *collective_at(const lane_t *lane, uint32_t meet) {
+    return &lane->program->moves[lane->starts[lane->meets[meet]]];
+}
+
+static group_t *group_at(run_t *run, const lane_t *lane, uint32_t meet) {
+    uint32_t set = collective_at(lane, meet)->set;
     return &run->groups[set][run->group_of[set][lane - run->lanes]];
 }
 
@@ -284,14 +326,13 @@ static void meet(run_t *run, group_t *group) {
     group->open = (meeting_t){0};
     for (uint32_t l = open.first; l != NONE;) {
         lane_t *lane = &run->lanes[l];
-        uint32_t next = lane->next;
-        lane->transfers[lane->n_ended] = (simulate_span_t){open.ready_us, end};
+        uint32_t next = lane->next_met;
+        lane->transfers[lane->meets[lane->n_ended]] = (simulate_span_t){open.ready_us, end};
         lane->sum.link_us += open.us;
         lane->link_free_us = end;
         lane->n_ended++;
         lane->arrived = false;
-        lane->next = run->runnable;
-        run->runnable = l;
+        queue_lane(run, l);
         l = next;
     }
 }
@@ -303,16 +344,70 @@ static void arrive(run_t *run, uint32_t l) {
     if (lane->arrived || k == lane->n_issued) return;
     group_t *group = group_at(run, lane, k);
     meeting_t *open = &group->open;
-    double ready = fmax(lane->issued_us[k], lane->link_free_us);
-    double us = lane->program->moves[lane->starts[k]].us;
-    lane->ready_us[k] = ready;
+    double ready = fmax(lane->issued_us[lane->meets[k]], lane->link_free_us);
+    double us = collective_at(lane, k)->us;
+    lane->ready_us[lane->meets[k]] = ready;
     lane->arrived = true;
-    lane->next = open->n_arrived ? open->first : NONE;
+    lane->next_met = open->n_arrived ? open->first : NONE;
     open->first = l;
     open->ready_us = open->n_arrived ? fmax(open->ready_us, ready) : ready;
     open->us = open->n_arrived ? fmax(open->us, us) : us;
     if (++open->n_arrived == group->n_members) meet(run, group);
 }
+
+/* ---- sends and receives ---- */
+
+static uint32_t lane_of_peer(const run_t *run, const lane_t *lane, const simulate_move_t *move) {
+    const simulate_set_t *set = &run->input->sets[move->set];
+    const uint32_t own = lane->rank / set->stride % set->size;
+    return run->made->lane_of[lane->rank - own * set->stride + move->peer * set->stride];
+}
+
+static channel_t *channel_between(run_t *run, uint32_t from, uint32_t to) {
+    lane_t *lane = &run->lanes[from];
+    if (!lane->to) {
+        lane->to = st_arena_array(&run->arena, run->n_lanes, sizeof *lane->to);
+        for (uint32_t l = 0; lane->to && l < run->n_lanes; l++)
+            lane->to[l] = (channel_t){.first = NONE};
+    }
+    return lane->to ? &lane->to[to] : NULL;
+}
+
+/* Both sides are there: the transfer gets its times. */
+static void pass(run_t *run, lane_t *a, uint32_t i, lane_t *b, uint32_t j, channel_t *channel) {
+    const double us = fmax(a->program->moves[a->starts[i]].us, b->program->moves[b->starts[j]].us);
+    const double begin = fmax(fmax(a->issued_us[i], b->issued_us[j]), channel->free_us);
+    channel->free_us = begin + us * run->input->link_overlap;
+    a->transfers[i] = b->transfers[j] = (simulate_span_t){begin, channel->free_us};
+    a->sum.link_us += us;
+    b->sum.link_us += us;
+}
+
+/* Start `k` of the lane meets the first in line of the other side, or gets in line. */
+static st_status_t join_line(run_t *run, lane_t *lane, uint32_t k, const simulate_move_t *move) {
+    const bool sends = move->kind == SIMULATE_SEND;
+    const uint32_t own = (uint32_t)(lane - run->lanes), other = lane_of_peer(run, lane, move);
+    channel_t *channel = channel_between(run, sends ? own : other, sends ? other : own);
+    if (!channel) return st_no_memory(run->n_lanes * sizeof *channel, "a simulation");
+    lane->ready_us[k] = lane->issued_us[k] = lane->now_us;
+    if (channel->first != NONE && channel->sends != sends) {
+        const uint32_t met = channel->first;
+        channel->first = run->lanes[other].in_line[met];
+        pass(run, lane, k, &run->lanes[other], met, channel);
+        queue_lane(run, other);
+        return ST_OK;
+    }
+    lane->in_line[k] = NONE;
+    if (channel->first == NONE)
+        channel->first = k;
+    else
+        lane->in_line[channel->last] = k;
+    channel->last = k;
+    channel->sends = sends;
+    return ST_OK;
+}
+
+/* ---- the course of a lane ---- */
 
 /* At a wait for start `k`, which has its times. */
 static void pass_wait(run_t *run, lane_t *lane, uint32_t k) {
@@ -327,42 +422,50 @@ static void pass_wait(run_t *run, lane_t *lane, uint32_t k) {
 
 /* As far as it goes. A lane in a meeting's list is not in the runnable one, so it runs on until it stands
  * at a wait only while its next transfer has not been arrived at: arrivals come first. */
-static void advance(run_t *run, lane_t *lane) {
+static st_status_t advance(run_t *run, lane_t *lane) {
     for (; lane->at < lane->program->n_moves; lane->at++) {
         const simulate_move_t *move = &lane->program->moves[lane->at];
         if (move->kind == SIMULATE_COMPUTE) {
             lane->now_us += move->us;
             lane->sum.compute_us += move->us;
         } else if (move->kind == SIMULATE_START) {
-            lane->issued_us[lane->n_issued++] = lane->now_us;
+            lane->issued_us[lane->meets[lane->n_issued++]] = lane->now_us;
+        } else if (is_start(move)) {
+            TRY(join_line(run, lane, lane->ordinal[lane->at], move));
         } else {
             uint32_t k = lane->ordinal[move->start];
-            if (lane->transfers[k].end_us == UNKNOWN) return;
+            if (lane->transfers[k].end_us == UNKNOWN) return ST_OK;
             pass_wait(run, lane, k);
         }
     }
+    return ST_OK;
 }
 
-static void run_lanes(run_t *run) {
+static st_status_t run_lanes(run_t *run) {
     while (run->runnable != NONE) {
         uint32_t l = run->runnable;
         lane_t *lane = &run->lanes[l];
         run->runnable = lane->next;
-        advance(run, lane);
+        lane->queued = false;
+        TRY(advance(run, lane));
         arrive(run, l);
     }
+    return ST_OK;
 }
 
 /* Why a lane has not come to its end. */
 static st_status_t stuck(const run_t *run, const lane_t *lane) {
     uint32_t k = lane->n_ended;
-    uint32_t set = lane->program->moves[lane->starts[k]].set;
+    if (k == lane->n_meets)
+        return FAIL(ST_INVALID,
+                    "rank %u stands at move %u: what it waits for is never sent, or taken",
+                    lane->rank, lane->at);
+    uint32_t set = collective_at(lane, k)->set;
     const uint32_t *group_of = run->group_of[set];
     for (uint32_t l = 0; l < run->n_lanes; l++) {
         const lane_t *other = &run->lanes[l];
         if (other == lane || group_of[l] != group_of[lane - run->lanes]) continue;
-        if (other->arrived && other->program->moves[other->starts[other->n_ended]].set == set)
-            continue;
+        if (other->arrived && collective_at(other, other->n_ended)->set == set) continue;
         return FAIL(ST_INVALID,
                     "rank %u stands at its collective %u, which rank %u does not start, or only "
                     "after another that never ends",
@@ -375,7 +478,8 @@ static st_status_t finish(run_t *run) {
     simulation_t *made = run->made;
     for (uint32_t l = 0; l < run->n_lanes; l++) {
         lane_t *lane = &run->lanes[l];
-        if (lane->n_ended < lane->n_starts) return stuck(run, lane);
+        if (lane->n_ended < lane->n_meets || lane->at < lane->program->n_moves)
+            return stuck(run, lane);
         lane->sum.step_us = fmax(lane->now_us, lane->link_free_us);
         /* what no one waited for */
         lane->sum.exposed_us += lane->sum.step_us - lane->now_us;
@@ -413,7 +517,7 @@ static st_status_t make(run_t *run) {
     TRY(number_starts(run));
     TRY(divide(run));
     TRY(prepare_lanes(run));
-    run_lanes(run);
+    TRY(run_lanes(run));
     return finish(run);
 }
 
@@ -450,10 +554,17 @@ static st_status_t tell_program(const plan_t *plan, const target_t *target, uint
         plan_step_kind_t kind = program->steps[i].kind;
         if (kind == PLAN_STEP_NOTHING) continue;
         if (kind == PLAN_STEP_START) {
+            const ir_node_info_t *node = ir_node(program->graph, i);
+            const bool sends = node->op == IR_OP_SEND_START;
+            const bool pair = sends || node->op == IR_OP_RECEIVE_START;
             move_of[i] = at;
-            const char *axis = ir_node_attr(ir_node(program->graph, i), "mesh")->s;
-            moves[at++] = (simulate_move_t){
-                .kind = SIMULATE_START, .us = costs[i].us, .set = ir_mesh_find(&plan->mesh, axis)};
+            moves[at++] =
+                (simulate_move_t){.kind = sends  ? SIMULATE_SEND
+                                          : pair ? SIMULATE_RECEIVE
+                                                 : SIMULATE_START,
+                                  .us = costs[i].us,
+                                  .set = ir_mesh_find(&plan->mesh, ir_node_attr(node, "mesh")->s),
+                                  .peer = pair ? (uint32_t)ir_attr_int(node, "peer") : 0};
         } else if (kind == PLAN_STEP_WAIT) {
             ir_value_t taken = ir_node(program->graph, i)->inputs[0];
             uint32_t start = move_of[program->graph->values.data[taken].producer];
@@ -477,14 +588,14 @@ static st_status_t tell_sets(const plan_t *plan, st_arena_t *arena, simulate_set
             ARRAY(arena, group_of, plan->n_ranks);
             for (uint32_t r = 0; r < plan->n_ranks; r++) group_of[r] = ir_mesh_peer(mesh, r, a, 0);
         }
-        sets[a].group_of = group_of;
+        sets[a] = (simulate_set_t){group_of, mesh->axes[a].size, ir_mesh_stride(mesh, a)};
     }
     return ST_OK;
 }
 
 st_status_t simulate_plan(const plan_t *plan, const target_t *target, simulation_t **out) {
     st_arena_t arena = {0};
-    simulate_set_t sets[IR_MAX_AXES] = {{NULL}};
+    simulate_set_t sets[IR_MAX_AXES] = {{0}};
     simulate_program_t *programs = st_arena_array(&arena, plan->n_programs, sizeof *programs);
     *out = NULL;
     st_status_t status =

@@ -9,6 +9,9 @@
  *   earlier ones on its link stream, in which collectives run in the order of their starts.
  * - A collective's transfer begins when it is at the front of the link stream of every member, and takes
  *   the longest of the members' times. A wait stops the compute stream until it has ended.
+ * - A send and its receive are no collective: the i-th start to send from one rank to another meets the i-th
+ *   to receive there, whatever else is on their links, and its transfer begins when both have started and
+ *   the one before it between the two has ended.
  * - `link_overlap` of the target is the share of a transfer that runs beside kernels. The rest keeps the
  *   compute stream of each member busy, at the wait. A communicator without an engine of its own, as that
  *   of threads on a processor, has 0: then nothing is hidden.
@@ -28,12 +31,15 @@ typedef enum simulate_kind {
     SIMULATE_COMPUTE = 0, /* the compute stream is busy for `us` */
     SIMULATE_START,       /* a collective of `us` among the rank's group in `set` */
     SIMULATE_WAIT,        /* for the move `start` of the same program */
+    SIMULATE_SEND,        /* a start: to the rank's `peer` in `set` */
+    SIMULATE_RECEIVE,     /* a start: from it */
 } simulate_kind_t;
 
 typedef struct simulate_move {
     simulate_kind_t kind;
     double us;
-    uint32_t set; /* SIMULATE_START: which division of the ranks into groups */
+    uint32_t set;  /* of a start: which division of the ranks into groups */
+    uint32_t peer; /* SIMULATE_SEND, SIMULATE_RECEIVE: which member of the group, from 0 */
     uint32_t
         start; /* SIMULATE_WAIT: index of its start, which comes earlier; each has one wait at most */
 } simulate_move_t;
@@ -47,6 +53,9 @@ typedef struct simulate_program {
  * a group on one rank meets the k-th on all others. */
 typedef struct simulate_set {
     const uint32_t *group_of; /* [n_ranks], below n_ranks; NULL: all ranks are one group */
+    uint32_t size,
+        stride; /* where there are sends: members of a group, and ranks from one to the next.
+                               * They run different programs */
 } simulate_set_t;
 
 typedef struct simulate_input {

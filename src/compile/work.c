@@ -307,6 +307,8 @@ static const work_row_t rows[IR_OP_END] = {
     [IR_OP_ALL_GATHER_START] = {collective, 0}, [IR_OP_ALL_GATHER_WAIT] = {collective, 0},
     [IR_OP_REDUCE_SCATTER_START] = {collective, 1}, [IR_OP_REDUCE_SCATTER_WAIT] = {collective, 0},
     [IR_OP_ALL_TO_ALL_START] = {collective, 0}, [IR_OP_ALL_TO_ALL_WAIT] = {collective, 0},
+    [IR_OP_SEND_START] = {collective, 0}, [IR_OP_SEND_WAIT] = {collective, 0},
+    [IR_OP_RECEIVE_START] = {collective, 0}, [IR_OP_RECEIVE_WAIT] = {collective, 0},
 };
 /* clang-format on */
 

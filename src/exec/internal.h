@@ -10,6 +10,9 @@
 #include "exec/session.h"
 #include "kernels/table.h"
 
+/* What a collective between two ranks does here: with buffers[0]. */
+typedef enum exec_pair { EXEC_NO_PAIR = 0, EXEC_SENDS, EXEC_RECEIVES } exec_pair_t;
+
 /* One step that does something; steps that do nothing are left out. */
 typedef struct exec_step {
     plan_step_kind_t kind;
@@ -26,6 +29,8 @@ typedef struct exec_step {
     /* collectives */
     comm_t *comm;
     bool scatters; /* with `segments`: a reduce-scatter */
+    exec_pair_t pair;
+    int peer; /* of a pair */
     uint32_t ticket;
     ir_dtype_t dtype;
     int64_t *sizes; /* elements of each buffer, or of each rank's part of each block of a gather */

@@ -5,7 +5,7 @@ exec_part_t exec_part_make(const plan_t *plan, const plan_port_t *port, uint32_t
                            void *local) {
     exec_part_t part = {.local = local, .type = port->type};
     ir_mesh_box(&plan->mesh, port->placements, &port->type, rank, &part.box);
-    part.delivers = ir_mesh_is_first_holder(&plan->mesh, port->placements, rank);
+    part.delivers = !part.box.none && ir_mesh_is_first_holder(&plan->mesh, port->placements, rank);
     return part;
 }
 

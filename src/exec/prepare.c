@@ -290,6 +290,22 @@ static st_status_t prepare_exchange(exec_rank_t *rank, exec_step_t *step) {
     return ST_OK;
 }
 
+/* Between two ranks. */
+static st_status_t prepare_pair(exec_rank_t *rank, exec_step_t *step) {
+    const ir_graph_t *graph = rank->program->graph;
+    const ir_node_info_t *node = ir_node(graph, step->node);
+    const bool sends = node->op == IR_OP_SEND_START;
+    const ir_value_t value = sends ? node->inputs[0] : node->first_output;
+    step->pair = sends ? EXEC_SENDS : EXEC_RECEIVES;
+    step->peer = (int)ir_attr_int(node, "peer");
+    step->dtype = ir_value_type(graph, value)->dtype;
+    ARRAY(rank, step->buffers, 1);
+    ARRAY(rank, step->sizes, 1);
+    step->buffers[0] = value_address(rank, value);
+    step->sizes[0] = ir_type_elements(ir_value_type(graph, value));
+    return ST_OK;
+}
+
 /* The communicator of the mesh axis that a start, or the start of a wait, runs over. */
 static st_status_t find_comm(const exec_rank_t *rank, exec_step_t *step) {
     const ir_graph_t *graph = rank->program->graph;
@@ -313,6 +329,8 @@ static st_status_t prepare_step(exec_rank_t *rank, exec_step_t *step) {
             return add_copy(rank, step, 1, node->inputs[0], node->inputs[1]);
         case PLAN_STEP_START:
             if (node->op == IR_OP_ALL_TO_ALL_START) return prepare_exchange(rank, step);
+            if (node->op == IR_OP_SEND_START || node->op == IR_OP_RECEIVE_START)
+                return prepare_pair(rank, step);
             return ir_start_reads_input(ir_op_def(node->op)) ? prepare_cuts(rank, step)
                                                              : prepare_reduce(rank, step);
         case PLAN_STEP_REGION:
@@ -481,14 +499,15 @@ static st_status_t prepare_ports(exec_rank_t *rank) {
     ARRAY(rank, rank->outputs, plan->n_outputs);
     for (uint32_t i = 0; i < plan->n_inputs; i++) {
         ir_node_t node = ir_graph_find(graph, plan->inputs[i].name);
-        rank->inputs[i] = exec_part_make(plan, &plan->inputs[i], rank->index,
-                                         value_address(rank, ir_node(graph, node)->first_output));
+        void *local =
+            node == IR_NONE ? NULL : value_address(rank, ir_node(graph, node)->first_output);
+        rank->inputs[i] = exec_part_make(plan, &plan->inputs[i], rank->index, local);
     }
     if (plan_feeds_ahead(plan)) TRY(prepare_ahead(rank));
     for (uint32_t o = 0; o < plan->n_outputs; o++) {
         ir_value_t v = ir_graph_find_output(graph, plan->outputs[o].name);
-        rank->outputs[o] =
-            exec_part_make(plan, &plan->outputs[o], rank->index, value_address(rank, v));
+        rank->outputs[o] = exec_part_make(plan, &plan->outputs[o], rank->index,
+                                          v == IR_NONE ? NULL : value_address(rank, v));
         if (rank->session->beside) rank->outputs[o].delivers = true; /* to its own process */
     }
     return ST_OK;

@@ -36,6 +36,12 @@ static st_status_t run_start(const exec_rank_t *rank, const exec_step_t *step) {
     if (step->sides)
         return comm_all_to_all_start(step->comm, step->ticket, step->dtype, step->buffers[0],
                                      step->sides[0], step->buffers[1], step->sides[1]);
+    if (step->pair == EXEC_SENDS)
+        return comm_send_start(step->comm, step->ticket, step->peer, step->dtype, step->buffers[0],
+                               step->sizes[0]);
+    if (step->pair == EXEC_RECEIVES)
+        return comm_receive_start(step->comm, step->ticket, step->peer, step->dtype,
+                                  step->buffers[0], step->sizes[0]);
     if (step->segments && step->scatters)
         return comm_reduce_scatter_start(step->comm, step->ticket, step->dtype, step->n_buffers,
                                          step->segments);

@@ -22,8 +22,8 @@ static st_status_t find_typed(const exec_session_t *session, const char *name,
 static exec_part_t part_of_state(const exec_session_t *session, const plan_port_t *state,
                                  uint32_t rank) {
     const exec_rank_t *r = &session->ranks[rank];
-    return exec_part_make(session->plan, state, rank,
-                          exec_address(r, plan_state_place(r->program, state->name)));
+    const plan_place_t *place = plan_state_place(r->program, state->name);
+    return exec_part_make(session->plan, state, rank, place ? exec_address(r, place) : NULL);
 }
 
 /* What was copied out of the device is there. */

@@ -54,10 +54,12 @@ typedef struct making {
     size_t cap_origin;
 } making_t;
 
-static st_status_t clone(making_t *m, ir_node_t node) {
+/* In the slot of `reader`, unless that is none. */
+static st_status_t clone(making_t *m, ir_node_t node, ir_node_t reader) {
     copies_t *copies = m->copies;
     TRY(ir_graph_clone_node(copies->graph, m->from, node, NULL, m->map));
     size_t n = copies->graph->nodes.n;
+    if (reader != IR_NONE) copies->graph->nodes.data[n - 1].slot = ir_node(m->from, reader)->slot;
     TRY(st_vec_reserve((void **)&copies->origin, &m->cap_origin, n, sizeof *copies->origin));
     copies->origin[n - 1] = node;
     return ST_OK;
@@ -74,7 +76,7 @@ static st_status_t provide(making_t *m, ir_value_t v, ir_node_t reader) {
         return ST_OK;
     }
     if (node->n_inputs) TRY(provide(m, node->inputs[0], reader));
-    TRY(clone(m, producer));
+    TRY(clone(m, producer, reader));
     if (own)
         m->reader[v] = reader + 1;
     else
@@ -89,7 +91,7 @@ static st_status_t make_all(making_t *m, const bool *fusable) {
         if (m->chain[n]) continue;
         for (uint32_t j = 0; j < node->n_inputs; j++)
             TRY(provide(m, node->inputs[j], fusable[n] ? n : IR_NONE));
-        TRY(clone(m, n));
+        TRY(clone(m, n, IR_NONE));
     }
     for (size_t o = 0; o < from->outputs.n; o++) {
         const ir_output_t *output = &from->outputs.data[o];

@@ -9,7 +9,7 @@ const char *fuse_why_text(fuse_why_t why) {
     static const char *const texts[] = {
         [FUSE_NO_NEST] = "no-nest", [FUSE_CYCLE] = "cycle",       [FUSE_FAR] = "far",
         [FUSE_SIZE] = "size",       [FUSE_IN_PLACE] = "in-place", [FUSE_MEMORY] = "memory",
-        [FUSE_COST] = "cost",       [FUSE_SUMS] = "sums",
+        [FUSE_COST] = "cost",       [FUSE_SUMS] = "sums",         [FUSE_SLOT] = "slot",
     };
     return why < FUSE_WHY_END ? texts[why] : "none";
 }
@@ -184,6 +184,8 @@ static const char *reason_text(explaining_t *e, const fuse_verdict_t *verdict) {
         case FUSE_FAR:
             return st_arena_printf(arena, "more than %d edges between them were searched",
                                    GROUPS_SEARCH_EDGES);
+        case FUSE_SLOT:
+            return "they run in different turns of the pipeline";
         case FUSE_SIZE:
             return st_arena_printf(arena, "more than %d nodes or %d tensors together",
                                    FUSE_MAX_NODES, FUSE_MAX_TENSORS);

@@ -211,6 +211,10 @@ static st_status_t bytes_more(fuse_decision_t *d, group_t a, group_t b,
     return ST_OK;
 }
 
+static uint32_t slot_of(const fuse_decision_t *d, group_t g) {
+    return ir_node(d->copies.graph, d->groups.first[g])->slot;
+}
+
 st_status_t fuse_try(fuse_decision_t *d, group_t a, group_t b, fuse_verdict_t *out) {
     const group_t both[2] = {a, b};
     const region_t *region = &d->regions.region;
@@ -219,6 +223,10 @@ st_status_t fuse_try(fuse_decision_t *d, group_t a, group_t b, fuse_verdict_t *o
     *out = (fuse_verdict_t){.why = FUSE_WHY_END, .us_apart = d->us[a] + d->us[b]};
     if (d->groups.size[a] + d->groups.size[b] > FUSE_MAX_NODES) {
         out->why = FUSE_SIZE;
+        return ST_OK;
+    }
+    if (slot_of(d, a) != slot_of(d, b)) {
+        out->why = FUSE_SLOT;
         return ST_OK;
     }
     TRY(groups_test(&d->groups, a, b, &verdict, &out->third));
@@ -353,6 +361,7 @@ static st_status_t push(search_t *s, group_t a, group_t b) {
     const ir_machine_t *machine = d->target.machine;
     if (a == b || !is_open(d, a) || !is_open(d, b)) return ST_OK;
     if (d->groups.size[a] + d->groups.size[b] > FUSE_MAX_NODES) return ST_OK;
+    if (slot_of(d, a) != slot_of(d, b)) return ST_OK;
     double bytes = shared_bytes(s, a, b);
     if (bytes <= SCALAR_BYTES && (multi_makes_state(d, a) || multi_makes_state(d, b)))
         return ST_OK; /* what only a learning rate connects is for multi.h */

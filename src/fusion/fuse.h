@@ -29,6 +29,7 @@ typedef enum fuse_why {
     FUSE_NO_NEST = 0, /* one of the two, or both together, have no loop nest */
     FUSE_CYCLE,       /* a third node depends on one and leads to the other */
     FUSE_FAR,         /* too many nodes between them to be sure that there is none */
+    FUSE_SLOT,        /* they run in different turns of a pipeline */
     FUSE_SIZE,        /* more nodes or tensors than one kernel takes */
     FUSE_IN_PLACE,    /* a state's new value could no longer be written over the old one */
     FUSE_MEMORY,      /* together they need more memory than the time saved is worth */

@@ -293,7 +293,7 @@ static st_status_t write_node(writing_t *w, ir_node_t n) {
     const ir_node_info_t *node = ir_node(w->from, n);
     const uint8_t form = w->d->form[n];
     attrs_t attrs;
-    w->to->phase = node->phase;
+    ir_graph_stand_for(w->to, node);
     TRY(take_operands(w, n));
     if (form == LAYOUT_GONE) {
         w->made[node->first_output] = w->map[node->inputs[0]];

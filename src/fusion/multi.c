@@ -6,7 +6,7 @@
 /* A group to be joined with others. */
 typedef struct member {
     group_t group;
-    uint32_t level, position;
+    uint32_t level, position, slot;
     uint32_t n_tensors;
     uint64_t bytes; /* of operands other than states */
 } member_t;
@@ -27,7 +27,9 @@ static bool makes_state(const fuse_decision_t *d, ir_node_t n) {
 static st_status_t add_member(fuse_decision_t *d, group_t g, members_t *members) {
     const ir_graph_t *graph = d->copies.graph;
     const region_t *region = &d->regions.region;
-    member_t member = {.group = g, .position = d->groups.position[g]};
+    member_t member = {.group = g,
+                       .position = d->groups.position[g],
+                       .slot = ir_node(graph, d->groups.first[g])->slot};
     TRY(regions_collect(&d->regions, 1, &g));
     member.n_tensors = (uint32_t)(region->inputs.n + region->outputs.n);
     for (size_t i = 0; i < region->inputs.n; i++) {
@@ -41,6 +43,7 @@ static st_status_t add_member(fuse_decision_t *d, group_t g, members_t *members)
 static int by_level(const void *a, const void *b) {
     const member_t *x = a, *y = b;
     if (x->level != y->level) return x->level < y->level ? -1 : 1;
+    if (x->slot != y->slot) return x->slot < y->slot ? -1 : 1;
     return x->position < y->position ? -1 : x->position > y->position;
 }
 
@@ -115,7 +118,8 @@ st_status_t multi_fuse(fuse_decision_t *d) {
         size_t end = begin + 1;
         for (; end < members.n; end++) {
             const member_t *next = &members.data[end];
-            if (next->level != members.data[begin].level || bytes + next->bytes > limit ||
+            if (next->level != members.data[begin].level ||
+                next->slot != members.data[begin].slot || bytes + next->bytes > limit ||
                 n_tensors + next->n_tensors > MULTI_MAX_TENSORS)
                 break;
             bytes += next->bytes;

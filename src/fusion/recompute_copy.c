@@ -7,6 +7,7 @@ typedef struct copying {
     const ir_graph_t *from;
     ir_graph_t *to;
     const bool *again;
+    uint32_t slot;    /* of the reader at hand, for which copies are made */
     ir_value_t *map;  /* [values]: of the forward pass, and of what is not copied */
     ir_value_t *late; /* [values]: what backward nodes read; IR_NONE: not known yet */
     ST_VEC(ir_node_t) stack;
@@ -42,6 +43,7 @@ static st_status_t settle(copying_t *c, ir_node_t wanted) {
             TRY(ir_graph_clone_node(c->to, c->from, n, NULL, c->late));
             c->to->nodes.data[c->to->nodes.n - 1].phase = IR_PHASE_BACKWARD;
             c->to->nodes.data[c->to->nodes.n - 1].again = true;
+            c->to->nodes.data[c->to->nodes.n - 1].slot = c->slot;
         }
         for (uint32_t k = 0; k < node->n_outputs; k++) {
             ir_value_t v = node->first_output + k;
@@ -55,6 +57,7 @@ static st_status_t settle(copying_t *c, ir_node_t wanted) {
 /* A backward node reads copies where there are any. */
 static st_status_t copy_backward(copying_t *c, ir_node_t n) {
     const ir_node_info_t *node = ir_node(c->from, n);
+    c->slot = node->slot;
     for (uint32_t j = 0; j < node->n_inputs; j++)
         TRY(settle(c, c->from->values.data[node->inputs[j]].producer));
     TRY(ir_graph_clone_node(c->to, c->from, n, NULL, c->late));

@@ -154,7 +154,7 @@ st_status_t regions_emit(regions_t *regions, const ir_graph_t *from, ir_graph_t 
     TRY(regions_body(regions, from, &body));
     for (size_t i = 0; i < region->inputs.n; i++) regions->map[i] = map[region->inputs.data[i]];
     const ir_arg_t arg = IR_ARG_GRAPH("body", body);
-    to->phase = ir_node(from, region->nodes.data[0])->phase;
+    ir_graph_stand_for(to, ir_node(from, region->nodes.data[0]));
     TRY_GOTO(ir_graph_add(to, IR_OP_FUSED, name, (uint32_t)region->inputs.n, regions->map, 1, &arg,
                           &first),
              done);

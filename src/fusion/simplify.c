@@ -92,6 +92,7 @@ static st_status_t emit(fuse_sweep_t *s, ir_op_t op, const char *name, uint32_t 
         if (slot->node && !s->apart) {
             ir_node_info_t *node = &s->to->nodes.data[slot->node - 1];
             if (s->to->phase < node->phase) node->phase = s->to->phase;
+            if (s->to->slot < node->slot) node->slot = s->to->slot;
             *out_first = node->first_output;
             *out_found = true;
             return ST_OK;
@@ -289,7 +290,7 @@ st_status_t fuse_sweep(fuse_sweep_t *s, ir_graph_t **out_graph) {
     for (ir_node_t i = 0; i < from->nodes.n; i++) {
         const size_t n_before = s->to->nodes.n;
         if (!s->live[i]) continue;
-        s->to->phase = ir_node(from, i)->phase;
+        ir_graph_stand_for(s->to, ir_node(from, i));
         s->apart = s->kept && s->kept[i];
         status = rewrite_node(s, ir_node(from, i));
         if (status != ST_OK) {
@@ -299,7 +300,7 @@ st_status_t fuse_sweep(fuse_sweep_t *s, ir_graph_t **out_graph) {
         if (s->trail) s->trail[i] = trail_of(s, ir_node(from, i), n_before);
     }
     TRY_GOTO(copy_outputs(s), done);
-    s->to->phase = IR_PHASE_FORWARD;
+    ir_graph_stand_alone(s->to);
     *out_graph = s->to;
 done:
     if (status != ST_OK) ir_graph_destroy(s->to);

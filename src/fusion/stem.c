@@ -212,7 +212,7 @@ static st_status_t write_all(const bool *marks, const ir_graph_t *graph, ir_buil
             TRY(ir_graph_clone_node(b->graph, graph, n, NULL, map));
             continue;
         }
-        b->graph->phase = node->phase;
+        ir_graph_stand_for(b->graph, node);
         ir_value_t *x = &blocks[node->inputs[0]]; /* plus 1: one form for all that read it so */
         if (!*x || !is_cut(ir_b_type(b, *x - 1), &t))
             *x = cut_blocks(b, &t, map[node->inputs[0]]) + 1;

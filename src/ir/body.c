@@ -133,6 +133,7 @@ st_status_t ir_body_inline(ir_graph_t *graph, const ir_graph_t *body, const ir_v
         }
         TRY_GOTO(ir_graph_clone_node(graph, body, i, NULL, map), done);
         graph->nodes.data[graph->nodes.n - 1].phase = graph->phase;
+        graph->nodes.data[graph->nodes.n - 1].slot = graph->slot;
     }
     for (size_t k = 0; k < body->outputs.n; k++) out[k] = map[body->outputs.data[k].value];
 done:

@@ -11,11 +11,12 @@ ir_box_t ir_box_whole(const ir_type_t *type) {
 
 bool ir_box_is_whole(const ir_type_t *type, const ir_box_t *box) {
     const ir_box_t whole = ir_box_whole(type);
-    return memcmp(&whole, box, sizeof whole) == 0;
+    return !box->none && memcmp(whole.begin, box->begin, sizeof whole.begin) == 0 &&
+           memcmp(whole.extent, box->extent, sizeof whole.extent) == 0;
 }
 
 int64_t ir_box_elements(const ir_type_t *type, const ir_box_t *box) {
-    int64_t n = 1;
+    int64_t n = box->none ? 0 : 1;
     for (int32_t d = 0; d < type->rank; d++) n *= box->extent[d];
     return n;
 }
@@ -27,6 +28,7 @@ size_t ir_box_bytes(const ir_type_t *type, const ir_box_t *box) {
 bool ir_box_common(const ir_type_t *type, const ir_box_t *a, const ir_box_t *b, ir_box_t *out_box) {
     ir_box_t box = {0};
     *out_box = box;
+    if (a->none || b->none) return false;
     for (int32_t d = 0; d < type->rank; d++) {
         const int64_t a_end = a->begin[d] + a->extent[d], b_end = b->begin[d] + b->extent[d];
         box.begin[d] = a->begin[d] > b->begin[d] ? a->begin[d] : b->begin[d];

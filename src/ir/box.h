@@ -14,6 +14,7 @@
 
 typedef struct ir_box {
     int64_t begin[IR_MAX_RANK], extent[IR_MAX_RANK]; /* entries past the rank are 0 */
+    bool none; /* nothing, not even of a scalar: the tensor lies on other stages of a pipeline */
 } ir_box_t;
 
 ir_box_t ir_box_whole(const ir_type_t *type);

@@ -271,8 +271,8 @@ static st_status_t check_inputs(const ir_graph_t *graph, const ir_op_def_t *def,
 
 /* Appends the node with attributes that the arena already owns. */
 static st_status_t append(ir_graph_t *graph, const ir_op_def_t *def, ir_phase_t phase,
-                          const char *name, uint32_t n_inputs, const ir_value_t *inputs,
-                          const ir_attr_t *attrs, ir_value_t *out_first) {
+                          uint32_t slot, const char *name, uint32_t n_inputs,
+                          const ir_value_t *inputs, const ir_attr_t *attrs, ir_value_t *out_first) {
     ir_type_t small_in[SMALL_OPERANDS], small_out[SMALL_OPERANDS];
     uint32_t n_outputs = ir_op_n_outputs(def, n_inputs, attrs);
     ir_type_t *in = n_inputs <= SMALL_OPERANDS ? small_in : st_calloc(n_inputs, sizeof *in);
@@ -296,6 +296,7 @@ static st_status_t append(ir_graph_t *graph, const ir_op_def_t *def, ir_phase_t 
             done);
     ir_node_info_t info = {.op = def->op,
                            .phase = phase,
+                           .slot = slot,
                            .n_inputs = n_inputs,
                            .n_outputs = n_outputs,
                            .inputs = owned,
@@ -352,7 +353,9 @@ st_status_t ir_graph_add(ir_graph_t *graph, ir_op_t op, const char *name, uint32
     TRY_GOTO(attrs_make(graph, def, n_args, args, &attrs), fail);
     if (op_is_named(op) && !name[0])
         TRY_GOTO(FAIL(ST_INVALID, "inputs, parameters and buffers need a name"), fail);
-    TRY_GOTO(append(graph, def, graph->phase, name, n_inputs, inputs, attrs, out_first), fail);
+    TRY_GOTO(
+        append(graph, def, graph->phase, graph->slot, name, n_inputs, inputs, attrs, out_first),
+        fail);
     return ST_OK;
 fail:
     return name[0] ? st_error_context(status, "%s '%s'", def->name, name)
@@ -373,7 +376,8 @@ st_status_t ir_graph_clone_node(ir_graph_t *graph, const ir_graph_t *from, ir_no
     ir_value_t first = IR_NONE;
     st_status_t status = check_inputs(graph, def, info->n_inputs, inputs);
     if (status == ST_OK)
-        status = append(graph, def, info->phase, info->name, info->n_inputs, inputs, owned, &first);
+        status = append(graph, def, info->phase, info->slot, info->name, info->n_inputs, inputs,
+                        owned, &first);
     if (status != ST_OK) return st_error_context(status, "%s", ir_node_label(from, node));
     ir_node_info_t *made = &graph->nodes.data[graph->nodes.n - 1];
     made->origin = info->origin;
@@ -423,7 +427,7 @@ st_status_t ir_graph_rewrite(const ir_graph_t *graph, const ir_node_t *order, ir
     TRY_GOTO(ir_graph_create_like(graph, &to), fail);
     for (size_t i = 0; i < graph->nodes.n; i++) {
         ir_node_t node = order ? order[i] : (ir_node_t)i;
-        to->phase = ir_node(graph, node)->phase;
+        ir_graph_stand_for(to, ir_node(graph, node));
         TRY_GOTO(rewrite ? rewrite(context, to, graph, node, map)
                          : ir_graph_clone_node(to, graph, node, NULL, map),
                  fail);
@@ -433,7 +437,7 @@ st_status_t ir_graph_rewrite(const ir_graph_t *graph, const ir_node_t *order, ir
                                         map[graph->outputs.data[i].value]),
                  fail);
     st_free(map);
-    to->phase = IR_PHASE_FORWARD;
+    ir_graph_stand_alone(to);
     *out_graph = to;
     return ST_OK;
 fail:

@@ -74,6 +74,9 @@ typedef enum ir_phase {
 typedef struct ir_node_info {
     ir_op_t op;
     ir_phase_t phase;
+    /* Of a pipeline's rank: which of its turns the node belongs to. Nodes run in ascending order of
+     * slots and are not fused over them. The compiler's alone: not in files, 0 elsewhere. */
+    uint32_t slot;
     uint32_t n_inputs, n_outputs;
     const ir_value_t *inputs;
     ir_value_t first_output; /* outputs are first_output … first_output + n_outputs - 1 */
@@ -134,6 +137,7 @@ typedef struct ir_graph {
     ir_names_t output_names, alias_names; /* only graph.c's */
     st_map_t node_names;                  /* the same; state and inputs, the first of each name */
     ir_phase_t phase;                     /* cursor: of what ir_graph_add appends */
+    uint32_t slot;                        /* the same */
     const char *name;                     /* for messages; "" if none */
     const char *producer; /* who wrote the source model ("pytorch 2.11"); "" if none */
 } ir_graph_t;
@@ -189,6 +193,15 @@ void ir_uses_free(ir_uses_t *uses);
 #define IR_SHADOW_PREFIX "optim.shadow."
 
 /* ---- writing ---- */
+/* New nodes get the phase and the slot of `node`, for which they stand. */
+static inline void ir_graph_stand_for(ir_graph_t *graph, const ir_node_info_t *node) {
+    graph->phase = node->phase;
+    graph->slot = node->slot;
+}
+static inline void ir_graph_stand_alone(ir_graph_t *graph) {
+    graph->phase = IR_PHASE_FORWARD;
+    graph->slot = 0;
+}
 /* One attribute to give to ir_graph_add; attributes left out take the schema's default. What
  * pointers point to is copied, bodies too. */
 typedef struct ir_arg {
@@ -206,17 +219,18 @@ typedef struct ir_arg {
     ((ir_arg_t){(key_), {.kind = IR_ATTR_DATA, .data = {(p_), (bytes_)}}})
 #define IR_ARG_GRAPH(key_, p_) ((ir_arg_t){(key_), {.kind = IR_ATTR_GRAPH, .graph = (p_)}})
 
-/* Bytes of all values together: what says which of several graphs of the same nodes is the largest. */
+/* Bytes of all values together: what says which of several graphs of the same nodes is the largest.
+ */
 uint64_t ir_graph_value_bytes(const ir_graph_t *graph);
-/* Appends a node of the phase that the cursor graph->phase says: checks input count, attributes (kind, required), runs the op's shape rule, and
- * makes its output values. `name` may be NULL. *out_first is the first output value (IR_NONE for an
+/* Appends a node of the phase and the slot that the cursors graph->phase and graph->slot say: checks
+ * input count, attributes (kind, required), runs the op's shape rule, and makes its output values. `name` may be NULL. *out_first is the first output value (IR_NONE for an
  * op with none). Errors name op and node name and leave the graph unchanged. */
 st_status_t ir_graph_add(ir_graph_t *graph, ir_op_t op, const char *name, uint32_t n_inputs,
                          const ir_value_t *inputs, size_t n_args, const ir_arg_t *args,
                          ir_value_t *out_first) ST_WARN_UNUSED;
 /* Appends a copy of `node` of `from` whose inputs are map[old input]; fills map[] for its outputs.
  * `attrs` replaces the attributes (schema order) unless NULL. Shapes are inferred anew. The copy has
- * the phase of `node`, whatever the cursor says. */
+ * the phase and the slot of `node`, whatever the cursors say. */
 st_status_t ir_graph_clone_node(ir_graph_t *graph, const ir_graph_t *from, ir_node_t node,
                                 const ir_attr_t *attrs, ir_value_t *map) ST_WARN_UNUSED;
 /* What a pass makes of a body: a graph with as many inputs and outputs. */
@@ -232,8 +246,8 @@ st_status_t ir_graph_clone_node_bodies(ir_graph_t *graph, const ir_graph_t *from
 typedef st_status_t (*ir_rewrite_t)(void *context, ir_graph_t *to, const ir_graph_t *from,
                                     ir_node_t node, ir_value_t *map);
 /* Copies `graph`, each node as `rewrite` says (NULL: as it is), with its name, producer, aliases
- * and outputs. Nodes are taken in the order `order`, NULL: as they stand. The cursor of `to` follows
- * them, so that new nodes have the phase of the node they stand for. */
+ * and outputs. Nodes are taken in the order `order`, NULL: as they stand. The cursors of `to` follow
+ * them, so that new nodes have the phase and the slot of the node they stand for. */
 st_status_t ir_graph_rewrite(const ir_graph_t *graph, const ir_node_t *order, ir_rewrite_t rewrite,
                              void *context, ir_graph_t **out_graph) ST_WARN_UNUSED;
 /* Names an output; a second output of one name is an error. */

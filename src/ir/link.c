@@ -19,6 +19,12 @@ ir_transfer_t ir_transfer_of(ir_op_t start) {
                                                  : IR_TRANSFER_GATHER;
 }
 
+double ir_link_pair_us(const ir_links_t *links, double bytes) {
+    if (links->n < 2) return 0;
+    return links->inner < links->n ? links->outer_us + bytes / links->outer_gbps * 1e-3
+                                   : links->us + bytes / links->gbps * 1e-3;
+}
+
 double ir_link_us(const ir_links_t *links, ir_transfer_t transfer, double bytes) {
     if (links->n < 2) return 0;
     const double n = links->n, inner = links->inner, outer = n / inner;

@@ -35,6 +35,8 @@ typedef struct ir_links {
 ir_links_t ir_links_of(const ir_machine_t *machine, uint32_t n, uint32_t stride);
 /* That of a collective's start. */
 ir_transfer_t ir_transfer_of(ir_op_t start);
+/* From one rank of the group to the next: over the slower links, if the group has any. */
+double ir_link_pair_us(const ir_links_t *links, double bytes);
 double ir_link_us(const ir_links_t *links, ir_transfer_t transfer, double bytes);
 
 #endif

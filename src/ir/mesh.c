@@ -9,7 +9,7 @@
 
 /* Known axes, in the order of lowering. */
 static const char *const axis_names[] = {IR_AXIS_TENSOR, IR_AXIS_DATA, IR_AXIS_EXPERT,
-                                         IR_AXIS_CONTEXT};
+                                         IR_AXIS_CONTEXT, IR_AXIS_PIPE};
 enum { N_NAMES = sizeof axis_names / sizeof axis_names[0] };
 
 static uint32_t name_index(const char *name) {
@@ -39,7 +39,7 @@ static st_status_t parse_axis(const char *text, size_t length, ir_mesh_t *mesh) 
         const char *nearest = st_nearest(name, N_NAMES, axis_names);
         return FAIL(ST_UNSUPPORTED,
                     "there is no mesh axis '%.*s'%s%s%s; the axes are: data, tensor, "
-                    "expert, context",
+                    "expert, context, pipe",
                     (int)n, text, nearest ? " (do you mean '" : "", nearest ? nearest : "",
                     nearest ? "'?)" : "");
     }
@@ -131,6 +131,10 @@ void ir_mesh_order(const ir_mesh_t *mesh, uint32_t *order) {
 
 /* ---- parts ---- */
 
+static bool holds(const ir_placement_t *placement, uint32_t coordinate) {
+    return (uint64_t)placement->granules >> coordinate & 1;
+}
+
 void ir_mesh_box(const ir_mesh_t *mesh, const ir_placement_t *placements, const ir_type_t *type,
                  uint32_t rank, ir_box_t *out_box) {
     uint32_t order[IR_MAX_AXES];
@@ -139,6 +143,12 @@ void ir_mesh_box(const ir_mesh_t *mesh, const ir_placement_t *placements, const 
     for (int32_t d = 0; d < type->rank; d++) out_box->extent[d] = type->dims[d];
     for (uint32_t i = 0; i < mesh->n; i++) {
         const ir_placement_t *placement = &placements[order[i]];
+        if (placement->kind == IR_HELD &&
+            !holds(placement, ir_mesh_coordinate(mesh, rank, order[i]))) {
+            memset(out_box, 0, sizeof *out_box);
+            out_box->none = true;
+            return;
+        }
         if (placement->kind != IR_SPLIT) continue;
         int64_t *extent = &out_box->extent[placement->dim], begin;
         int64_t granules = placement->granules == IR_GRANULES_EACH ? *extent : placement->granules;
@@ -155,6 +165,13 @@ st_status_t ir_mesh_check_placements(const ir_mesh_t *mesh, const ir_placement_t
     for (uint32_t i = 0; i < mesh->n; i++) {
         const ir_placement_t *p = &placements[order[i]];
         if (p->kind == IR_REPLICATE) continue;
+        if (p->kind == IR_HELD) {
+            const uint32_t size = mesh->axes[order[i]].size;
+            if (p->granules > 0 && size <= IR_MAX_HOLDERS && !(p->granules >> size)) continue;
+            return FAIL(ST_INVALID,
+                        "it is held by ranks of axis '%s' that there are not, or by none",
+                        mesh->axes[order[i]].name);
+        }
         bool right = p->kind == IR_SPLIT && p->dim >= 0 && p->dim < type->rank && p->granules >= 0;
         if (right && p->granules != IR_GRANULES_EACH)
             right = !(split_before >> p->dim & 1) && type->dims[p->dim] % p->granules == 0;
@@ -168,7 +185,13 @@ st_status_t ir_mesh_check_placements(const ir_mesh_t *mesh, const ir_placement_t
 
 bool ir_mesh_is_first_holder(const ir_mesh_t *mesh, const ir_placement_t *placements,
                              uint32_t rank) {
-    for (uint32_t a = 0; a < mesh->n; a++)
-        if (placements[a].kind != IR_SPLIT && ir_mesh_coordinate(mesh, rank, a) != 0) return false;
+    for (uint32_t a = 0; a < mesh->n; a++) {
+        const uint32_t at = ir_mesh_coordinate(mesh, rank, a);
+        if (placements[a].kind == IR_HELD) {
+            if (at != (uint32_t)__builtin_ctzll((uint64_t)placements[a].granules)) return false;
+        } else if (placements[a].kind != IR_SPLIT && at != 0) {
+            return false;
+        }
+    }
     return true;
 }

@@ -8,21 +8,23 @@
  *
  * A program is lowered to one axis after another (shard/mesh.h): the data axis after the tensor axis, so
  * that what it splits is what that has left; the expert axis after both, since what its ranks exchange are
- * parts of their own share of the batch; the context axis last, for whose ranks a share of one item is
- * best. Where two axes split one dim of a tensor, the later one splits the earlier one's part. */
+ * parts of their own share of the batch; the context axis behind them, for whose ranks a share of one item
+ * is best; the pipe axis last, since its programs differ. Where two axes split one dim of a tensor, the later one splits the earlier one's part. */
 #ifndef STATOR_IR_MESH_H
 #define STATOR_IR_MESH_H
 
 #include "ir/box.h"
 #include "ir/op.h"
 
-enum { IR_MAX_AXES = 4, IR_AXIS_NAME_BYTES = 16, IR_MESH_TEXT_BYTES = 128, IR_MAX_RANKS = 65536 };
+enum { IR_MAX_AXES = 5, IR_AXIS_NAME_BYTES = 16, IR_MESH_TEXT_BYTES = 128, IR_MAX_RANKS = 65536 };
 
 /* The axis that splits the batch; the only one of a mesh made from a number of ranks. */
 #define IR_AXIS_DATA "data"
 #define IR_AXIS_TENSOR "tensor"
 #define IR_AXIS_EXPERT "expert"   /* splits the batch too, and experts' weights */
 #define IR_AXIS_CONTEXT "context" /* splits sequences */
+/* Its ranks have different parts of the program: stages of a pipeline (shard/pipe.h). */
+#define IR_AXIS_PIPE "pipe"
 
 typedef struct ir_mesh {
     uint32_t n;

@@ -39,6 +39,8 @@ typedef enum ir_placement_kind {
     IR_REPLICATE = 0, /* every rank holds all of it */
     IR_SPLIT,         /* rank r holds granules [r·G/n, (r+1)·G/n) of `dim` */
     IR_PARTIAL,       /* the value is the sum over the ranks */
+    IR_HELD,          /* rank r holds all of it where bit r of `granules` is set, else nothing: of a
+                         pipeline's states, inputs and outputs */
 } ir_placement_kind_t;
 
 /* Splits are by granules: dim has `granules` equal parts (a batch of 8 that became 8·32 rows still
@@ -51,9 +53,12 @@ typedef struct ir_placement {
 
 #define IR_PLACE_REPLICATE ((ir_placement_t){IR_REPLICATE, 0, 0})
 #define IR_PLACE_PARTIAL ((ir_placement_t){IR_PARTIAL, 0, 0})
+#define IR_PLACE_HELD(mask_) ((ir_placement_t){IR_HELD, 0, (mask_)})
+enum { IR_MAX_HOLDERS = 62 }; /* ranks that a mask has room for */
 #define IR_PLACE_SPLIT(dim_, granules_) ((ir_placement_t){IR_SPLIT, (dim_), (granules_)})
 static inline bool ir_placement_equal(ir_placement_t a, ir_placement_t b) {
-    return a.kind == b.kind && (a.kind != IR_SPLIT || (a.dim == b.dim && a.granules == b.granules));
+    return a.kind == b.kind && ((a.kind != IR_SPLIT && a.kind != IR_HELD) ||
+                                (a.dim == b.dim && a.granules == b.granules));
 }
 /* First granule of rank `rank` of `n_ranks`: floor(rank · granules / n_ranks). */
 static inline int64_t ir_granule_begin(int64_t granules, int64_t rank, int64_t n_ranks) {
@@ -165,9 +170,9 @@ typedef struct ir_op_def {
     uint8_t labels;
 } ir_op_def_t;
 
-/* A start that reads its input until the wait; the others sum in place. */
+/* A start that reads its input until the wait; the others sum in place, or have no input. */
 static inline bool ir_start_reads_input(const ir_op_def_t *def) {
-    return (def->flags & IR_START) && def->op != IR_OP_ALL_REDUCE_START;
+    return (def->flags & IR_START) && def->op != IR_OP_ALL_REDUCE_START && def->min_inputs > 0;
 }
 
 /* Row of an op; NULL for an unknown id. */

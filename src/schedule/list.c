@@ -3,6 +3,7 @@
 
 /* The ready nodes, a heap with the next one on top. A node's gain may grow while it waits. */
 typedef struct ready {
+    const ir_graph_t *graph;
     int64_t *gain;        /* [nodes] */
     const uint8_t *class; /* [nodes]: higher goes first, whatever the gain; NULL: all alike */
     uint32_t *missing;    /* [nodes]: edges into it from nodes still to come */
@@ -19,6 +20,8 @@ static void ready_free(ready_t *ready) {
 }
 
 static bool goes_before(const ready_t *ready, ir_node_t a, ir_node_t b) {
+    const uint32_t x = ir_node(ready->graph, a)->slot, y = ir_node(ready->graph, b)->slot;
+    if (x != y) return x < y;
     if (ready->class && ready->class[a] != ready->class[b])
         return ready->class[a] > ready->class[b];
     if (ready->gain[a] != ready->gain[b]) return ready->gain[a] > ready->gain[b];
@@ -80,7 +83,7 @@ static void rate_nodes(const sched_dag_t *dag, const sched_live_t *live, const s
 
 st_status_t sched_list(const sched_dag_t *dag, sched_live_t *live, const sched_rule_t *rule,
                        ir_node_t *out_order) {
-    ready_t ready = {.class = rule->class};
+    ready_t ready = {.graph = dag->graph, .class = rule->class};
     st_status_t status = ST_OK;
     bool follows = !rule->rank && rule->frees; /* gains change as nodes run */
     ready.gain = st_calloc(dag->n, sizeof *ready.gain);

@@ -133,8 +133,8 @@ static void find_owners(sched_live_t *live) {
     for (ir_value_t v = 0; v < graph->values.n; v++) {
         const ir_node_info_t *node = ir_value_producer(graph, v);
         uint32_t flags = ir_op_def(node->op)->flags, index = graph->values.data[v].index;
-        bool continues = (flags & IR_VIEW) ||
-                         ((flags & IR_COLLECTIVE) && !ir_start_reads_input(ir_op_def(node->op)));
+        bool continues = (flags & IR_VIEW) || ((flags & IR_COLLECTIVE) && node->n_inputs &&
+                                               !ir_start_reads_input(ir_op_def(node->op)));
         live->owner[v] = continues ? live->owner[node->inputs[index]] : v;
         if (live->owner[v] == v && !(flags & IR_STATE) && !ir_op_is_lasting(node->op))
             live->bytes[v] = (int64_t)ir_type_bytes(ir_value_type(graph, v));

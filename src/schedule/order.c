@@ -192,7 +192,8 @@ static st_status_t try_late(orders_t *o) {
 
 /* ---- small improvements ---- */
 
-/* Positions between which the node at `at` may move: o->rank is the position of each node. */
+/* Positions between which the node at `at` may move, within its slot: o->rank is the position of each
+ * node. */
 static void find_range(const orders_t *o, uint32_t at, uint32_t *out_low, uint32_t *out_high) {
     const sched_dag_t *dag = o->dag;
     ir_node_t n = o->best[at];
@@ -202,6 +203,12 @@ static void find_range(const orders_t *o, uint32_t at, uint32_t *out_low, uint32
         if (o->rank[dag->before.to[e]] + 1 > *out_low) *out_low = o->rank[dag->before.to[e]] + 1;
     for (uint32_t e = dag->after.first[n]; e < dag->after.first[n + 1]; e++)
         if (o->rank[dag->after.to[e]] - 1 < *out_high) *out_high = o->rank[dag->after.to[e]] - 1;
+    const uint32_t slot = ir_node(dag->graph, n)->slot;
+    uint32_t low = at, high = at;
+    while (low > *out_low && ir_node(dag->graph, o->best[low - 1])->slot == slot) low--;
+    while (high < *out_high && ir_node(dag->graph, o->best[high + 1])->slot == slot) high++;
+    *out_low = low;
+    *out_high = high;
 }
 
 static void move_node(const ir_node_t *from, uint32_t n, uint32_t at, uint32_t to, ir_node_t *out) {

@@ -10,6 +10,8 @@
  * first. In the best one, nodes that free nothing then move down to their first reader, if that is better
  * still, and in small graphs single nodes move as long as that helps.
  *
+ * Slots of a pipeline's turns (ir/graph.h) come one after the other; what is said is so within each.
+ *
  * The order is found on one rank's graph and applied to all: the graphs differ in sizes only.
  * O((nodes + edges) · log nodes).
  *

@@ -257,6 +257,88 @@ static st_status_t lower_axis(lowering_t *l, uint32_t axis, const uint32_t *clas
     return status;
 }
 
+/* ---- the pipe axis ---- */
+
+/* Ranks that hold the state in the plan whose state is shared. */
+static uint64_t held_by(void *context, const char *name) {
+    const shard_mesh_options_t *o = context;
+    const ir_placement_t *homes = o->home_of(o->context, name);
+    const uint32_t axis = ir_mesh_find(o->mesh, IR_AXIS_PIPE);
+    if (!homes) return 0;
+    return homes[axis].kind == IR_HELD ? (uint64_t)homes[axis].granules : UINT64_MAX;
+}
+
+static ir_placement_t held_where(uint64_t ranks, uint32_t size) {
+    return ranks == (1ull << size) - 1 ? IR_PLACE_REPLICATE : IR_PLACE_HELD((int64_t)ranks);
+}
+
+/* Where the ranks of the first combination have ports. */
+static void note_stages(lowering_t *l, uint32_t axis, ir_graph_t *const *made) {
+    const uint32_t size = l->options->mesh->axes[axis].size;
+    for (ir_node_t n = 0; n < l->global->nodes.n; n++) {
+        const ir_node_info_t *node = ir_node(l->global, n);
+        uint64_t ranks = 0;
+        if (node->op != IR_OP_INPUT && !(ir_op_def(node->op)->flags & IR_STATE)) continue;
+        for (uint32_t c = 0; c < size; c++)
+            ranks |= (uint64_t)(ir_graph_find(made[c], node->name) != IR_NONE) << c;
+        l->out->nodes[n].placements[axis] = held_where(ranks, size);
+    }
+    for (size_t o = 0; o < l->global->outputs.n; o++) {
+        uint64_t ranks = 0;
+        const char *name = l->global->outputs.data[o].name;
+        for (uint32_t c = 0; c < size; c++)
+            ranks |= (uint64_t)(ir_graph_find_output(made[c], name) != IR_NONE) << c;
+        l->out->outputs[o].placements[axis] = held_where(ranks, size);
+    }
+}
+
+/* Takes the graphs over, those of one stage after the other. Combinations of one graph share its parts,
+ * unless their classes differ. */
+static st_status_t share_stages(const level_t *from, uint32_t size, ir_graph_t **made,
+                                level_t *to) {
+    for (uint32_t c = 0; c < size; c++)
+        for (uint32_t at = 0; at < from->n; at++) {
+            const uint32_t own = at * size + c, g = from->graph_of[at];
+            uint32_t same = 0;
+            while (same < at &&
+                   (from->graph_of[same] != g ||
+                    (to->class_of && to->class_of[same * size + c] != to->class_of[own])))
+                same++;
+            if (same < at) {
+                to->graph_of[own] = to->graph_of[same * size + c];
+                continue;
+            }
+            to->graph_of[own] = to->n_graphs;
+            ir_graph_t **graph = &made[g * size + c], **kept = &to->graphs[to->n_graphs];
+            TRY(ir_graph_copy(*graph, kept));
+            to->n_graphs++;
+        }
+    return ST_OK;
+}
+
+static st_status_t lower_pipe(lowering_t *l, uint32_t axis, const uint32_t *class_of) {
+    const shard_mesh_options_t *o = l->options;
+    const uint32_t size = o->mesh->axes[axis].size, n = l->level.n_graphs;
+    shard_pipe_t pipe = o->pipe;
+    level_t next = {0};
+    pipe.axis = o->mesh->axes[axis].name;
+    pipe.n_ranks = size;
+    if (o->home_of) pipe.held_by = held_by, pipe.context = (void *)(uintptr_t)o;
+    ir_graph_t **made = st_calloc((size_t)n * size, sizeof *made);
+    if (!made) return st_no_memory((size_t)n * size * sizeof *made, "the lowering");
+    st_status_t status =
+        shard_pipe_lower(&pipe, n, l->level.graphs, largest_graph(&l->level), made);
+    if (status == ST_OK) status = level_open(&next, l->level.n * size);
+    next.class_of = class_of;
+    if (status == ST_OK) note_stages(l, axis, made);
+    if (status == ST_OK) status = share_stages(&l->level, size, made, &next);
+    for (uint32_t i = 0; i < n * size; i++) ir_graph_destroy(made[i]);
+    st_free(made);
+    level_free(&l->level);
+    l->level = next;
+    return status;
+}
+
 /* ---- all axes ---- */
 
 /* Combination of a rank: its coordinates in the order of lowering. */
@@ -275,8 +357,14 @@ static st_status_t lower_all(lowering_t *l, const uint32_t *order, uint32_t *cla
     l->level.n_graphs = 1;
     for (uint32_t r = 0; l->options->class_of && r < ir_mesh_ranks(mesh); r++)
         classes[combination_of(mesh, order, mesh->n, r)] = l->options->class_of[r];
-    for (uint32_t i = 0; i < mesh->n; i++)
-        TRY(lower_axis(l, order[i], l->options->class_of && i + 1 == mesh->n ? classes : NULL));
+    for (uint32_t i = 0; i < mesh->n; i++) {
+        const uint32_t *last = l->options->class_of && i + 1 == mesh->n ? classes : NULL;
+        const bool pipe = strcmp(mesh->axes[order[i]].name, IR_AXIS_PIPE) == 0;
+        if (pipe && mesh->axes[order[i]].size > 1)
+            TRY(lower_pipe(l, order[i], last));
+        else
+            TRY(lower_axis(l, order[i], last));
+    }
     for (uint32_t r = 0; r < ir_mesh_ranks(mesh); r++)
         l->out->program_of[r] = l->level.graph_of[combination_of(mesh, order, mesh->n, r)];
     l->out->n_programs = l->level.n_graphs;

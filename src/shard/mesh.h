@@ -1,12 +1,13 @@
-/* Lowering to all ranks of a mesh: one axis after another (ir/mesh.h has the order).
+/* Lowering to all ranks of a mesh: one axis after another (ir/mesh.h has the order), the pipe axis last and in
+ * its own way (pipe.h).
  *
  *   global graph ─ tensor ─► graph for tensor 0 ─ data ─► programs of ranks (0,0) (1,0) (2,0)
  *                        └─► graph for tensor 1 ─ data ─► programs of ranks (0,1) (1,1) (2,1)
  *
  * Problem: the graph says what is computed, not where; each rank needs the program of its part, and the
  * ranks' collectives must match.
- * In:  the global program, simplified. Out: a program for each distinct part, all with the same nodes in
- *      the same order; only sizes, offsets and constants' contents differ. Together they compute what the
+ * In:  the global program, simplified. Out: a program for each distinct part, those of one stage with the same
+ *      nodes in the same order; only sizes, offsets and constants' contents differ. Together they compute what the
  *      global program says; inputs, states and outputs have a placement by axis.
  * Algorithm: an axis is decided on the largest graph (decide.c: from what is settled beforehand, by a
  * form, pins or a search), and written into every graph that the axes before left (emit.c). Graphs that
@@ -19,6 +20,7 @@
 #include "ir/mesh.h"
 #include "shard/forms.h"
 #include "shard/lower.h"
+#include "shard/pipe.h"
 
 /* How the ranks hold a value: by axis. */
 typedef struct shard_layout {
@@ -26,7 +28,7 @@ typedef struct shard_layout {
 } shard_layout_t;
 
 typedef struct shard_programs {
-    uint32_t n_programs;
+    uint32_t n_programs;     /* those of one stage after the other */
     ir_graph_t **graphs;     /* [n_programs], owned unless taken (set to NULL) */
     uint32_t *program_of;    /* [ranks] */
     shard_layout_t *nodes;   /* [nodes of the global graph]: of inputs and states */
@@ -48,6 +50,7 @@ typedef struct shard_mesh_options {
     /* Ranks of different classes get programs of their own, though their graphs be equal. NULL: one
      * class. */
     const uint32_t *class_of; /* [ranks] */
+    shard_pipe_t pipe;        /* with a pipe axis: all but the axis itself, and who holds states */
 } shard_mesh_options_t;
 
 /* What it made before a failure, shard_programs_free frees. */

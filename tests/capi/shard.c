@@ -13,7 +13,7 @@
     } while (0)
 
 static const double TOLERANCE = 1e-9;
-enum { STEPS = 10, MAX_VALUES = 4096 };
+enum { STEPS = 10, MAX_VALUES = 32768 };
 
 const shard_model_t shard_llama = {
     "llama",
@@ -68,6 +68,35 @@ const shard_model_t shard_resnet = {
     10,
     0};
 
+const shard_model_t shard_llama_micro = {
+    "llama in micro-batches",
+    "{\"model_type\": \"llama\", \"hidden_act\": \"silu\", \"vocab_size\": 64, \"hidden_size\": 32,"
+    " \"intermediate_size\": 88, \"num_hidden_layers\": 4, \"num_attention_heads\": 4,"
+    " \"num_key_value_heads\": 2}",
+    {"batch", "2", "seq", "8", "optimizer", "adamw", "lr", "2e-3", "weight-decay", "0.1", "clip",
+     "0.5", "microbatches", "5", "fetch", "grad.model.embed_tokens.weight"},
+    64,
+    3};
+
+const shard_model_t shard_llama_tied = {
+    "tied llama in micro-batches",
+    "{\"model_type\": \"llama\", \"hidden_act\": \"silu\", \"vocab_size\": 65, \"hidden_size\": 24,"
+    " \"intermediate_size\": 40, \"num_hidden_layers\": 3, \"num_attention_heads\": 4,"
+    " \"num_key_value_heads\": 2, \"tie_word_embeddings\": true}",
+    {"batch", "3", "seq", "5", "optimizer", "adamw", "lr", "2e-3", "clip", "0.5", "ema", "0.9",
+     "microbatches", "4", "fetch", "grad.model.embed_tokens.weight"},
+    65,
+    3};
+
+const shard_model_t shard_resnet_micro = {
+    "resnet in micro-batches",
+    NULL,
+    {"depth",        "8", "classes",    "10",   "channels", "1",    "image",    "8",
+     "batch",        "3", "optimizer",  "sgd",  "lr",       "0.05", "momentum", "0.9",
+     "microbatches", "5", "batch-norm", "micro"},
+    10,
+    0};
+
 /* ---- one run ---- */
 
 typedef struct trained {
@@ -84,6 +113,14 @@ static void ignore(const stator_tensor_t *port, int64_t *labels, int64_t n) {
         for (int64_t i = 0; i < n; i++) labels[r * port->dims[1] + i] = -100;
 }
 
+/* Labels that do not count come in runs, so that micro-batches have unequal numbers of those that do. */
+static void ignore_some(const stator_tensor_t *port, int64_t *data, int ignored) {
+    size_t n = port->bytes / sizeof *data, run = n / 5 + 1;
+    for (size_t i = 0; i < n; i += run)
+        if (data[i] % ignored == 0)
+            for (size_t k = i; k < n && k < i + run; k++) data[k] = -100;
+}
+
 static void step(trained_t *t, const shard_model_t *model, uint64_t *state) {
     stator_tensor_t feeds[8];
     stator_fetch_t fetches[8];
@@ -94,22 +131,25 @@ static void step(trained_t *t, const shard_model_t *model, uint64_t *state) {
         void *data = malloc(feeds[i].bytes);
         feed_fill(&feeds[i], data, model->labels, state);
         if (model->ignored) ignore(&feeds[i], data, model->ignored);
+        if (model->ignored && feeds[i].rank == 3 && strcmp(feeds[i].name, "y") == 0)
+            ignore_some(&feeds[i], data, model->ignored);
         feeds[i].data = data;
     }
     for (size_t o = 0; o < stator_plan_count(t->plan, STATOR_OUTPUT); o++) {
         stator_tensor_t port = stator_plan_at(t->plan, STATOR_OUTPUT, o);
-        if (port.dtype != STATOR_DTYPE_F64 || port.rank) continue;
-        assert_true(n_fetches < 8 && t->n_outputs + n_fetches < MAX_VALUES);
-        fetches[n_fetches] = (stator_fetch_t){
-            .name = port.name, .data = &t->outputs[t->n_outputs + n_fetches], .bytes = 8};
-        n_fetches++;
+        const size_t n_values = port.bytes / sizeof(double);
+        if (port.dtype != STATOR_DTYPE_F64 || (port.rank && !strstr(port.name, "grad."))) continue;
+        assert_true(n_fetches < 8 && t->n_outputs + n_values <= MAX_VALUES);
+        fetches[n_fetches++] = (stator_fetch_t){
+            .name = port.name, .data = &t->outputs[t->n_outputs], .bytes = port.bytes};
+        t->n_outputs += n_values;
     }
     assert_true(n_fetches >= 1);
     must(stator_session_step(t->session, n, feeds, n_fetches, fetches));
-    t->n_outputs += n_fetches;
     for (size_t i = 0; i < n; i++) free((void *)(uintptr_t)feeds[i].data);
 }
 
+static const char *const *more_options; /* of the plan; NULL: none */
 static const char *refused_says; /* set: compiling has to fail, with a message that contains it */
 
 static void open_training(const shard_model_t *model, const char *mesh, const char *form,
@@ -124,6 +164,8 @@ static void open_training(const shard_model_t *model, const char *mesh, const ch
         spill(scratch("config.json"), model->config, strlen(model->config));
         must(stator_options_set(options, "config", scratch("config.json")));
     }
+    for (int i = 0; more_options && more_options[i]; i += 2)
+        must(stator_options_set(options, more_options[i], more_options[i + 1]));
     must(stator_options_set(options, "mesh", mesh));
     char name[16];
     size_t length = strcspn(form, " ");
@@ -153,6 +195,7 @@ static void open_training(const shard_model_t *model, const char *mesh, const ch
     if (evaluation) {
         *evaluation = (trained_t){0};
         must(stator_options_set(options, "mode", "eval"));
+        must(stator_options_set(options, "fetch", ""));
         must(stator_plan_compile(graph, options, t->plan, &evaluation->plan));
         must(stator_session_create(evaluation->plan, t->session, &evaluation->session));
     }
@@ -227,6 +270,14 @@ unsigned long long shard_check(const shard_model_t *model, const char *mesh, con
     assert_true(compare_states(what, &one, &many) > 20);
     unsigned long long bytes = stator_plan_info(many.plan).state_bytes;
     release(&many);
+    return bytes;
+}
+
+unsigned long long shard_check_with(const shard_model_t *model, const char *mesh, const char *form,
+                                    const char *const *options) {
+    more_options = options;
+    unsigned long long bytes = shard_check(model, mesh, form);
+    more_options = NULL;
     return bytes;
 }
 

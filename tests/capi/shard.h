@@ -7,11 +7,15 @@ typedef struct shard_model {
     const char *config;      /* Llama: the text of config.json; NULL: a ResNet */
     const char *options[24]; /* key, value, …, NULL: model and training */
     int labels;              /* labels and tokens are below it */
-    int ignored;             /* of each row of labels, so many at its beginning are -100 */
+    int ignored;             /* of each row of labels, so many at its beginning are -100; of
+                              * micro-batches one in so many by lot, with those behind it */
 } shard_model_t;
 
 extern const shard_model_t shard_llama, shard_llama_uneven, shard_resnet, shard_experts,
     shard_experts_uneven;
+/* For pipelines: several micro-batches, of which some have more labels that count than others. The tied one's
+ * embedding is its head. */
+extern const shard_model_t shard_llama_micro, shard_llama_tied, shard_resnet_micro;
 
 /* Trains ten steps in float64 on one rank and on the mesh; fails unless every output of every step
  * (loss, gradient norm), and at the end every parameter, buffer and moment, is within 1e-9 of the one
@@ -19,6 +23,10 @@ extern const shard_model_t shard_llama, shard_llama_uneven, shard_resnet, shard_
  * model. */
 /* Returns the state bytes of a rank, the most of all ranks. A form may be followed by pins: "dp *=whole(data)". */
 unsigned long long shard_check(const shard_model_t *model, const char *mesh, const char *form);
+
+/* The same with options of the plan besides: key, value, …, NULL. */
+unsigned long long shard_check_with(const shard_model_t *model, const char *mesh, const char *form,
+                                    const char *const *options);
 
 /* Trains some steps on one mesh, saves, goes on; and goes on after loading on another mesh: the states
  * then agree as above. */

@@ -27,7 +27,7 @@
     { .kind = SIMULATE_WAIT, .start = (start_) }
 #define COUNT(array) ((uint32_t)(sizeof(array) / sizeof *(array)))
 
-static const simulate_set_t everyone = {NULL};
+static const simulate_set_t everyone = {0};
 
 static simulation_t *simulate(const simulate_input_t *input) {
     simulation_t *made;
@@ -111,7 +111,7 @@ static void test_groups(void **state) {
     const simulate_move_t slow[] = {RUN(50), START_IN(0, 3), WAIT(1), START_IN(1, 4), WAIT(3)};
     const simulate_program_t programs[] = {{COUNT(quick), quick}, {COUNT(slow), slow}};
     const uint32_t program_of[4] = {0, 0, 0, 1}, rows[4] = {0, 0, 1, 1}, columns[4] = {0, 1, 0, 1};
-    const simulate_set_t sets[2] = {{rows}, {columns}};
+    const simulate_set_t sets[2] = {{.group_of = rows}, {.group_of = columns}};
     simulation_t *s = simulate(&(simulate_input_t){4, 2, 2, programs, program_of, sets, 1});
     const simulate_span_t *of0 = s->transfers[s->lane_of[0]], *of2 = s->transfers[s->lane_of[2]];
     assert_true(of0[0].begin_us == 0 && of0[0].end_us == 3);
@@ -233,7 +233,7 @@ static void test_random_courses(void **state) {
             programs[r] = (simulate_program_t){c.n_moves[r], c.moves[r]};
             program_of[r] = r;
         }
-        const simulate_set_t sets[2] = {{c.groups[0]}, {c.groups[1]}};
+        const simulate_set_t sets[2] = {{.group_of = c.groups[0]}, {.group_of = c.groups[1]}};
         relax(&c, overlap, step, exposed);
         simulation_t *s = simulate(
             &(simulate_input_t){c.n_ranks, c.n_ranks, 2, programs, program_of, sets, overlap});
@@ -287,7 +287,7 @@ static void ranks_with_the_same_course_share_a_lane(void **state) {
             if (p < ROWS && r == odd) r++;
             programs[p] = (simulate_program_t){c.n_moves[r], c.moves[r]};
         }
-        const simulate_set_t sets[2] = {{c.groups[0]}, {c.groups[1]}};
+        const simulate_set_t sets[2] = {{.group_of = c.groups[0]}, {.group_of = c.groups[1]}};
         relax(&c, overlap, step, exposed);
         simulation_t *s =
             simulate(&(simulate_input_t){N, ROWS + 1, 2, programs, program_of, sets, overlap});

@@ -32,6 +32,10 @@ static const struct {
     {IR_OP_REDUCE_SCATTER_WAIT, "collective: runs on a communicator"},
     {IR_OP_ALL_TO_ALL_START, "collective: runs on a communicator"},
     {IR_OP_ALL_TO_ALL_WAIT, "collective: runs on a communicator"},
+    {IR_OP_SEND_START, "collective: runs on a communicator"},
+    {IR_OP_SEND_WAIT, "collective: runs on a communicator"},
+    {IR_OP_RECEIVE_START, "collective: runs on a communicator"},
+    {IR_OP_RECEIVE_WAIT, "collective: runs on a communicator"},
     {IR_OP_AXIS_INDEX, "written by the session: what it is depends on the rank"},
 };
 

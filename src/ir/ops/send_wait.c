@@ -1,0 +1,15 @@
+/* send_wait: waits until what send_start gives has been taken. */
+#include "ir/rules_nn.h"
+
+const ir_op_def_t ir_op_send_wait = {
+    .op = IR_OP_SEND_WAIT,
+    .name = "send_wait",
+    .min_inputs = 1,
+    .max_inputs = 1,
+    .n_outputs = 1,
+    .flags = IR_COLLECTIVE,
+    .waits_for = IR_OP_SEND_START,
+    .shape = ir_shape_same,
+    .no_gradient = "collective",
+    .strategies = ir_strategies_none,
+};
