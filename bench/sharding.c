@@ -26,12 +26,21 @@
         }                                                        \
     } while (0)
 
-#define LLAMA_1B \
-    { 128256, 2048, 8192, 16, 32, 8, 64, 131072, 1e-5, 5e5, true, false, false, 0, 0, 0, 0, 0 }
-#define LLAMA_8B \
-    { 128256, 4096, 14336, 32, 32, 8, 128, 131072, 1e-5, 5e5, false, false, false, 0, 0, 0, 0, 0 }
-#define LLAMA_WORDS \
-    { 256000, 768, 2048, 12, 12, 12, 64, 131072, 1e-5, 5e5, false, false, false, 0, 0, 0, 0, 0 }
+#define LLAMA_1B                                                                                 \
+    {                                                                                            \
+        128256, 2048, 8192, 16, 32, 8, 64, 131072, 1e-5, 5e5, true, false, false, 0, 0, 0, 0, 0, \
+            0, 0, 0                                                                              \
+    }
+#define LLAMA_8B                                                                                 \
+    {                                                                                            \
+        128256, 4096, 14336, 32, 32, 8, 128, 131072, 1e-5, 5e5, false, false, false, 0, 0, 0, 0, \
+            0, 0, 0, 0                                                                           \
+    }
+#define LLAMA_WORDS                                                                               \
+    {                                                                                             \
+        256000, 768, 2048, 12, 12, 12, 64, 131072, 1e-5, 5e5, false, false, false, 0, 0, 0, 0, 0, \
+            0, 0, 0                                                                               \
+    }
 
 typedef struct bench_case {
     const char *name;
