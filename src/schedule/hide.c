@@ -39,17 +39,21 @@ typedef struct search {
     ir_node_t *given, *tried; /* [nodes] */
     double on_the_way, ahead; /* bytes of all transfers */
     int64_t limit;
-    tried_t now; /* the best so far, within the limit or nearest to it */
+    tried_t now; /* the best candidate so far, within the limit or nearest to it */
     bool any;
-    sched_hidden_t *out; /* the best within the limit */
+    sched_hidden_t *out; /* the best within the limit, candidate or as given */
 } search_t;
+
+static bool is_faster(const sched_overlap_time_t *time, int64_t bytes, double step_us,
+                      int64_t than_bytes) {
+    if (fabs(time->step_us - step_us) > 1e-6 * step_us) return time->step_us < step_us;
+    return bytes < than_bytes;
+}
 
 /* Of two that are too large the smaller one is nearer. */
 static bool is_better(const search_t *s, const sched_overlap_time_t *time, int64_t bytes) {
     if (bytes > s->limit || s->now.bytes > s->limit) return bytes < s->now.bytes;
-    if (fabs(time->step_us - s->now.time.step_us) > 1e-6 * s->now.time.step_us)
-        return time->step_us < s->now.time.step_us;
-    return bytes < s->now.bytes;
+    return is_faster(time, bytes, s->now.time.step_us, s->now.bytes);
 }
 
 static void keep(search_t *s, const sched_overlap_time_t *time, int64_t bytes) {
@@ -73,21 +77,22 @@ static st_status_t try_one(search_t *s, const candidate_t *c) {
     TRY(sched_transfers_group(&s->transfers, c->on_the_way, c->ahead));
     TRY(sched_overlap(&s->transfers, s->given, &rule, s->tried, &time));
     const int64_t bytes = sched_live_regions(&s->live, s->tried);
+    if (bytes <= s->limit && is_faster(&time, bytes, s->out->step_us, s->out->bytes))
+        keep(s, &time, bytes);
     if (s->any && !is_better(s, &time, bytes)) return ST_OK;
     s->any = true;
     s->now = (tried_t){*c, time, bytes};
-    if (bytes <= s->limit) keep(s, &time, bytes);
     return ST_OK;
 }
 
-/* What runs as given: nothing merged, nothing ahead. */
+/* What runs as given: nothing merged, nothing moved. It is told by no numbers, so the search does not
+ * start from it, but what is kept has to be faster. */
 static st_status_t keep_given(search_t *s) {
-    const sched_overlap_rule_t rule = {.kept_bytes = INFINITY};
     sched_overlap_time_t time;
     s->out->least_bytes = sched_live_regions(&s->live, s->given);
     s->limit = s->out->least_bytes + s->out->least_bytes / 100 * SCHED_HIDE_PERCENT;
     TRY(sched_transfers_group(&s->transfers, 0, 0));
-    TRY(sched_overlap(&s->transfers, s->given, &rule, s->tried, &time));
+    TRY(sched_overlap_as_given(&s->transfers, s->given, &time));
     memcpy(s->tried, s->given, s->dag.n * sizeof *s->tried);
     keep(s, &time, s->out->least_bytes);
     return ST_OK;

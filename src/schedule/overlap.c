@@ -292,3 +292,29 @@ st_status_t sched_overlap(const sched_transfers_t *transfers, const ir_node_t *o
     release(&r);
     return status;
 }
+
+st_status_t sched_overlap_as_given(const sched_transfers_t *t, const ir_node_t *order,
+                                   sched_overlap_time_t *out_time) {
+    double now_us = 0, link_us = 0, exposed_us = 0, busy_us = 0;
+    double *end_us = st_calloc(t->n, sizeof *end_us);
+    *out_time = (sched_overlap_time_t){0};
+    if (!end_us) return st_no_memory(t->n * sizeof *end_us, "the order");
+    for (uint32_t i = 0; i < t->dag->n; i++) {
+        const ir_node_t n = order[i];
+        const uint32_t at = t->of_node[n];
+        if (at == IR_NONE) {
+            now_us += t->us[n];
+        } else if (t->list[at].start == n) {
+            const double us = sched_transfer_us(&t->list[at], t->list[at].bytes);
+            end_us[at] = link_us = fmax(now_us, link_us) + us;
+            busy_us += us;
+        } else if (end_us[at] > now_us) {
+            exposed_us += end_us[at] - now_us;
+            now_us = end_us[at];
+        }
+    }
+    st_free(end_us);
+    const double step_us = fmax(now_us, link_us);
+    *out_time = (sched_overlap_time_t){step_us, exposed_us + step_us - now_us, busy_us};
+    return ST_OK;
+}

@@ -40,5 +40,8 @@ typedef struct sched_overlap_time {
 st_status_t sched_overlap(const sched_transfers_t *transfers, const ir_node_t *order,
                           const sched_overlap_rule_t *rule, ir_node_t *out_order,
                           sched_overlap_time_t *out_time) ST_WARN_UNUSED;
+/* What `order` takes in the same model as it stands, each collective by itself. */
+st_status_t sched_overlap_as_given(const sched_transfers_t *transfers, const ir_node_t *order,
+                                   sched_overlap_time_t *out_time) ST_WARN_UNUSED;
 
 #endif

@@ -251,15 +251,21 @@ static void cost_of_products(void *context, const ir_op_ctx_t *ctx, const ir_typ
     *out = (ir_cost_t){.us = ctx->op == IR_OP_MATMUL ? 100 : 1};
 }
 
-static ir_graph_t *hidden(const char *text, sched_hidden_t *out) {
+static ir_graph_t *hidden_by(void (*cost)(void *, const ir_op_ctx_t *, const ir_type_t *,
+                                          ir_cost_t *),
+                             const char *text, sched_hidden_t *out) {
     ir_graph_t *graph = parse(text), *made = NULL;
     ir_machine_t machine = {.mesh = ir_mesh_of_ranks(2), .link_us = 10, .link_gbps = 0.1};
-    const ir_target_t target = {.name = "test", .machine = &machine, .cost = cost_of_products};
+    const ir_target_t target = {.name = "test", .machine = &machine, .cost = cost};
     assert_int_equal(sched_hide(graph, &target, 0, out), ST_OK);
     assert_int_equal(sched_hide_apply(out, graph, &made), ST_OK);
     assert_int_equal(ir_graph_verify(made), ST_OK);
     ir_graph_destroy(graph);
     return made;
+}
+
+static ir_graph_t *hidden(const char *text, sched_hidden_t *out) {
+    return hidden_by(cost_of_products, text, out);
 }
 
 static ir_node_t position(const ir_graph_t *graph, const char *name) {
@@ -350,6 +356,82 @@ static void scattered_sums_do_not_pile_up(void **state) {
     ir_graph_destroy(graph);
 }
 
+/* ---- no order is slower than the given one ---- */
+
+enum { LINES = 16, WIDTH = 8, VALUE_BYTES = WIDTH * WIDTH * 4 };
+
+static void cost_of_two(void *context, const ir_op_ctx_t *ctx, const ir_type_t *out_types,
+                        ir_cost_t *out) {
+    (void)context;
+    (void)out_types;
+    *out = (ir_cost_t){.us = ctx->op == IR_OP_MATMUL ? 40 : ctx->op == IR_OP_TANH ? 3 : 0};
+}
+
+/* Products, sums over the ranks that are waited for at any time, and what is left as outputs. */
+static void random_program(char *text, size_t capacity, unsigned *seed) {
+    size_t at = 0;
+    int n_values = 1, n_starts = 0, is_waited[LINES] = {0}, is_read[2 * LINES] = {0};
+#define PUT(...) at += (size_t)snprintf(text + at, capacity - at, __VA_ARGS__)
+    PUT("graph \"g\" {\n  %%v0 x = input {dtype=f32, shape=[%d,%d]}\n", WIDTH, WIDTH);
+    for (int i = 0; i < 2 * LINES; i++) {
+        const int of = rand_r(seed) % n_values, start = n_starts ? rand_r(seed) % n_starts : 0;
+        is_read[of] |= i < LINES;
+        const int kind = i < LINES ? rand_r(seed) % 4 : 3; /* the rest is waited for */
+        if (kind == 0) PUT("  %%v%d = matmul(%%v%d, %%v%d)\n", n_values++, of, of);
+        if (kind == 1) PUT("  %%v%d = tanh(%%v%d)\n", n_values++, of);
+        if (kind == 2) PUT("  %%s%d = all_reduce_start(%%v%d)\n", n_starts++, of);
+        for (int k = 0; kind == 3 && k < n_starts; k++) {
+            const int s = (start + k) % n_starts;
+            if (is_waited[s]++) continue;
+            PUT("  %%v%d = all_reduce_wait(%%s%d)\n", n_values++, s);
+            break;
+        }
+    }
+    for (int v = 0; v < n_values; v++)
+        if (v == n_values - 1 || !is_read[v]) PUT("  output \"o%d\" = %%v%d\n", v, v);
+    PUT("}\n");
+#undef PUT
+}
+
+/* By hand: two ranks, 10 us and half the bytes at 100 a microsecond, there and back. */
+static double clock_of(const ir_graph_t *graph) {
+    double now = 0, link = 0, end[256] = {0};
+    assert_true(graph->nodes.n <= 256);
+    for (ir_node_t n = 0; n < graph->nodes.n; n++) {
+        const ir_node_info_t *node = ir_node(graph, n);
+        if (node->op == IR_OP_MATMUL) now += 40;
+        if (node->op == IR_OP_TANH) now += 3;
+        if (node->op == IR_OP_ALL_REDUCE_START)
+            end[n] = link = fmax(now, link) + 2 * (10 + node->n_inputs * VALUE_BYTES / 2 / 100.0);
+        if (node->op == IR_OP_ALL_REDUCE_WAIT)
+            now = fmax(now, end[graph->values.data[node->inputs[0]].producer]);
+    }
+    return fmax(now, link);
+}
+
+static void the_given_order_stays_unless_another_is_faster(void **state) {
+    (void)state;
+    unsigned seed = 11;
+    int n_faster = 0;
+    for (int round = 0; round < 3000; round++) {
+        char text[8192];
+        sched_hidden_t out;
+        random_program(text, sizeof text, &seed);
+        ir_graph_t *given = parse(text), *made = hidden_by(cost_of_two, text, &out);
+        const double before = clock_of(given), after = clock_of(made);
+        if (after > before * (1 + 1e-6)) fail_msg("%g us of %g in\n%s", after, before, text);
+        if (fabs(out.step_us - after) > 1e-6 * after)
+            fail_msg("%g us are %g in\n%s", out.step_us, after, text);
+        n_faster += after < before * (1 - 1e-6);
+        sched_hidden_free(&out);
+        ir_graph_destroy(given);
+        ir_graph_destroy(made);
+    }
+    assert_true(n_faster > 100);
+}
+
+/* ---- programs that differ ---- */
+
 static void other_programs_need_the_same_nodes(void **state) {
     (void)state;
     sched_hidden_t out;
@@ -382,6 +464,7 @@ int main(void) {
         cmocka_unit_test(what_does_not_wait_runs_meanwhile),
         cmocka_unit_test(weights_are_gathered_one_ahead),
         cmocka_unit_test(scattered_sums_do_not_pile_up),
+        cmocka_unit_test(the_given_order_stays_unless_another_is_faster),
         cmocka_unit_test(other_programs_need_the_same_nodes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
