@@ -115,14 +115,6 @@ static word_t say(st_status_t own) {
     return word;
 }
 
-st_status_t exec_session_follow(exec_session_t *session, st_status_t own) {
-    if (!session->beside) return own;
-    word_t word = say(own);
-    TRY(exec_session_tell(session, &word, sizeof word));
-    word.message[sizeof word.message - 1] = '\0';
-    return word.status == ST_OK ? ST_OK : st_error_adopt((st_status_t)word.status, word.message);
-}
-
 st_status_t exec_session_agree(exec_session_t *session, st_status_t own) {
     if (!session->beside) return own;
     const uint32_t n = exec_session_processes(session);

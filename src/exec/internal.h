@@ -117,7 +117,7 @@ struct exec_session {
     uint32_t first, n_local; /* ranks of this process: all, or one of a communicator's */
     comm_t *beside; /* for what is no part of a step: all ranks; NULL: all are of this process */
     /* the step in progress */
-    const void **feeds; /* [inputs]; all NULL: those fed ahead */
+    const void **feeds; /* [inputs] of a step that was given them; else those fed ahead count */
     const void **ahead; /* [inputs]: what exec_session_feed is given */
     bool fed_ahead,
         takes_ahead; /* the feeds region is filled; the step in progress begins with it */

@@ -81,9 +81,6 @@ st_status_t exec_session_idle(const exec_session_t *session) ST_WARN_UNUSED;
 /* An output of the last step, until the next one begins. */
 st_status_t exec_session_fetch(exec_session_t *session, const exec_fetch_t *fetch) ST_WARN_UNUSED;
 
-/* What one rank does for all (a file it writes): rank 0's status becomes that of every rank, which
- * waits for it as long as rank 0 lives. Without a communicator it is the caller's own. */
-st_status_t exec_session_follow(exec_session_t *session, st_status_t own) ST_WARN_UNUSED;
 /* What all ranks do together: the status of the first rank that failed, naming it, on every rank. */
 st_status_t exec_session_agree(exec_session_t *session, st_status_t own) ST_WARN_UNUSED;
 /* Rank 0's bytes on every rank; every rank's `bytes`, as many each, in the order of ranks. Without a

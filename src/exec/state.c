@@ -26,11 +26,6 @@ static exec_part_t part_of_state(const exec_session_t *session, const plan_port_
     return exec_part_make(session->plan, state, rank, place ? exec_address(r, place) : NULL);
 }
 
-/* What was copied out of the device is there. */
-static st_status_t arrived(const exec_rank_t *rank) {
-    return rank->device->synchronize(rank->stream);
-}
-
 /* ---- whole ---- */
 
 st_status_t exec_state_write(exec_session_t *session, const char *name, const ir_type_t *type,
@@ -48,7 +43,6 @@ st_status_t exec_state_read(exec_session_t *session, const char *name, const ir_
         exec_part_t part = part_of_state(session, state, r);
         if (part.delivers || session->beside)
             TRY(exec_state_part_out(&session->ranks[r], &part, data));
-        TRY(arrived(&session->ranks[r]));
     }
     return session->beside ? exec_complete(session, state, data) : ST_OK;
 }
@@ -122,10 +116,9 @@ st_status_t exec_state_read_range(exec_session_t *session, const char *name, siz
     for (uint32_t r = session->first; r < session->first + session->n_local; r++) {
         const exec_part_t part = part_of_state(session, state, r);
         move_t move = {.rank = &session->ranks[r], .local = part.local, .out = out};
-        if (part.delivers)
-            TRY(ir_box_runs_within(&state->type, &piece, offset, bytes, &part.box, move_out,
-                                   &move));
-        TRY(arrived(&session->ranks[r]));
+        if (!part.delivers) continue;
+        TRY(ir_box_runs_within(&state->type, &piece, offset, bytes, &part.box, move_out, &move));
+        TRY(move.rank->device->synchronize(move.rank->stream));
     }
     return ST_OK;
 }

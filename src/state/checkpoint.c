@@ -322,7 +322,3 @@ const char *checkpoint_skipped(const checkpoint_t *checkpoint) {
 const checkpoint_progress_t *checkpoint_progress(const checkpoint_t *checkpoint) {
     return &checkpoint->progress;
 }
-
-uint32_t checkpoint_n_parts(const checkpoint_t *checkpoint) {
-    return checkpoint->n_parts;
-}

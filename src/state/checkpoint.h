@@ -105,8 +105,6 @@ void checkpoint_close(checkpoint_t *checkpoint);
 /* Why newer sets were passed over, for the log; "" if none was. */
 const char *checkpoint_skipped(const checkpoint_t *checkpoint);
 const checkpoint_progress_t *checkpoint_progress(const checkpoint_t *checkpoint);
-/* Processes that wrote it: files of each kind. */
-uint32_t checkpoint_n_parts(const checkpoint_t *checkpoint);
 
 /* Takes a stored box of a tensor, dense; the one that is wanted may share a part of it only. `data` is
  * there during the call. */

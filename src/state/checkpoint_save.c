@@ -19,7 +19,8 @@ typedef struct saving {
     uint32_t n_parts;
     char set[CHECKPOINT_SET_NAME_BYTES];         /* its name */
     char partial[CHECKPOINT_PARTIAL_NAME_BYTES]; /* while it comes */
-    struct written *written;                     /* [n_parts] */
+    struct written *written;                     /* [processes] */
+    uint64_t *held;                              /* [processes]: tensors that each has a part of */
 } saving_t;
 
 /* What a process has written of each kind. */
@@ -289,13 +290,10 @@ static st_status_t count_parts(saving_t *s) {
     if (group->size > CHECKPOINT_MAX_PARTS)
         return FAIL(ST_UNSUPPORTED, "%u processes save together; the limit is %d", group->size,
                     CHECKPOINT_MAX_PARTS);
-    uint64_t *all = st_calloc(group->size, sizeof *all);
-    if (all == NULL) return st_no_memory(group->size * sizeof *all, "a checkpoint");
-    st_status_t status = group->gather(group->context, &own, sizeof own, all);
-    for (uint32_t r = 1; status == ST_OK && r < group->size; r++)
-        if (all[r] > 0) s->n_parts = group->size;
-    st_free(all);
-    return status;
+    TRY(group->gather(group->context, &own, sizeof own, s->held));
+    for (uint32_t r = 1; r < group->size; r++)
+        if (s->held[r] > 0) s->n_parts = group->size;
+    return ST_OK;
 }
 
 /* Every process writes its part into the folder that rank 0 has made; then rank 0 puts the set in place.
@@ -344,11 +342,13 @@ st_status_t checkpoint_save(const char *dir, const checkpoint_contents_t *conten
     TRY(check_contents(contents, policy)); /* the same on all */
     const uint32_t n = group ? group->size : 1;
     s.written = st_calloc(n, sizeof *s.written);
+    s.held = st_calloc(n, sizeof *s.held);
     st_status_t status =
-        s.written != NULL ? ST_OK : st_no_memory(n * sizeof *s.written, "a checkpoint");
-    status = agree(&s, status);
+        s.written && s.held ? ST_OK : st_no_memory(n * sizeof *s.written, "a checkpoint");
+    status = agree(&s, status); /* from here on all meet in every call of the group */
     if (status == ST_OK) status = count_parts(&s);
     if (status == ST_OK) status = save_locked(&s, policy);
+    st_free(s.held);
     st_free(s.written);
     return status;
 }

@@ -250,17 +250,3 @@ st_status_t init_draw(const init_rules_t *rules, uint64_t seed, const char *name
     out_draw->stream = st_hash_string(name);
     return ST_OK;
 }
-
-st_status_t init_fill(const init_rules_t *rules, uint64_t seed, const char *name,
-                      const ir_type_t *type, int64_t first, int64_t count, void *out) {
-    st_draw_t draw;
-    TRY(ir_type_check(type));
-    int64_t elements = ir_type_elements(type);
-    if (first < 0 || count < 0 || first > elements || count > elements - first) {
-        return FAIL(ST_INVALID, "'%s': elements %lld … are outside its %lld", name,
-                    (long long)first, (long long)elements);
-    }
-    TRY(init_draw(rules, seed, name, type, &draw));
-    st_draw_range(&draw, first, count, out);
-    return ST_OK;
-}

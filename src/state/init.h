@@ -50,9 +50,4 @@ void init_rules_free(init_rules_t *rules);
 st_status_t init_draw(const init_rules_t *rules, uint64_t seed, const char *name,
                       const ir_type_t *type, st_draw_t *out_draw) ST_WARN_UNUSED;
 
-/* Elements first … first + count - 1 of the tensor whose whole type is `type`. */
-st_status_t init_fill(const init_rules_t *rules, uint64_t seed, const char *name,
-                      const ir_type_t *type, int64_t first, int64_t count,
-                      void *out) ST_WARN_UNUSED;
-
 #endif

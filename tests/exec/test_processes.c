@@ -124,13 +124,13 @@ static void plans_that_differ_are_named_before_the_first_step(void **state) {
     ir_graph_destroy(forward);
 }
 
-static void *follow_body(void *argument) {
+static void *agree_body(void *argument) {
     rank_arg_t *arg = argument;
     exec_session_t *session = NULL;
     arg->status = exec_session_create_on(arg->plan, NULL, arg->comm, &session);
-    if (arg->status == ST_OK) arg->status = exec_session_follow(session, ST_OK);
+    if (arg->status == ST_OK) arg->status = exec_session_agree(session, ST_OK);
     if (arg->status == ST_OK)
-        arg->status = exec_session_follow(
+        arg->status = exec_session_agree(
             session, exec_session_first(session) == 0 ? FAIL(ST_IO, "the disk is full") : ST_OK);
     if (arg->status != ST_OK) snprintf(arg->message, sizeof arg->message, "%s", st_last_error());
     exec_session_destroy(session);
@@ -143,7 +143,7 @@ static void what_rank_0_could_not_do_fails_on_all(void **state) {
     compile_options_t options = {.n_ranks = 3};
     plan_t *plan = compile_ok(graph, &options);
     rank_arg_t args[3] = {{.plan = plan}, {.plan = plan}, {.plan = plan}};
-    run_ranks(3, args, follow_body);
+    run_ranks(3, args, agree_body);
     for (int r = 0; r < 3; r++) {
         assert_int_equal(args[r].status, ST_IO);
         assert_non_null(strstr(args[r].message, "the disk is full"));
