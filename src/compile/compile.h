@@ -41,8 +41,7 @@ typedef struct compile_options {
                          * IR_BF16, IR_F16: computes in it where the policy says so */
     bool reference_kernels; /* reference implementations only */
     bool evaluation;        /* norms and dropout in evaluation mode; updates dropped */
-    uint64_t bucket_bytes;  /* gradients' all-reduces are merged up to this size; 0: a
-                             * quarter of all, between 256 KiB and 4 MiB */
+    uint64_t bucket_bytes;  /* of a merged collective at most; 0: searched for (schedule/hide.h) */
     compile_recompute_t recompute;
     compile_switch_t feed_ahead; /* room for the inputs of one step more; AUTO: where the device's
                                   * memory is not the host's */

@@ -84,7 +84,7 @@ static st_status_t begin(alike_t *a) {
                : st_no_memory(a->n * a->n_nodes * sizeof *a->trails, "the simplify pass");
 }
 
-/* One sweep from `from` to `to`, which may be the same array: then what was there is destroyed. */
+/* One sweep: each graph gives way to what it becomes, or stays where it fails. */
 static st_status_t step(uint32_t n, const ir_target_t *target, ir_graph_t **graphs,
                         size_t *out_rewrites) {
     alike_t a = {.n = n, .target = target};
