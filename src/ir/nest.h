@@ -148,10 +148,6 @@ static inline bool nest_is_sum(const nest_stmt_t *stmt) {
            (stmt->op == IR_OP_REDUCE_SUM || stmt->op == IR_OP_REDUCE_PROD);
 }
 
-/* Text form for tests and plan reports; writes at most `capacity` bytes with the NUL and returns
- * the length of all of it. */
-size_t nest_text(const nest_t *nest, char *buffer, size_t capacity);
-
 /* Number of points of the axes in `mask`. */
 static inline int64_t nest_points(const nest_domain_t *domain, uint32_t mask) {
     int64_t n = 1;

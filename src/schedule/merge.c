@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "ir/op.h"
+#include "schedule/dag.h"
 
 /* The lists of a merged start's attributes, one entry an operand. */
 enum { MOST_LISTS = 3 };
@@ -24,12 +24,8 @@ typedef struct merging {
     ir_value_t *waited_as; /* [values] in flight: what its wait makes of it */
 } merging_t;
 
-static bool is_start(const ir_graph_t *graph, ir_node_t n) {
-    return ir_op_def(ir_node(graph, n)->op)->flags & IR_START;
-}
 static bool is_wait(const ir_graph_t *graph, ir_node_t n) {
-    const uint32_t flags = ir_op_def(ir_node(graph, n)->op)->flags;
-    return (flags & IR_COLLECTIVE) && !(flags & IR_START);
+    return sched_is_collective(graph, n) && !sched_is_start(graph, n);
 }
 
 static st_status_t find_buckets(merging_t *m, const ir_node_t *order) {
@@ -37,7 +33,7 @@ static st_status_t find_buckets(merging_t *m, const ir_node_t *order) {
     for (ir_node_t i = 0; i < graph->nodes.n; i++) {
         const ir_node_t n = order ? order[i] : i;
         const ir_node_info_t *node = ir_node(graph, n);
-        if (is_start(graph, n)) {
+        if (sched_is_start(graph, n)) {
             bucket_t *bucket = &m->buckets[m->group_of[n]];
             bucket->n_operands += node->n_inputs;
             TRY(ST_VEC_PUSH(&bucket->starts, n));
@@ -110,7 +106,7 @@ static st_status_t emit_wait(merging_t *m, bucket_t *bucket, ir_op_t op, ir_grap
 static st_status_t emit(void *context, ir_graph_t *to, const ir_graph_t *from, ir_node_t n,
                         ir_value_t *map) {
     merging_t *m = context;
-    if (is_start(from, n)) {
+    if (sched_is_start(from, n)) {
         bucket_t *bucket = &m->buckets[m->group_of[n]];
         if (bucket->starts.n == 1) return ir_graph_clone_node(to, from, n, NULL, map);
         return ++bucket->n_emitted == bucket->starts.n ? emit_start(m, bucket, to, map) : ST_OK;

@@ -20,10 +20,6 @@ typedef struct orders {
     const char *found_by;
 } orders_t;
 
-static bool is_collective(const sched_dag_t *dag, ir_node_t n) {
-    return ir_op_def(ir_node(dag->graph, n)->op)->flags & IR_COLLECTIVE;
-}
-
 /* ---- ranks ---- */
 
 /* Nodes in some order that all dependencies allow. */
@@ -181,7 +177,7 @@ static st_status_t try_late(orders_t *o) {
         ir_node_t n = o->best[i];
         uint32_t first = UINT32_MAX;
         o->rank[n] = i;
-        if (frees[n] || is_collective(dag, n)) continue;
+        if (frees[n] || sched_is_collective(dag->graph, n)) continue;
         for (uint32_t e = dag->after.first[n]; e < dag->after.first[n + 1]; e++)
             if (o->rank[dag->after.to[e]] < first) first = o->rank[dag->after.to[e]];
         if (first != UINT32_MAX && first > i) o->rank[n] = first;

@@ -26,13 +26,6 @@ double sched_transfer_us(const sched_transfer_t *t, double bytes) {
 
 /* ---- finding ---- */
 
-static bool is_start(const ir_graph_t *graph, ir_node_t n) {
-    return ir_op_def(ir_node(graph, n)->op)->flags & IR_START;
-}
-static bool is_collective(const ir_graph_t *graph, ir_node_t n) {
-    return ir_op_def(ir_node(graph, n)->op)->flags & IR_COLLECTIVE;
-}
-
 static bool is_of_states(const sched_transfers_t *t, ir_value_t v) {
     const ir_node_t by = t->dag->graph->values.data[v].producer;
     return t->feeds[by] || (ir_op_def(ir_node(t->dag->graph, by)->op)->flags & IR_STATE);
@@ -144,8 +137,8 @@ static void find_transfers(sched_transfers_t *t, const ir_target_t *target,
     const ir_graph_t *graph = t->dag->graph;
     for (uint32_t i = 0; i < t->dag->n; i++) {
         const ir_node_t n = order[i];
-        if (!is_collective(graph, n)) continue;
-        if (is_start(graph, n)) {
+        if (!sched_is_collective(graph, n)) continue;
+        if (sched_is_start(graph, n)) {
             t->of_node[n] = t->n;
             t->list[t->n++] = transfer_of(t, target, n);
             continue;
@@ -161,7 +154,7 @@ static void find_transfers(sched_transfers_t *t, const ir_target_t *target,
 static void find_times(sched_transfers_t *t, const double *us, const ir_node_t *order) {
     for (uint32_t i = 0; i < t->dag->n; i++) {
         const ir_node_t n = order[i];
-        t->us[n] = is_collective(t->dag->graph, n) ? 0 : us[n];
+        t->us[n] = sched_is_collective(t->dag->graph, n) ? 0 : us[n];
         t->when[i + 1] = t->when[i] + t->us[n];
     }
 }

@@ -1,9 +1,10 @@
-/* The text form of nests: one line a domain, statement and store. */
+/* The text form of nests (nest_text.h). */
+#include "nest_text.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "ir/nest.h"
 #include "ir/op.h"
 
 typedef struct out {

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "ir/text.h"
+#include "nest_text.h"
 
 #define BODY(text) "graph \"body\" {\n" text "}\n"
 
