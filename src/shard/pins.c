@@ -48,6 +48,12 @@ static st_status_t parse_pin(const char *text, size_t length, const ir_mesh_t *m
     } else {
         return no_pin(text, length);
     }
+    if (strcmp(axis, IR_AXIS_PIPE) == 0)
+        return FAIL(
+            ST_INVALID,
+            "pin '%.*s': ranks of axis '%s' have stages of the layers; no tensor is split or "
+            "whole along it",
+            (int)length, text, axis);
     out->axis = ir_mesh_find(mesh, axis);
     if (out->axis != IR_NONE) return ST_OK;
     char buffer[IR_MESH_TEXT_BYTES];

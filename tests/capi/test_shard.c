@@ -92,6 +92,10 @@ static void bad_pins_are_refused(void **state) {
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         shard_check_unplanned(&shard_llama, "data=2", rows[i].pins, rows[i].says);
+    shard_check_unplanned(&shard_llama_micro, "pipe=2", "*=whole(data);*.weight=split(0,pipe)",
+                          "the mesh pipe=2 has no axis 'data'");
+    shard_check_unplanned(&shard_llama_micro, "data=2,pipe=2", "*.weight=split(0,pipe)",
+                          "pin '*.weight=split(0,pipe)': ranks of axis 'pipe' have stages");
 }
 
 static void bad_meshes_are_refused(void **state) {
