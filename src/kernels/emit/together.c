@@ -4,6 +4,8 @@
  *   own    [kernel]  vectors, and the tensors of the kernel's text
  *
  * Kernels whose text differs in tensors and sizes alone, the updates of most parameters, share one.
+ * Both tables are in constant memory, which all threads of a warp read at once, or in global memory
+ * where that is used up.
  * Quadratic in kernels of different text. */
 #include <inttypes.h>
 #include <stdio.h>
@@ -79,18 +81,28 @@ static void sort(together_t *t) {
     }
 }
 
+/* Where `begin` and `owns` are: constant memory, as long as a module's 64 KiB last. */
+static const char *space_of(writer_t *w, uint32_t n, uint32_t width) {
+    enum { CONSTANT_BYTES = 64 << 10 };
+    const uint64_t bytes = (uint64_t)n * (sizeof(int32_t) + width * sizeof(int64_t));
+    if (w->constant_bytes + bytes > CONSTANT_BYTES) return "__device__";
+    w->constant_bytes += bytes;
+    return "__constant__";
+}
+
 static void put_tables(together_t *t) {
     writer_t *w = t->w;
     uint32_t width = 1;
     int64_t begin = 0;
     for (uint32_t i = 0; i < t->n; i++)
         if (t->members[i].n_own + 1 > width) width = t->members[i].n_own + 1;
-    emit_put(w, "static __constant__ const int begin[] = {");
+    const char *space = space_of(w, t->n, width);
+    emit_put(w, "static %s const int begin[] = {", space);
     for (uint32_t i = 0; i < t->n; i++) {
         emit_put(w, "%" PRId64 ",", begin);
         begin += t->members[i].k->blocks;
     }
-    emit_put(w, "};\nstatic __constant__ const %s owns[][%u] = {", w->index, width);
+    emit_put(w, "};\nstatic %s const %s owns[][%u] = {", space, w->index, width);
     for (uint32_t i = 0; i < t->n; i++) {
         emit_put(w, "{%" PRId64, t->members[i].limit);
         for (uint32_t j = 0; j < t->members[i].n_own; j++) emit_put(w, ",%u", t->members[i].own[j]);

@@ -21,6 +21,7 @@ typedef struct writer {
     const char *index;        /* C type of positions */
     bool persistent;          /* ROWS: loads along a row are kept */
     struct emit_names *names; /* NULL: statements and tensors have their own numbers */
+    uint64_t constant_bytes;  /* of tables in constant memory so far */
 } writer_t;
 
 /* Numbers by first use, so that kernels which differ in tensors alone have the same text. */
