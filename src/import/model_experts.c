@@ -1,18 +1,19 @@
 /* Routed experts (model_experts.h).
  *
- *   router    shares = softmax(x · routerᵀ) [B, S, E], as exp(log softmax), both of which are float32
- *             in mixed precision: shares of 8 bits would tie. Choices one after the other by argmax,
- *             the chosen one struck out: ties go to the lower expert
- *   place     a token's place in its expert is the number of tokens before it: all earlier choices', then by
- *             order (cumulative sums of one-hot choices). Places from the capacity C on are dropped.
- *   dispatch  slot (e, place) holds the token's number, put there by a scatter; x is gathered by slot
- *             [B, E·C, H]. Empty slots read token 0, and nobody reads what becomes of it.
+ *   router    shares = softmax(x · routerᵀ) [B, S, E], as exp(log softmax), both of which are
+ *             float32 in mixed precision: shares of 8 bits would tie. Choices one after the other by
+ *             argmax, the chosen one struck out: ties go to the lower expert
+ *   place     a token's place in its expert is the number of tokens before it: all earlier choices',
+ *             then by order (cumulative sums of one-hot choices). Places from the capacity C on are
+ *             dropped.
+ *   dispatch  slot (e, place) holds the token's number, put there by a scatter; x is gathered by
+ *             slot [B, E·C, H]. Empty slots read token 0, and nobody reads what becomes of it.
  *   experts   [E, B·C, H], three products with the experts' weights
  *   combine   each choice gathers its slot's answer, times its share, 0 where it was dropped
  *
- * Not taken: one-hot products for dispatch and combine (GShard), whose cost grows with the square of the
- * sequence. Sources: Shazeer et al., "Outrageously large neural networks", 2017; Lepikhin et al., "GShard",
- * 2020 (capacity, order of choices). */
+ * Not taken: one-hot products for dispatch and combine (GShard), whose cost grows with the square
+ * of the sequence. Sources: Shazeer et al., "Outrageously large neural networks", 2017; Lepikhin et
+ * al., "GShard", 2020 (capacity, order of choices). */
 #include "import/model_experts.h"
 
 #include <math.h>

@@ -14,10 +14,12 @@ typedef struct model_experts {
     double capacity_factor;
 } model_experts_t;
 
-/* What an expert takes of a sequence: ceil(routed · length · factor / experts) tokens, 1 … length. */
+/* What an expert takes of a sequence: ceil(routed · length · factor / experts) tokens, 1 …
+ * length. */
 int64_t model_capacity(int64_t length, int64_t n_experts, int64_t routed, double factor);
-/* x [batch, length, hidden] → the experts' answers, weighted by the router's softmax over all experts, of
- * which the chosen ones' shares are made to sum to 1; zeros where no expert had room. */
+/* x [batch, length, hidden] → the experts' answers, weighted by the router's softmax over all
+ * experts, of which the chosen ones' shares are made to sum to 1; zeros where no expert had
+ * room. */
 ir_value_t model_route(ir_build_t *b, const model_experts_t *experts, ir_value_t x) ST_WARN_UNUSED;
 
 #endif

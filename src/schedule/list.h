@@ -4,7 +4,8 @@
 
 #include "schedule/live.h"
 
-/* What makes a node the best: its slot (ir/graph.h), then its class, then its rank, or without ranks the memory. */
+/* What makes a node the best: its slot (ir/graph.h), then its class, then its rank, or without
+ * ranks the memory. */
 typedef struct sched_rule {
     const uint8_t *class; /* [nodes]: higher goes first; NULL: all alike */
     const uint32_t *rank; /* [nodes]: lower goes first; NULL: by memory */

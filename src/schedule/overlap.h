@@ -1,25 +1,26 @@
 /* An order in which communication goes on beside computation.
  *
- * Problem: given an order that needs little memory, and groups of collectives (transfer.h), when each
- * group starts and is waited for, and what is computed meanwhile. In: a legal order of a dag. Out: another,
- * the starts of a group next to each other, and so its waits; and what it takes in a simple model: one
- * compute stream, one link, transfers in the order of their starts.
+ * Problem: given an order that needs little memory, and groups of collectives (transfer.h), when
+ * each group starts and is waited for, and what is computed meanwhile. In: a legal order of a dag.
+ * Out: another, the starts of a group next to each other, and so its waits; and what it takes in a
+ * simple model: one compute stream, one link, transfers in the order of their starts.
  *
- *   compute  a  b  c  ..w1 d  e  f  w2        a start is free and comes as soon as its operands are there;
- *   link        ╞═ 1 ═╡ ╞═══ 2 ═══╡           a wait where nothing else may run before its reader
+ *   compute  a  b  c  ..w1 d  e  f  w2     a start is free and comes as soon as its operands are
+ *   link        ╞═ 1 ═╡ ╞═══ 2 ═══╡        there; a wait where nothing else may run before its reader
  *
- * Algorithm: list scheduling along the model's clock. Of the nodes that are ready the first of the given
- * order runs, but for those behind a transfer that is still on its way: up to `window` places of the
- * order past such a reader may be computed before the clock is set to the transfer's end. Gathers of states
- * start in the order of their readers, as far as `ahead_bytes` of them are on their way; so the memory of
- * gathering ahead is bounded. Scattered sums, and gathers that only update a state, are waited for as soon as the clock says that they
- * are there, for until then memory is kept. A machine is not as exact as the clock: what is not waited for by force
- * is so only after a share of its transfer more.
+ * Algorithm: list scheduling along the model's clock. Of the nodes that are ready the first of the
+ * given order runs, but for those behind a transfer that is still on its way: up to `window` places
+ * of the order past such a reader may be computed before the clock is set to the transfer's end.
+ * Gathers of states start in the order of their readers, as far as `ahead_bytes` of them are on
+ * their way; so the memory of gathering ahead is bounded. Scattered sums, and gathers that only
+ * update a state, are waited for as soon as the clock says that they are there, for until then
+ * memory is kept. A machine is not as exact as the clock: what is not waited for by force is so
+ * only after a share of its transfer more.
  *
  * O(nodes · (log nodes + groups under way)).
  *
- * Sources: list scheduling with latencies as in XLA's latency-hiding scheduler, bounded gathering ahead as in
- * Inductor's overlap scheduling. */
+ * Sources: list scheduling with latencies as in XLA's latency-hiding scheduler, bounded gathering
+ * ahead as in Inductor's overlap scheduling. */
 #ifndef STATOR_SCHEDULE_OVERLAP_H
 #define STATOR_SCHEDULE_OVERLAP_H
 

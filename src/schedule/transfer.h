@@ -1,26 +1,27 @@
-/* The collectives of a program that stands in an order of execution: what each takes, from when on it
- * can go on, until when it should have, and which of them go together.
+/* The collectives of a program that stands in an order of execution: what each takes, from when on
+ * it can go on, until when it should have, and which of them go together.
  *
  *   compute   ── a ── b ── c ── d ── e ──►      ready: b has made its operand
  *   link               ╞══ transfer ══╡         need:  e is the first to read its result
  *
  * Groups: collectives of one kind, mesh axis and element type may become one, which pays the link's
- * latency once, starts when the last operand is there and is whole when the first result is wanted. So
- * a group is legal if its last `ready` is not after its first `need`; then no cycle can arise, whatever
- * other groups there are, for all of them agree with the given order.
+ * latency once, starts when the last operand is there and is whole when the first result is wanted.
+ * So a group is legal if its last `ready` is not after its first `need`; then no cycle can arise,
+ * whatever other groups there are, for all of them agree with the given order.
  *
  * - What is made on the way, as gradients are, is grouped so that the link is free again as soon as
- *   possible: over prefixes in the order of `ready`, finish(j) = min over i of max(finish(i), ready(j)) +
- *   time(i … j). Then from the end as few groups as still end by then (and a five-hundredth of all transfers).
- *   A collective that nothing can hide, as a norm's sum in the middle, is grouped with its like only.
- * - What is made of states alone, as gathers of parameters are, can start at any time, so it is grouped
- *   from its readers: the least delay D for which groups as large as possible, one after the other, all end
- *   by need + D.
+ *   possible: over prefixes in the order of `ready`, finish(j) = min over i of
+ *   max(finish(i), ready(j)) + time(i … j). Then from the end as few groups as still end by then (and
+ *   a five-hundredth of all transfers). A collective that nothing can hide, as a norm's sum in the
+ *   middle, is grouped with its like only.
+ * - What is made of states alone, as gathers of parameters are, can start at any time, so it is
+ *   grouped from its readers: the least delay D for which groups as large as possible, one after the
+ *   other, all end by need + D.
  *
- * In: an order and its dag. Out: the list of collectives, each with its group. O(nodes + edges) for one pass over
- * what feeds starts, of which there are as many as chains of states' casts are deep. Grouping, of c collectives of
- * one kind: c · 512 on the way (the most members that a group has), c · 24 ahead (halvings of D); kinds are found in
- * c · (number of kinds). */
+ * In: an order and its dag. Out: the list of collectives, each with its group. O(nodes + edges) for
+ * one pass over what feeds starts, of which there are as many as chains of states' casts are deep.
+ * Grouping, of c collectives of one kind: 512 c on the way (the most members that a group has), 24 c
+ * ahead (halvings of D); kinds are found in c · (number of kinds). */
 #ifndef STATOR_SCHEDULE_TRANSFER_H
 #define STATOR_SCHEDULE_TRANSFER_H
 
@@ -53,8 +54,8 @@ typedef struct sched_transfers {
     uint32_t n_groups;
 } sched_transfers_t;
 
-/* `us` [nodes]: what they take. Where the target (NULL: none) has no machine every transfer takes 1 us. `order` is
- * a legal one of the dag's graph. */
+/* `us` [nodes]: what they take. Where the target (NULL: none) has no machine every transfer takes 1
+ * us. `order` is a legal one of the dag's graph. */
 st_status_t sched_transfers_open(const sched_dag_t *dag, const ir_target_t *target,
                                  const double *us, const ir_node_t *order,
                                  sched_transfers_t *out_transfers) ST_WARN_UNUSED;

@@ -1,18 +1,19 @@
-/* Sequences in parts (forms.h): each rank has the queries of its rows, and gets all keys and values.
+/* Sequences in parts (forms.h): each rank has the queries of its rows, and gets all keys and
+ * values.
  *
- * Problem: which placements split the rows of every attention, and with them all that is made row by
- * row. In: a training graph whose attention tells by masks alone which keys a query sees (made here
- * out of causal and window, one mask for each sort of attention). Out: settled choices.
+ * Problem: which placements split the rows of every attention, and with them all that is made row
+ * by row. In: a training graph whose attention tells by masks alone which keys a query sees (made
+ * here out of causal and window, one mask for each sort of attention). Out: settled choices.
  *
  *   q rows ──┐                          forward: rows of q, all of k and v, rows of the result
  *   k, v ──── attention ── rows         backward: rows of dq; dk and dv are sums, of which a rank
  *   mask ─ rows ┘                                keeps its rows
  *
- * Algorithm: attention, its gradient and the elementwise nodes of their masks are settled, inputs of
- * as many rows live in parts; all between follows from the search's rules. Linear in nodes, and in
- * sorts of attention for each of them (16 at most).
- * Source: keys and values gathered rather than sent around (ring attention), which leaves masks free:
- * Dubey et al., "The Llama 3 herd of models", 2024, 3.3.2. */
+ * Algorithm: attention, its gradient and the elementwise nodes of their masks are settled, inputs
+ * of as many rows live in parts; all between follows from the search's rules. Linear in nodes, and
+ * in sorts of attention for each of them (16 at most). Source: keys and values gathered rather than
+ * sent around (ring attention), which leaves masks free: Dubey et al., "The Llama 3 herd of
+ * models", 2024, 3.3.2. */
 #include "ir/build.h"
 #include "shard/forms.h"
 
@@ -122,8 +123,8 @@ static st_status_t split_mask(const ir_graph_t *graph, ir_value_t v, int64_t row
     return ST_OK;
 }
 
-/* Queries and what is like them in parts of rows, keys and values whole; their gradients are sums, of which
- * a rank keeps its rows. */
+/* Queries and what is like them in parts of rows, keys and values whole; their gradients are sums,
+ * of which a rank keeps its rows. */
 static st_status_t split_attention(const ir_graph_t *graph, ir_node_t n, shard_settled_t *settled) {
     const ir_node_info_t *node = ir_node(graph, n);
     const ir_placement_t part = IR_PLACE_SPLIT(row_dim(node), IR_GRANULES_EACH);

@@ -1,12 +1,12 @@
 /* Routed experts (forms.h).
  *
  * Problem: which products are the experts', and so run where their weights live. In: a training
- * graph. Out: settled choices, and homes of the weights, split along the experts.
- * Algorithm: a product of as many matrices as there are experts, one of them a parameter, is one; so
- * is a backward product that reads what such a product multiplies and gives a tensor like its
- * weights, their gradient. Forward products are chained by what they multiply: O(nodes + values), and
- * for each backward product those of its operands' chains (two in a gated expert).
- * Source: experts in parallel as in Lepikhin et al., "GShard", 2020. */
+ * graph. Out: settled choices, and homes of the weights, split along the experts. Algorithm: a
+ * product of as many matrices as there are experts, one of them a parameter, is one; so is a
+ * backward product that reads what such a product multiplies and gives a tensor like its weights,
+ * their gradient. Forward products are chained by what they multiply: O(nodes + values), and for
+ * each backward product those of its operands' chains (two in a gated expert). Source: experts in
+ * parallel as in Lepikhin et al., "GShard", 2020. */
 #include "base/memory.h"
 #include "ir/op.h"
 #include "shard/forms.h"

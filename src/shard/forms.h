@@ -7,7 +7,8 @@
  *           sums of gradients are parts too (in one of a loop they are not: ranks cannot meet in it)
  *   zero3   parameters are split too, and gathered where forward or backward needs them
  *
- * What is split is split along its first dim that the ranks divide evenly, else along its longest. */
+ * What is split is split along its first dim that the ranks divide evenly, else along its
+ * longest. */
 #ifndef STATOR_SHARD_FORMS_H
 #define STATOR_SHARD_FORMS_H
 
@@ -30,18 +31,19 @@ st_status_t shard_form_data(const ir_graph_t *graph, uint32_t n_ranks, shard_for
  * between, norms and residual sums, run on parts of the rows. Weights, their moments and averages
  * live where they are used. What has no such pair runs whole on every rank. */
 st_status_t shard_form_tensor(const ir_graph_t *graph, shard_settled_t *settled) ST_WARN_UNUSED;
-/* Routed experts, beside data parallel: weights of three dims that are the operand of products of as many
- * matrices live split along the first, their experts, and so do moments and averages; these products and
- * their gradients run where the weights are. What they read and give is exchanged between the parts of the
- * batch and those of the experts. Other weights are whole. ST_UNSUPPORTED: there are no such weights. */
+/* Routed experts, beside data parallel: weights of three dims that are the operand of products of
+ * as many matrices live split along the first, their experts, and so do moments and averages; these
+ * products and their gradients run where the weights are. What they read and give is exchanged
+ * between the parts of the batch and those of the experts. Other weights are whole. ST_UNSUPPORTED:
+ * there are no such weights. */
 st_status_t shard_form_expert(const ir_graph_t *graph, shard_settled_t *settled) ST_WARN_UNUSED;
-/* Context parallel: sequences, dim 1 of the inputs, are split, and with them queries and what is computed
- * for each position by itself; keys and values are gathered, and their gradients scattered sums. Attention has
- * to say which keys a query sees by a mask (shard_mask_attention). All weights are whole. ST_UNSUPPORTED:
- * there is no attention. */
+/* Context parallel: sequences, dim 1 of the inputs, are split, and with them queries and what is
+ * computed for each position by itself; keys and values are gathered, and their gradients scattered
+ * sums. Attention has to say which keys a query sees by a mask (shard_mask_attention). All weights
+ * are whole. ST_UNSUPPORTED: there is no attention. */
 st_status_t shard_form_context(const ir_graph_t *graph, shard_settled_t *settled) ST_WARN_UNUSED;
-/* The graph with masks where attention counts rows (causal, window): the rows of a part count from another
- * first one. ST_UNSUPPORTED where such attention has a mask already. */
+/* The graph with masks where attention counts rows (causal, window): the rows of a part count from
+ * another first one. ST_UNSUPPORTED where such attention has a mask already. */
 st_status_t shard_mask_attention(const ir_graph_t *graph, ir_graph_t **out_graph) ST_WARN_UNUSED;
 /* The parameter that `v` is, or is cast from; IR_NONE: neither. */
 ir_node_t shard_parameter_of(const ir_graph_t *graph, ir_value_t v);
