@@ -212,27 +212,32 @@ static st_status_t prepare_reduce(exec_rank_t *rank, exec_step_t *step) {
     return ST_OK;
 }
 
-/* Operand j of a gather, or of a sum of which the rank keeps its part; `parts` has room for the ranks. */
+/* A whole tensor that is cut along `dim`; `parts` has room for the ranks. */
+static comm_side_t side_of(const ir_type_t *type, int64_t dim, int64_t granules, int n_ranks,
+                           int64_t *parts) {
+    comm_side_t side = {.outer = 1, .parts = parts};
+    int64_t inner = 1;
+    for (int64_t i = 0; i < dim; i++) side.outer *= type->dims[i];
+    for (int64_t i = dim + 1; i < type->rank; i++) inner *= type->dims[i];
+    for (int r = 0; r < n_ranks; r++) {
+        int64_t begin, extent;
+        ir_split_range(type->dims[dim], granules, r, n_ranks, &begin, &extent);
+        parts[r] = extent * inner;
+    }
+    return side;
+}
+
+/* Operand j of a gather, or of a sum of which the rank keeps its part. */
 static comm_segment_t cut_segment(exec_rank_t *rank, const exec_step_t *step, uint32_t j,
                                   int64_t *parts) {
     const ir_graph_t *graph = rank->program->graph;
     const ir_node_info_t *node = ir_node(graph, step->node);
     const ir_value_t in = node->inputs[j], out = node->first_output + j;
-    const ir_type_t *type = ir_value_type(graph, step->scatters ? in : out);
-    const int64_t axis = ir_node_attr(node, "axis")->ints.v[j];
-    const int64_t granules = ir_node_attr(node, "granules")->ints.v[j];
-    const int n_ranks = comm_size(step->comm);
-    comm_segment_t made = {
-        .in = value_address(rank, in), .out = value_address(rank, out), .outer = 1, .parts = parts};
-    int64_t inner = 1;
-    for (int64_t i = 0; i < axis; i++) made.outer *= type->dims[i];
-    for (int64_t i = axis + 1; i < type->rank; i++) inner *= type->dims[i];
-    for (int r = 0; r < n_ranks; r++) {
-        int64_t begin, extent;
-        ir_split_range(type->dims[axis], granules, r, n_ranks, &begin, &extent);
-        parts[r] = extent * inner;
-    }
-    return made;
+    const comm_side_t whole = side_of(
+        ir_value_type(graph, step->scatters ? in : out), ir_node_attr(node, "axis")->ints.v[j],
+        ir_node_attr(node, "granules")->ints.v[j], comm_size(step->comm), parts);
+    return (comm_segment_t){value_address(rank, in), value_address(rank, out), whole.outer,
+                            whole.parts};
 }
 
 static st_status_t prepare_cuts(exec_rank_t *rank, exec_step_t *step) {
@@ -254,21 +259,6 @@ static st_status_t prepare_cuts(exec_rank_t *rank, exec_step_t *step) {
     return ST_OK;
 }
 
-/* One side of an exchange: a tensor that is cut along `dim`, of which `whole` is the global size. */
-static comm_side_t side_of(const ir_type_t *type, int64_t dim, int64_t whole, int64_t granules,
-                           int n_ranks, int64_t *parts) {
-    comm_side_t side = {.outer = 1, .parts = parts};
-    int64_t inner = 1;
-    for (int64_t i = 0; i < dim; i++) side.outer *= type->dims[i];
-    for (int64_t i = dim + 1; i < type->rank; i++) inner *= type->dims[i];
-    for (int r = 0; r < n_ranks; r++) {
-        int64_t begin, extent;
-        ir_split_range(whole, granules, r, n_ranks, &begin, &extent);
-        parts[r] = extent * inner;
-    }
-    return side;
-}
-
 /* The input is cut along the dim that is to be split, the output along the one that was. */
 static st_status_t prepare_exchange(exec_rank_t *rank, exec_step_t *step) {
     const ir_graph_t *graph = rank->program->graph;
@@ -281,10 +271,9 @@ static st_status_t prepare_exchange(exec_rank_t *rank, exec_step_t *step) {
     ARRAY(rank, step->sizes, 2 * (size_t)n_ranks);
     ARRAY(rank, step->sides, 2);
     ARRAY(rank, step->buffers, 2);
-    step->sides[0] =
-        side_of(in, to, in->dims[to], ir_attr_int(node, "to_granules"), n_ranks, step->sizes);
-    step->sides[1] = side_of(out, axis, out->dims[axis], ir_attr_int(node, "granules"), n_ranks,
-                             step->sizes + n_ranks);
+    step->sides[0] = side_of(in, to, ir_attr_int(node, "to_granules"), n_ranks, step->sizes);
+    step->sides[1] =
+        side_of(out, axis, ir_attr_int(node, "granules"), n_ranks, step->sizes + n_ranks);
     step->buffers[0] = value_address(rank, node->inputs[0]);
     step->buffers[1] = value_address(rank, node->first_output);
     return ST_OK;
