@@ -34,6 +34,11 @@ STATOR_API int stator_comm_size(const stator_comm_t *comm);
  * so it is a barrier too. */
 STATOR_API stator_status_t stator_comm_any(stator_comm_t *comm, int flag,
                                            int *out_any) STATOR_WARN_UNUSED;
+/* RANKS_DISAGREE, on every rank, where `value` is not everywhere what it is on rank 0: the message names
+ * the first rank that has another, `name` ("option 'seed'") and both. NUL-terminated, at most 255 bytes of
+ * a value count. Every rank calls it with the same name; blocks until they do. NULL is fine. */
+STATOR_API stator_status_t stator_comm_agree(stator_comm_t *comm, const char *name,
+                                             const char *value) STATOR_WARN_UNUSED;
 /* This rank cannot go on: every call of the others fails with this rank's number and the reason.
  * `status` is why; the others get PEER_LOST, or RANKS_DISAGREE where it is that. NULL is fine. Does
  * not block. (Nearest: MPI_Abort, ncclCommAbort; the other processes go on.) */

@@ -89,6 +89,13 @@ stator_status_t stator_comm_any(stator_comm_t *comm, int flag, int *out_any) {
     return capi_status(status);
 }
 
+stator_status_t stator_comm_agree(stator_comm_t *comm, const char *name, const char *value) {
+    CAPI_REQUIRE(name);
+    CAPI_REQUIRE(value);
+    if (!comm) return STATOR_OK;
+    return capi_status(comm_agree(comm->world, 1, &(comm_fact_t){name, value}));
+}
+
 void stator_comm_abort(stator_comm_t *comm, stator_status_t status, const char *reason) {
     if (comm) comm_abort(comm->world, (st_status_t)status, reason ? reason : "");
 }

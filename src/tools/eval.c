@@ -9,6 +9,9 @@ stator_status_t tool_eval(tool_t *tool) {
     stator_data_t *data = NULL;
     double loss = 0, accuracy = 0;
     stator_status_t status;
+    static const char *const options[] = {"seed", "init", "map"}, *const files[] = {"weights",
+                                                                                    "input"};
+    TOOL_TRY(tool_agree(tool, 3, options, 2, files));
     TOOL_TRY(stator_options_set(tool->options, "mode", "eval"));
     TOOL_TRY(tool_load_graph(tool, tool->files[0], &graph, &weights, &companion));
     if (!weights && !companion) {

@@ -90,6 +90,9 @@ stator_status_t tool_run(tool_t *tool) {
     results_t results = {0};
     stator_status_t status;
     tool_kind_t kind;
+    static const char *const options[] = {"seed", "init", "map"}, *const files[] = {"weights",
+                                                                                    "input"};
+    TOOL_TRY(tool_agree(tool, 3, options, 2, files));
     TOOL_TRY(tool_file_kind(tool->files[0], &kind));
     if (kind == TOOL_PLAN) {
         TOOL_TRY_GOTO(tool_load_plan(tool, tool->files[0], &plan, &weights), done);

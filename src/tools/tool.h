@@ -58,6 +58,10 @@ double tool_float(const tool_t *tool, const char *key);
 bool tool_flag(const tool_t *tool, const char *key);
 /* The one of several processes that writes files and notes; true where there is one. */
 bool tool_leads(const tool_t *tool);
+/* Ranks that are processes: FAILs naming the option and both values where they were given others, or files
+ * of other content (agree.c). Every rank calls it. */
+stator_status_t tool_agree(const tool_t *tool, size_t n_options, const char *const *options,
+                           size_t n_files, const char *const *files);
 stator_status_t tool_session(const tool_t *tool, const stator_plan_t *plan, stator_session_t *share,
                              stator_session_t **out_session);
 /* Reports a failure of the command's own: printf text, shown by main. Returns `status`. */

@@ -95,6 +95,15 @@ static stator_status_t settle_steps(train_run_t *run) {
     return tool_open_data(tool, run->plan, false, run->inputs, &run->data);
 }
 
+/* What each process does by itself, so that no step would show a difference. */
+static stator_status_t agree(const tool_t *tool) {
+    static const char *const options[] = {
+        "seed", "init", "map", "save", "steps", "epochs", "save-every", "eval-every", "accumulate"};
+    static const char *const files[] = {"weights", "input", "tokens-file", "images", "labels"};
+    return tool_agree(tool, sizeof options / sizeof options[0], options,
+                      sizeof files / sizeof files[0], files);
+}
+
 static stator_status_t check_options(const tool_t *tool) {
     int64_t keep = tool_int(tool, "keep");
     if (keep < 1 || keep > MAX_KEEP)
@@ -174,6 +183,7 @@ static stator_status_t open_run(train_run_t *run) {
     const tool_t *tool = run->tool;
     const char *input = tool_text(tool, "input");
     TOOL_TRY(check_options(tool));
+    TOOL_TRY(agree(tool));
     TOOL_TRY(read_checkpoint(run));
     TOOL_TRY(check_save(run));
     if (input[0]) TOOL_TRY(stator_tensors_load(input, &run->inputs));

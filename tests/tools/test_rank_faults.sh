@@ -71,6 +71,17 @@ says err "RANK is '2': a number from 0 to 1"
 answer 0 env RANK=0 WORLD_SIZE=1 "$stator" train g.stator --tokens-file text.tokens --steps 2
 answer 0 env RANK=0 WORLD_SIZE=2 "$stator" train g.stator --tokens-file text.tokens --steps 2 --comm none
 
+# What no plan holds: seeds and data of ranks that are processes.
+answer 5 "$stator" launch -n 2 --timeout 10s -- sh -c 'exec "$@" --seed $RANK' sh "$stator" train g.stator \
+    --tokens-file text.tokens --steps 2
+says err "ranks 0 and 1 disagree on option 'seed': '0' and '1'"
+answer 5 "$stator" launch -n 2 --timeout 10s -- sh -c 'held=; [ $RANK = 0 ] || held=.held; exec "$@" --tokens-file text.tokens$held' \
+    sh "$stator" train g.stator --steps 2
+says err "ranks 0 and 1 disagree on what option 'tokens-file' names"
+answer 5 "$stator" launch -n 2 --timeout 10s -- sh -c 'exec "$@" --save-every $((RANK + 2))' sh "$stator" train g.stator \
+    --tokens-file text.tokens --steps 2 --save kept
+says err "disagree on option 'save-every': '2' and '3'"
+
 # Links that cannot be.
 answer 2 "$stator" train g.stator --tokens-file text.tokens --steps 2 --ranks 2 --comm-latency soon
 says err "option 'comm-latency' is 'soon'"

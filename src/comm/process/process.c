@@ -106,12 +106,14 @@ static st_status_t process_start(comm_t *base, uint32_t ticket, const comm_reque
     process_t *process = comm->process;
     process_op_t *op = NULL;
     TRY(grow_tickets(comm, ticket));
-    if (comm->ops[ticket]) return comm_started_twice(process->rank, ticket);
     pthread_mutex_lock(&process->mutex);
     st_status_t status = ST_OK;
-    if (process->failed != ST_OK) {
+    if (process->failed !=
+        ST_OK) { /* before all else: a step that was lost leaves its tickets taken */
         wait_until_quiet(process);
         status = latched(process);
+    } else if (comm->ops[ticket]) {
+        status = comm_started_twice(process->rank, ticket);
     } else {
         status = take_op(process, &op);
     }
