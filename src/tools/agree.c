@@ -24,7 +24,8 @@ static stator_status_t describe(const char *path, char *text, size_t bytes) {
     struct stat info;
     if (!file || fstat(fileno(file), &info) != 0) {
         if (file) fclose(file);
-        return tool_fail(STATOR_IO, "cannot open '%s': %s", path, strerror(errno));
+        return tool_fail(errno == ENOENT ? STATOR_NOT_FOUND : STATOR_IO, "cannot open '%s': %s",
+                         path, strerror(errno));
     }
     unsigned char *piece = malloc(SAMPLE_BYTES);
     uint64_t hash = 0xcbf29ce484222325u;

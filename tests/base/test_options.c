@@ -20,7 +20,7 @@ static void table_is_sound(void **state) {
     size_t n = 0;
     for (const st_option_row_t *row = st_option_rows(); row->key; row++, n++) {
         assert_true(strlen(row->help) > 0 && strlen(row->commands) > 0);
-        assert_int_equal(strspn(row->commands, "mincrtegpbBx"), strlen(row->commands));
+        assert_int_equal(strspn(row->commands, "mincrtegpbBkx"), strlen(row->commands));
         assert_int_equal(strspn(row->key, "abcdefghijklmnopqrstuvwxyz-"), strlen(row->key));
         assert_false(st_options_given(options, row->key));
         assert_string_equal(st_options_string(options, row->key), row->fallback);
