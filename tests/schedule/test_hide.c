@@ -134,6 +134,42 @@ static void a_wait_before_its_group_is_refused(void **state) {
     ir_graph_destroy(graph);
 }
 
+/* ---- times ---- */
+
+/* Four ranks, two to a host: each has 128 bytes, of which a quarter goes to its neighbour, at 10,000
+ * bytes a microsecond, and half to the other host, at 1,000. */
+static void an_exchange_takes_what_its_parts_take(void **state) {
+    (void)state;
+    ir_graph_t *graph = parse(
+        "graph \"g\" {\n"
+        "  %0 x = input {dtype=f32, shape=[4,8]}\n"
+        "  %1 = all_to_all_start(%0) {axis=0, granules=16, extent=16, to=1, to_granules=8, "
+        "part=2}\n"
+        "  %2 = all_to_all_wait(%1)\n"
+        "  output \"y\" = %2\n"
+        "}\n");
+    const ir_machine_t machine = {.mesh = ir_mesh_of_ranks(4),
+                                  .link_us = 2,
+                                  .link_gbps = 10,
+                                  .host_ranks = 2,
+                                  .host_link_us = 5,
+                                  .host_link_gbps = 1};
+    const ir_target_t target = {.name = "test", .machine = &machine};
+    const double us[4] = {0};
+    const ir_node_t order[] = {0, 1, 2};
+    sched_dag_t dag;
+    sched_transfers_t transfers;
+    assert_int_equal(graph->nodes.n, 3);
+    assert_int_equal(sched_dag_build(graph, &dag), ST_OK);
+    assert_int_equal(sched_transfers_open(&dag, &target, us, order, &transfers), ST_OK);
+    assert_int_equal(transfers.n, 1);
+    const double got = sched_transfer_us(&transfers.list[0], transfers.list[0].bytes);
+    assert_true(fabs(got - (2 + 32 / 10e3 + 5 + 64 / 1e3)) < 1e-9);
+    sched_transfers_close(&transfers);
+    sched_dag_free(&dag);
+    ir_graph_destroy(graph);
+}
+
 /* ---- groups, against all of them ---- */
 
 enum { MOST = 9, PLACES = 20, ROUNDS = 300 };
@@ -458,6 +494,7 @@ int main(void) {
         cmocka_unit_test(sums_become_one),
         cmocka_unit_test(gathers_and_scattered_sums_keep_their_sizes),
         cmocka_unit_test(a_wait_before_its_group_is_refused),
+        cmocka_unit_test(an_exchange_takes_what_its_parts_take),
         cmocka_unit_test(gradients_are_sent_as_early_as_any_groups_can),
         cmocka_unit_test(gathers_are_there_as_early_as_any_groups_can_be),
         cmocka_unit_test(groups_keep_to_their_size),
