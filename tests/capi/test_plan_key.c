@@ -44,6 +44,9 @@ static const row_t rows[] = {
     {"shard", "zero2", DECIDES, ""},
     {"shard", "zero3", DECIDES, ""},
     {"shard", "tp", DECIDES, "ranks=2"},
+    {"pipeline", "zb", DECIDES, "mesh=pipe=2;microbatches=2"},
+    {"microbatches", "4", DECIDES, "mesh=pipe=2;microbatches=2"},
+    {"stages-per-rank", "2", DECIDES, "mesh=pipe=2;microbatches=2"},
     {"pin", "fc.weight=split(0,data)", DECIDES, ""},
     {"threads", "3", DECIDES, ""},
     {"dtype", "f64", DECIDES, ""},
@@ -57,6 +60,7 @@ static const row_t rows[] = {
     {"fusion", "primitives", DECIDES, ""},
     {"layout", "off", DECIDES, ""},
     {"weight-shadows", "on", DECIDES, "dtype=bf16"},
+    {"weight-shadows", "off", NEUTRAL, "dtype=bf16"}, /* what "auto" is on the cpu */
     {"bucket-size", "1MiB", DECIDES, ""},
     {"recompute", "off", DECIDES, ""},
     {"recompute", "fused", DECIDES, ""},
