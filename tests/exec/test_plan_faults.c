@@ -1,6 +1,6 @@
 /* The proof of plans against a judge of its own (memory_model.h): ten thousand plans of random
- * graphs are sound for both, and of the plans that someone has damaged, the first four thousand, the proof
- * refuses every one that does not run. */
+ * graphs are sound for both, and of the plans that someone has damaged, the first four thousand, the
+ * proof refuses every one that does not run. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
