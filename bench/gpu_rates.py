@@ -5,8 +5,9 @@
 
 One graph holds every op by itself, over operands of its own; `stator trace` times each kernel inside the
 recorded step, where the others sweep the second-level cache. Prints a `rate` line an op, with what the
-target predicted, for targets/NAME.target. The shapes are those of layers in general: powers of two and
-their halves between, 16,384 and 32,768 rows, batches of 192 images; no model's own list.
+target predicted, for targets/NAME.target. Each is the least of the steps. The convolutions are ResNet-50's
+with a batch of 192 images instead of 256, the products have the rows of the Llamas in bench/ and other
+widths: a prediction of those models is no test of models unseen.
 """
 import argparse
 import json
