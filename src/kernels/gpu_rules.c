@@ -107,15 +107,28 @@ size_t gpu_attention_grad_workspace(const kern_problem_t *problem, int n_threads
 
 /* ---- our own ---- */
 
-/* Positions are ranked by their indices: two lists of them (own.h). */
+kern_scatter_t gpu_scatter_plan(const kern_problem_t *problem) {
+    kern_scatter_t plan;
+    const kern_split_t out = kern_split_axis(problem, &problem->out[0]);
+    kern_scatter_plan(out.outer, out.n, out.inner, ir_type_elements(&problem->in[1]),
+                      problem->out[0].dtype == IR_F64 ? sizeof(double) : sizeof(float), &plan);
+    return plan;
+}
+
 size_t gpu_scatter_workspace(const kern_problem_t *problem, int n_threads) {
     (void)n_threads;
-    return st_size_add(st_size_mul((uint64_t)ir_type_elements(&problem->in[1]), 16), 256);
+    return gpu_scatter_plan(problem).bytes;
 }
 bool gpu_scatter_can_run(const kern_problem_t *problem, const char **out_reason) {
-    if (ir_type_elements(&problem->in[1]) <= INT32_MAX) return true;
-    *out_reason = "scatter_add takes up to 2^31 - 1 indices";
-    return false;
+    const ir_dtype_t dtype = problem->out[0].dtype;
+    const char *reason = NULL;
+    if (dtype != IR_F32 && dtype != IR_F64 && dtype != IR_F16 && dtype != IR_BF16)
+        reason = "scatter_add adds f32, f64, f16 and bf16";
+    if (ir_type_elements(&problem->in[1]) > INT32_MAX ||
+        kern_split_axis(problem, &problem->out[0]).n > INT32_MAX)
+        reason = "scatter_add takes up to 2^31 - 1 indices and as many rows";
+    if (reason) *out_reason = reason;
+    return !reason;
 }
 
 /* ---- nests ---- */

@@ -7,6 +7,7 @@
 #define STATOR_KERNELS_GPU_RULES_H
 
 #include "kernels/problem.h"
+#include "kernels/scatter.h"
 
 typedef struct gpu_rule {
     const char *name; /* "cudnn.attention" */
@@ -26,6 +27,7 @@ bool gpu_attention_can_run(const kern_problem_t *problem, const char **out_reaso
 size_t gpu_attention_workspace(const kern_problem_t *problem, int n_threads);
 bool gpu_attention_grad_can_run(const kern_problem_t *problem, const char **out_reason);
 size_t gpu_attention_grad_workspace(const kern_problem_t *problem, int n_threads);
+kern_scatter_t gpu_scatter_plan(const kern_problem_t *problem);
 bool gpu_scatter_can_run(const kern_problem_t *problem, const char **out_reason);
 size_t gpu_scatter_workspace(const kern_problem_t *problem, int n_threads);
 bool gpu_nest_can_run(const kern_problem_t *problem, const char **out_reason);

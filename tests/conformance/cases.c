@@ -345,6 +345,8 @@ const conf_case_t conf_cases[] = {
     {IR_OP_SCATTER_ADD, "f", "T:3,2,3,2 l<7:2,3", "axis=1 extent=7", 256},
     {IR_OP_SCATTER_ADD, "f", "T:0,4 i<5:0", "axis=0 extent=5", 256},
     {IR_OP_SCATTER_ADD, "f", "T:211,70 l<33:211", "axis=0 extent=33", 256},
+    {IR_OP_SCATTER_ADD, "f", "T:300,64 i<2000:300", "axis=0 extent=2000", 256},
+    {IR_OP_SCATTER_ADD, "f", "T:2,700,16 l=3:700", "axis=1 extent=5", 700},
     {IR_OP_GATHER_ALONG, "fib", "T:3,5 i<5:3,2", "axis=1", 0},
     {IR_OP_GATHER_ALONG, "fib", "T:4,2,3 l<4:6,2,3", "axis=0", 0},
     {IR_OP_GATHER_ALONG, "fib", "T:4,2 l<4:0,2", "axis=0", 0},

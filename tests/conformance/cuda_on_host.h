@@ -1,6 +1,7 @@
-/* What the CUDA C of nests uses of CUDA, for one thread of a processor: the threads of a block are
- * contexts that take turns at barriers and shuffles, blocks come one after the other.
- * test_emit_host.c compiles this with the nests' source as C++. */
+/* What the CUDA C of nests, and of scatter_add, uses of CUDA, for one thread of a processor: the
+ * threads of a block are contexts that take turns at barriers and shuffles, blocks come one after the
+ * other. test_emit_host.c compiles this with the nests' source as C++, test_scatter_host.c with the
+ * kernels' header. */
 #ifndef STATOR_TESTS_CONFORMANCE_CUDA_ON_HOST_H
 #define STATOR_TESTS_CONFORMANCE_CUDA_ON_HOST_H
 
@@ -27,7 +28,7 @@ using std::ceil, std::cos, std::erf, std::exp, std::fabs, std::floor, std::fmod,
 struct host_dim {
     unsigned x;
 };
-static host_dim threadIdx, blockIdx, gridDim;
+static host_dim threadIdx, blockIdx, blockDim, gridDim;
 
 /* ---- threads of a block ---- */
 
@@ -79,6 +80,21 @@ static T __shfl_xor_sync(unsigned, T value, int d) {
     return other;
 }
 
+static void __syncwarp() {
+    host_yield();
+}
+/* The lanes of the warp, all of them there, that have this value. */
+static unsigned __match_any_sync(unsigned, int value) {
+    const unsigned first = host_now / 32 * 32;
+    unsigned same = 0;
+    memcpy(host_lanes[host_now], &value, sizeof value);
+    host_yield();
+    for (unsigned i = 0; i < 32; i++)
+        same |= (unsigned)(memcmp(host_lanes[first + i], &value, sizeof value) == 0) << i;
+    host_yield();
+    return same;
+}
+
 extern "C" void host_run(int number, unsigned kernel, unsigned blocks, unsigned threads,
                          const void *params) {
     enum { STACK = 64 << 10 };
@@ -86,6 +102,7 @@ extern "C" void host_run(int number, unsigned kernel, unsigned blocks, unsigned 
     host_params = params;
     host_n = threads;
     gridDim.x = blocks;
+    blockDim.x = threads;
     if (host_threads.size() < threads) host_threads.resize(threads);
     for (unsigned block = 0; block < blocks; block++) {
         for (unsigned i = 0; i < threads; i++) {
@@ -138,6 +155,14 @@ static unsigned atomicCAS(unsigned *at, unsigned expected, unsigned value) {
     const unsigned old = *at;
     if (old == expected) *at = value;
     return old;
+}
+static int atomicAdd(int *at, int value) {
+    const int old = *at;
+    *at += value;
+    return old;
+}
+static int __popc(unsigned x) {
+    return __builtin_popcount(x);
 }
 static long long max(long long a, long long b) {
     return a > b ? a : b;

@@ -203,6 +203,57 @@ static void check_impl(const conf_built_t *built, const kern_impl_t *impl,
     if (call.prepared && impl->release) impl->release(call.prepared);
 }
 
+/* An index of the second input that is out of range: each kernel names it, its place and the size. */
+static void check_fault(const conf_case_t *row, int64_t position, int64_t index, int64_t size) {
+    conf_built_t built;
+    conf_build(row, IR_F32, &built);
+    ((int64_t *)built.in_data[1])[position] = index;
+    for (const kern_impl_t *const *impl = kern_list("cuda", row->op); *impl; impl++) {
+        const char *reason;
+        dev_fault_t fault = {0};
+        operands_t o;
+        if ((*impl)->can_run && !(*impl)->can_run(&built.problem, &reason)) continue;
+        size_t bytes = (*impl)->workspace ? (*impl)->workspace(&built.problem, 1) : 0;
+        make_operands(&built, bytes, &o);
+        kern_call_t call = {.problem = &built.problem,
+                            .in = o.in_data,
+                            .out = o.out_data,
+                            .workspace = zone_data(&o.work),
+                            .workspace_bytes = bytes,
+                            .stream = stream,
+                            .node = 77};
+        if ((*impl)->bind) must((*impl)->bind(&call));
+        must((*impl)->launch(&call));
+        must(device->synchronize(stream));
+        if (!device->take_fault(stream, &fault) || fault.node != 77 || fault.index != index ||
+            fault.position != position || fault.size != size)
+            fail_msg("%s, %s: index %lld at %lld of size %lld is reported as %lld at %lld of %lld",
+                     built.name, (*impl)->name, (long long)index, (long long)position,
+                     (long long)size, (long long)fault.index, (long long)fault.position,
+                     (long long)fault.size);
+        free_operands(&built, *impl, &o);
+        if (call.prepared && (*impl)->release) (*impl)->release(call.prepared);
+    }
+    conf_release(&built);
+}
+
+static void indices_out_of_range_are_reported(void **state) {
+    (void)state;
+    static const conf_case_t rows[] = {
+        {IR_OP_GATHER, "f", "T:33,130 l<33:211", "axis=0", 0},
+        {IR_OP_SCATTER_ADD, "f", "T:211,72 l<33:211", "axis=0 extent=33", 0},
+        {IR_OP_SCATTER_ADD, "f", "T:900,72 l<33:900", "axis=0 extent=33", 0}};
+    if (dev_find("cuda", &device) != ST_OK || device->open(0, 1, &stream) != ST_OK) {
+        print_message("skipped: %s\n", st_last_error());
+        skip();
+    }
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        check_fault(&rows[i], 200, 33, 33);
+        check_fault(&rows[i], 3, -34, 33);
+    }
+    device->close(stream);
+}
+
 static int n_problems;
 
 static void run_case(const conf_case_t *row, ir_dtype_t dtype) {
@@ -251,6 +302,7 @@ static void cases_on_the_gpu(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(cases_on_the_gpu)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(cases_on_the_gpu),
+                                       cmocka_unit_test(indices_out_of_range_are_reported)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -93,8 +93,7 @@ static st_status_t scatter_add(const kern_call_t *call) {
     own_scatter_t a = {.updates = in_tensor(call, 0),
                        .index = in_tensor(call, 1),
                        .out = out_tensor(call, 0),
-                       .shape = split_at(call->problem, &call->problem->out[0]),
-                       .n_index = ir_type_elements(&call->problem->in[1]),
+                       .plan = gpu_scatter_plan(call->problem),
                        .workspace = call->workspace,
                        .fault = fault_of(call)};
     CUDA_TRY(own_scatter_add(&a, stream_of(call)));

@@ -9,6 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "kernels/scatter.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -58,13 +60,11 @@ typedef struct own_nd {
 cudaError_t own_gather_nd(const own_nd_t *a, cudaStream_t stream);
 cudaError_t own_scatter_nd_add(const own_nd_t *a, cudaStream_t stream);
 
-/* Adds rows updates[outer, i, :] to out[outer, index[i], :], in the order of i: positions are ranked by
- * (index, i), which is n² comparisons and no sort, then each run of equal indices is added up by one
- * block. Sums are f32, f64 for f64, 64-bit integers for integers. workspace: gpu_scatter_workspace. */
+/* Adds rows updates[outer, i, :] to out[outer, index[i], :], by a sort and sums in a fixed order
+ * (kernels/scatter.h). Sums are f32, f64 for f64. workspace: plan.bytes. */
 typedef struct own_scatter {
     own_tensor_t updates, index, out;
-    own_split_t shape; /* of out; updates have n_index in place of n */
-    int64_t n_index;
+    kern_scatter_t plan;
     void *workspace;
     own_fault_t fault;
 } own_scatter_t;
