@@ -75,6 +75,7 @@ enum {
     ATEN_MUTABLE = 1 << 0, /* the variant with "_" is the same with the result written to self */
     ATEN_VIEW = 1 << 1,    /* results share the first argument's storage, of a list one each */
     ATEN_ALIAS = 1 << 2,   /* a result that is the argument's value is the argument itself */
+    ATEN_SHAPE = 1 << 3, /* the archive's word on shapes is not taken: PyTorch writes wrong ones */
 };
 
 struct aten {

@@ -294,7 +294,7 @@ static const aten_op_t ops[] = {
     {"_adaptive_avg_pool2d.default", aten_adaptive_avg_pool, 0, 2},
     {"adaptive_avg_pool3d.default", aten_adaptive_avg_pool, 0, 3},
     /* normalization; batch norm's arg is its form (aten_norm.c) */
-    {"lstm.input", aten_lstm, 0, 0},
+    {"lstm.input", aten_lstm, ATEN_SHAPE, 0}, /* h_n and c_n: as of 2.11 */
     {"batch_norm.default", aten_batch_norm, 0, 0},
     {"native_batch_norm.default", aten_batch_norm, 0, 1},
     {"_native_batch_norm_legit.default", aten_batch_norm, 0, 1},

@@ -188,6 +188,11 @@ static void add_value(pt2_maker_t *m, const char *name, const ir_type_t *type) {
     add_meta(&m->values, type, NULL, 0, false);
 }
 
+void pt2_describe(pt2_maker_t *m, const char *name, const char *type_text) {
+    ir_type_t type = type_of(type_text);
+    add_value(m, name, &type);
+}
+
 void pt2_input(pt2_maker_t *m, const char *name, const char *type_text) {
     ir_type_t type = type_of(type_text);
     add_value(m, name, &type);

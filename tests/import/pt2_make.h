@@ -59,6 +59,8 @@ void pt2_node(pt2_maker_t *m, const char *target, const char *arguments, const c
  * freed); empties the maker. */
 char *pt2_graph(pt2_maker_t *m, const char *inputs, const char *outputs);
 void pt2_output(pt2_maker_t *m, const char *name);
+/* What the archive says of a node's result. */
+void pt2_describe(pt2_maker_t *m, const char *name, const char *type);
 /* The archive; empties the maker. */
 uint8_t *pt2_finish(pt2_maker_t *m, size_t *out_bytes);
 
