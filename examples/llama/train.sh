@@ -5,7 +5,7 @@
 #
 # CONFIG is a Hugging Face config.json whose vocab_size is the tokenizer's. The last 5 % of the text are held
 # out. Options go to 'stator train': --device cuda --target h200 --dtype bf16, say. Environment: STATOR (the
-# command), OUT (folder).
+# command), OUT (folder, of one run).
 set -eu
 options=
 while [ $# -ge 2 ] && [ "${1#--}" != "$1" ]; do
@@ -34,5 +34,9 @@ fi
     --optimizer adamw --lr 1e-3 --betas 0.9,0.95 --weight-decay 0.1 --no-decay norms --clip 1.0 \
     --warmup 20 --schedule cosine --min-lr 1e-4 --epochs "$epochs" \
     --log "$out/llama.jsonl" --save "$out/checkpoints"
+# a text as long as the model's positions allow, the prompt's few tokens aside
+tokens=$(sed -n 's/^.*"max_position_embeddings": *\([0-9]*\).*$/\1/p' "$config")
+tokens=$((${tokens:-208} - 8))
+[ $tokens -le 200 ] || tokens=200
 "$stator" generate --config "$config" --weights "$out/checkpoints/model.safetensors" \
-    --tokenizer "$tokenizer" --prompt 'The ' --tokens 200
+    --tokenizer "$tokenizer" --prompt 'The ' --tokens $tokens

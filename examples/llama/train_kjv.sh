@@ -29,6 +29,7 @@ bible -f 'gen1:1-rev22:21' | sed 's/^[^ ]* //' > "$out/kjv.txt"
 
 "$stator" import "$out/kjv.txt" --chars --vocab "$out/vocab.json" --hold-out 0.05 -o "$out/kjv.tokens"
 "$stator" model llama --config "$config" --batch 16 --seq 128 -o "$out/llama.stator"
+rm -rf "$out/llama" # of an earlier call
 # shellcheck disable=SC2086 # words are meant
 "$stator" train "$out/llama.stator" --ranks "$ranks" $options \
     --tokens-file "$out/kjv.tokens" --eval-tokens-file "$out/kjv.tokens.held" \

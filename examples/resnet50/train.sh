@@ -2,8 +2,9 @@
 # Trains a ResNet on images in IDX files, by default ResNet-8 on Fashion-MNIST (Debian package
 # dataset-fashion-mnist) for one epoch.
 #
-#   train.sh [--OPTION VALUE …] [RANKS [CONFIG]]   environment: STATOR (the command), OUT (folder), SEED, EPOCHS
+#   train.sh [--OPTION VALUE …] [RANKS [CONFIG]]
 #
+# Environment: STATOR (the command), OUT (folder, of one run), SEED, EPOCHS.
 # Options go to 'stator train': --device cuda --target h200 --dtype bf16, say.
 # CONFIG is a shell file like those beside this script: depth, classes, image, batch, lr, warmup, mean, std, and the four files.
 set -eu

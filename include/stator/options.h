@@ -18,7 +18,7 @@ extern "C" {
 typedef struct stator_options stator_options_t;
 
 /* Defaults, overridden by the environment. INVALID: a variable's value that is not of its key's kind, which
- * the text names; NO_MEMORY. */
+ * the text names; NO_MEMORY. A variable STATOR_… that is no option is a warning (stator_log_set). */
 STATOR_API stator_status_t stator_options_create(stator_options_t **out_options) STATOR_WARN_UNUSED;
 STATOR_API void stator_options_destroy(stator_options_t *options); /* NULL is fine */
 /* INVALID: unknown key (the message names the nearest), or a value not of the key's kind. Keys of kind

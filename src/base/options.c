@@ -8,7 +8,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/number.h"
 #include "base/words.h"
@@ -28,6 +30,7 @@ static const st_option_row_t rows[] = {
 #undef OPTION
     {NULL, NULL, NULL, NULL, NULL}};
 enum { N_OPTIONS = sizeof rows / sizeof rows[0] - 1 };
+#define VARIABLE "STATOR_" /* what the environment's options begin with */
 
 struct st_options {
     char *value[N_OPTIONS]; /* NULL: the default */
@@ -81,6 +84,20 @@ static bool is_choice(const char *kind, const char *value) {
     return false;
 }
 
+/* What other systems call a choice, by the name that it has here; else `value` itself. */
+static const char *usual_name(const st_option_row_t *row, const char *value) {
+    static const char *const names[][2] = {
+        {"float32", "f32"}, {"fp32", "f32"},   {"float64", "f64"},
+        {"fp64", "f64"},    {"double", "f64"}, {"bfloat16", "bf16"},
+        {"float16", "f16"}, {"fp16", "f16"},   {"half", "f16"},
+    };
+    if (!strchr(row->kind, '|') || is_choice(row->kind, value)) return value;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(value, names[i][0]) == 0 && is_choice(row->kind, names[i][1]))
+            return names[i][1];
+    return value;
+}
+
 static st_status_t check_value(const st_option_row_t *row, const char *value) {
     int64_t i;
     double f;
@@ -117,12 +134,17 @@ static bool is_process(int i) {
     return strcmp(rows[i].kind, PROCESS) == 0;
 }
 
-/* STATOR_<KEY>, NULL if unset or empty. */
-static const char *environment_of(int i, char name[64]) {
-    size_t used = (size_t)snprintf(name, 64, "STATOR_");
+/* STATOR_<KEY> */
+static void variable_of(int i, char name[64]) {
+    size_t used = (size_t)snprintf(name, 64, VARIABLE);
     for (const char *p = rows[i].key; *p && used < 63; p++)
         name[used++] = *p == '-' ? '_' : (char)toupper((unsigned char)*p);
     name[used] = '\0';
+}
+
+/* Its value, NULL if unset or empty. */
+static const char *environment_of(int i, char name[64]) {
+    variable_of(i, name);
     return st_environment(name);
 }
 
@@ -159,6 +181,7 @@ void st_process_option_forward(st_process_option_t to) {
 /* ---- objects ---- */
 
 static st_status_t set(st_options_t *options, int i, const char *value) {
+    value = usual_name(&rows[i], value);
     TRY(check_value(&rows[i], value));
     char *copy = st_strdup(value);
     if (!copy) return st_no_memory(strlen(value), "an option");
@@ -167,8 +190,34 @@ static st_status_t set(st_options_t *options, int i, const char *value) {
     return ST_OK;
 }
 
+/* A variable that is misspelt would do nothing, and say nothing. */
+static void warn_of_unknown_variables(void) {
+    static const char *const others[] = {"POISON", "PROFILE"}; /* no options: exec/session.c */
+    enum { PREFIX = sizeof VARIABLE - 1, N_OTHERS = 2, N_KNOWN = N_OPTIONS + N_OTHERS };
+    char names[N_OPTIONS][64], name[64];
+    const char *known[N_KNOWN];
+    for (int i = 0; i < N_OPTIONS; i++) {
+        variable_of(i, names[i]);
+        known[i] = names[i] + PREFIX;
+    }
+    for (int i = 0; i < N_OTHERS; i++) known[N_OPTIONS + i] = others[i];
+    for (char **at = environ; at && *at; at++) {
+        int i = 0;
+        if (strncmp(*at, VARIABLE, PREFIX) != 0) continue;
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(*at + PREFIX, "="), *at + PREFIX);
+        while (i < N_KNOWN && strcmp(known[i], name) != 0) i++;
+        if (i < N_KNOWN) continue;
+        const char *nearest = st_nearest(name, N_KNOWN, known);
+        st_log(ST_LOG_WARNING,
+               "environment variable " VARIABLE "%s is no option and changes nothing%s%s%s", name,
+               nearest ? "; did you mean " VARIABLE : "", nearest ? nearest : "",
+               nearest ? "?" : "");
+    }
+}
+
 st_status_t st_options_create(st_options_t **out_options) {
     *out_options = NULL;
+    warn_of_unknown_variables();
     st_options_t *options = st_calloc(1, sizeof *options);
     if (!options) return st_no_memory(sizeof *options, "options");
     for (int i = 0; i < N_OPTIONS; i++) {

@@ -24,10 +24,11 @@ typedef struct st_option_row {
 const st_option_row_t *st_option_rows(void);
 
 /* Defaults, overridden by STATOR_<KEY> of the environment (a bad value there is an error that names
- * it). */
+ * it; a variable of such a name that is no option is a warning with the nearest one). */
 st_status_t st_options_create(st_options_t **out_options) ST_WARN_UNUSED;
 void st_options_destroy(st_options_t *options);
-/* Checks the value against the option's kind. Unknown keys FAIL with the nearest known one. */
+/* Checks the value against the option's kind; of a choice, "float32" and the like are taken for "f32".
+ * Unknown keys FAIL with the nearest known one. */
 st_status_t st_options_set(st_options_t *options, const char *key,
                            const char *value) ST_WARN_UNUSED;
 /* True if set by the caller or the environment. */

@@ -110,9 +110,10 @@ static st_status_t fill_defaults(const compile_options_t *given, compile_options
     if (out->n_ranks > 1024 || out->n_threads > 1024)
         return FAIL(ST_INVALID, "%u ranks with %u threads: at most 1024 of each", out->n_ranks,
                     out->n_threads);
-    if (out->dtype != IR_DTYPE_NONE && out->dtype != IR_F64 && !wants_mixed(out))
+    if (out->dtype != IR_DTYPE_NONE && out->dtype != IR_F32 && out->dtype != IR_F64 &&
+        !wants_mixed(out))
         return FAIL(ST_UNSUPPORTED,
-                    "a graph is compiled in its own types, in f64, bf16 or f16, not in %s",
+                    "a graph is compiled in its own types, in f32, f64, bf16 or f16, not in %s",
                     ir_dtype_text(out->dtype));
     if (out->shadows == COMPILE_ON && !wants_mixed(out))
         return FAIL(ST_INVALID,
@@ -248,9 +249,25 @@ static st_status_t check_sizes(const ir_graph_t *graph) {
                 st_size_text(most, size[2]));
 }
 
+/* float32 was asked for: parameters, buffers and inputs of another floating type are named. */
+static st_status_t check_is_f32(const ir_graph_t *graph) {
+    for (ir_node_t n = 0; n < graph->nodes.n; n++) {
+        const ir_node_info_t *node = ir_node(graph, n);
+        if (node->op != IR_OP_INPUT && !(ir_op_def(node->op)->flags & IR_STATE)) continue;
+        const ir_dtype_t dtype = ir_value_type(graph, node->first_output)->dtype;
+        if (!ir_dtype_is_float(dtype) || dtype == IR_F32) continue;
+        return FAIL(ST_UNSUPPORTED,
+                    "option 'dtype' is 'f32', and '%s' is %s: 'auto' compiles the graph in its own "
+                    "types, 'f64' in float64 throughout",
+                    node->name, ir_dtype_text(dtype));
+    }
+    return ST_OK;
+}
+
 static st_status_t take_source(compile_context_t *c, const ir_graph_t *graph) {
     uint8_t *data;
     size_t bytes;
+    if (c->options.dtype == IR_F32) TRY(check_is_f32(graph));
     TRY(ir_symbols_need_none(graph));
     TRY(check_sizes(graph));
     TRY(ir_graph_encode(graph, &data, &bytes));

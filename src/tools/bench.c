@@ -185,6 +185,7 @@ stator_status_t tool_bench(tool_t *tool) {
     TOOL_TRY_GOTO(tool_compile_or_load(tool, &b.plan), done);
     b.compile_s = tool_seconds() - begin;
     TOOL_TRY_GOTO(stator_report_create(b.plan, 0, &b.report), done);
+    tool_warn_of_last_resorts(tool, b.report);
     TOOL_TRY_GOTO(first_step(tool, &b), done);
     TOOL_TRY_GOTO(run_steps(tool, &b), done);
     print_result(tool, &b);

@@ -21,7 +21,6 @@ stator_status_t tool_eval(tool_t *tool) {
     }
     TOOL_TRY_GOTO(stator_plan_compile(graph, tool->options, NULL, &plan), done);
     TOOL_TRY_GOTO(tool_session(tool, plan, NULL, &session), done);
-    tool_session_notes(tool, session);
     TOOL_TRY_GOTO(tool_fill_state(tool, session, companion, weights == NULL, weights), done);
     if (tool_text(tool, "input")[0])
         TOOL_TRY_GOTO(stator_tensors_load(tool_text(tool, "input"), &inputs), done);

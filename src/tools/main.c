@@ -90,7 +90,8 @@ static void print_command_help(const tool_command_t *command) {
     stator_option_info_t info;
     for (size_t i = 0; stator_option_at(i, &info); i++) {
         if (!takes(command, &info)) continue;
-        printf("  --%-18s %s", info.key, info.help);
+        const bool is_output = strcmp(info.key, "output") == 0;
+        printf("  --%-18s %s", is_output ? "output, -o" : info.key, info.help);
         if (strchr(info.kind, '|')) printf(" (%s)", info.kind);
         printf(info.fallback[0] ? " [%s]\n" : "\n", info.fallback);
     }
@@ -158,14 +159,49 @@ static stator_status_t parse(tool_t *tool, const tool_command_t *command, int ar
     return STATOR_OK;
 }
 
-/* One line, whatever file contents the message quotes. */
-static void print_failure(const char *message) {
-    fputs("stator: ", stderr);
-    for (const char *at = message; *at; at++) {
-        unsigned char byte = (unsigned char)*at;
-        fputc(byte < 0x20 || byte == 0x7f ? ' ' : byte, stderr);
+/* One line, whatever file contents the message quotes, and one write: lines of several processes at one
+ * terminal, or in mpirun's hands, stay whole. */
+static void print_line(const char *before, const char *message) {
+    char line[4096];
+    int n = snprintf(line, sizeof line - 1, "%s%s", before, message);
+    if (n < 0) return;
+    if ((size_t)n > sizeof line - 2) n = sizeof line - 2;
+    for (int i = 0; i < n; i++) {
+        const unsigned char byte = (unsigned char)line[i];
+        if (byte < 0x20 || byte == 0x7f) line[i] = ' ';
     }
-    fputc('\n', stderr);
+    line[n] = '\n';
+    fwrite(line, 1, (size_t)n + 1, stderr); /* not buffered */
+}
+
+static void print_failure(const char *message) {
+    print_line("stator: ", message);
+}
+
+/* Warnings of the library. Those from before the ranks have met wait, so that one process tells them. */
+typedef struct notes {
+    const tool_t *tool;
+    bool ready;
+    char early[2048];
+} notes_t;
+
+static void take_note(void *context, stator_log_level_t level, const char *message) {
+    notes_t *notes = context;
+    if (level != STATOR_LOG_WARNING) return;
+    if (notes->ready) {
+        if (tool_leads(notes->tool)) print_line("note: ", message);
+        return;
+    }
+    const size_t used = strlen(notes->early);
+    snprintf(notes->early + used, sizeof notes->early - used, "%s\n", message);
+}
+
+static void tell_early_notes(notes_t *notes) {
+    char *rest;
+    notes->ready = true;
+    if (!tool_leads(notes->tool)) return;
+    for (char *at = strtok_r(notes->early, "\n", &rest); at; at = strtok_r(NULL, "\n", &rest))
+        print_line("note: ", at);
 }
 
 static bool wants_help(int argc, char **argv) {
@@ -194,10 +230,13 @@ int main(int argc, char **argv) {
         return 0;
     }
     tool_t tool = {.command = command->name, .files = calloc((size_t)argc, sizeof(char *))};
+    notes_t notes = {.tool = &tool};
+    stator_log_set(take_note, &notes, STATOR_LOG_WARNING);
     stator_status_t status = tool.files ? stator_options_create(&tool.options)
                                         : tool_fail(STATOR_NO_MEMORY, "no memory");
     if (status == STATOR_OK) status = parse(&tool, command, argc, argv);
     if (status == STATOR_OK && command->joins) status = join_ranks(&tool);
+    tell_early_notes(&notes);
     if (status == STATOR_OK) status = command->run(&tool);
     bool printed = status != STATOR_OK;
     if (printed) { /* before the others hear of it */
@@ -206,6 +245,7 @@ int main(int argc, char **argv) {
         /* an interrupt is agreed on: all ranks end by themselves */
         if (status != STATOR_INTERRUPTED) stator_comm_abort(tool.comm, status, message);
     }
+    stator_log_set(NULL, NULL, STATOR_LOG_ERROR);
     stator_comm_destroy(tool.comm);
     stator_options_destroy(tool.options);
     free(tool.files);

@@ -345,6 +345,7 @@ stator_status_t tool_plan(tool_t *tool) {
                                 (long long)rank, stator_plan_info(plan).n_ranks - 1),
                       done);
     TOOL_TRY_GOTO(stator_report_create(plan, (uint32_t)rank, &report), done);
+    tool_warn_of_last_resorts(tool, report);
     if (tool_text(tool, "output")[0])
         TOOL_TRY_GOTO(stator_plan_save(plan, tool_text(tool, "output")), done);
     if (tool_flag(tool, "json"))

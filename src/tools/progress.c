@@ -9,9 +9,10 @@
 /* ---- opening ---- */
 
 /* What a step has so many of, and what of it the target's products could do. */
-static stator_status_t take_rates(progress_t *p, const stator_plan_t *plan) {
+static stator_status_t take_rates(const tool_t *tool, progress_t *p, const stator_plan_t *plan) {
     stator_report_t *report;
     TOOL_TRY(stator_report_create(plan, 0, &report));
+    tool_warn_of_last_resorts(tool, report);
     stator_report_totals_t totals = stator_report_totals(report);
     p->useful_us = totals.model_utilization * totals.step_us;
     stator_report_destroy(report);
@@ -31,7 +32,7 @@ stator_status_t progress_open(const tool_t *tool, const stator_plan_t *plan,
         .bytes = info.state_bytes + info.work_bytes + info.comm_bytes + info.feeds_bytes,
         .log_path = path,
         .live = isatty(STDOUT_FILENO)};
-    TOOL_TRY(take_rates(p, plan));
+    TOOL_TRY(take_rates(tool, p, plan));
     if (path[0]) {
         p->log = fopen(path, tool_text(tool, "resume")[0] ? "a" : "w");
         if (!p->log) return tool_fail(STATOR_IO, "%s: %s", path, strerror(errno));
@@ -97,7 +98,10 @@ static stator_status_t add_events(const progress_t *p, const progress_step_t *s)
 }
 
 static void show_step(const progress_t *p, const progress_step_t *s) {
-    double elapsed = tool_seconds() - p->started, done = (double)(s->step - p->first_step);
+    /* the first step compiles kernels and fills caches: the others tell how fast it goes */
+    const bool first = s->step == p->first_step + 1;
+    double elapsed = first ? s->us * 1e-6 : tool_seconds() - p->stepped;
+    double done = first ? 1 : (double)(s->step - p->first_step - 1);
     double rate = elapsed > 0 ? done / elapsed : 0;
     bool last = s->step == p->n_steps;
     int64_t every = p->n_steps < 20 ? 1 : p->n_steps / 20;
@@ -112,7 +116,8 @@ static void show_step(const progress_t *p, const progress_step_t *s) {
     fflush(stdout);
 }
 
-stator_status_t progress_step(const progress_t *p, const progress_step_t *s) {
+stator_status_t progress_step(progress_t *p, const progress_step_t *s) {
+    if (s->step == p->first_step + 1) p->stepped = tool_seconds();
     TOOL_TRY(log_step(p, s));
     TOOL_TRY(add_events(p, s));
     show_step(p, s);

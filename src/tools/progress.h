@@ -7,8 +7,8 @@
 
 typedef struct progress {
     int64_t first_step, n_steps; /* steps done before this process, and in all */
-    double started;
-    double items; /* a step: tokens, samples */
+    double started, stepped;     /* when training began, and its first step was done */
+    double items;                /* a step: tokens, samples */
     const char *unit;
     double useful_us; /* that the model's products take at the target's best rate */
     uint64_t bytes;   /* of a rank */
@@ -32,7 +32,7 @@ stator_status_t progress_open(const tool_t *tool, const stator_plan_t *plan,
                               progress_t *out);
 void progress_begin(progress_t *p); /* the clock for rates and the time left */
 void progress_close(progress_t *p); /* zeroed is fine */
-stator_status_t progress_step(const progress_t *p, const progress_step_t *step);
+stator_status_t progress_step(progress_t *p, const progress_step_t *step);
 /* `accuracy` below 0: there is none. */
 stator_status_t progress_evaluation(const progress_t *p, int64_t step, double loss, double accuracy,
                                     bool final);

@@ -103,7 +103,6 @@ stator_status_t tool_run(tool_t *tool) {
         TOOL_TRY_GOTO(stator_plan_compile(step ? step : graph, tool->options, NULL, &plan), done);
     }
     TOOL_TRY_GOTO(tool_session(tool, plan, NULL, &session), done);
-    tool_session_notes(tool, session);
     TOOL_TRY_GOTO(tool_fill_state(tool, session, companion, weights == NULL, weights), done);
     size_t n_feeds = 0;
     const stator_tensor_t *feeds = NULL;

@@ -11,7 +11,6 @@ stator_status_t tool_stepper_open(const tool_t *tool, stator_plan_t *plan, tool_
     double begin = tool_seconds();
     TOOL_TRY(tool_session(tool, plan, NULL, &out->session));
     out->created_s = tool_seconds() - begin;
-    tool_session_notes(tool, out->session);
     if (weights_path[0]) TOOL_TRY(stator_tensors_load(weights_path, &weights));
     status = stator_session_initialize(out->session, tool->options);
     /* a parameter without a rule is zero; zeros may take less time than a model's numbers */

@@ -203,11 +203,6 @@ static bool holds_parameters(const stator_session_t *session, const stator_tenso
     return true;
 }
 
-void tool_session_notes(const tool_t *tool, const stator_session_t *session) {
-    const char *notes = stator_session_notes(session);
-    if (notes[0] && tool_leads(tool)) fprintf(stderr, "note: %s\n", notes);
-}
-
 stator_status_t tool_fill_state(const tool_t *tool, stator_session_t *session,
                                 const stator_tensors_t *companion, bool companion_parameters,
                                 const stator_tensors_t *weights) {
@@ -317,6 +312,19 @@ const char *tool_bytes(uint64_t bytes, char buffer[32]) {
     while (value >= 1024 && unit < 4) value /= 1024, unit++;
     snprintf(buffer, 32, unit ? "%.1f %s" : "%.0f %s", value, units[unit]);
     return buffer;
+}
+
+void tool_warn_of_last_resorts(const tool_t *tool, const stator_report_t *report) {
+    const double step_us = stator_report_totals(report).step_us;
+    stator_report_kernel_t row;
+    for (size_t i = 0; tool_leads(tool) && stator_report_kernel_at(report, i, &row); i++) {
+        if (!row.refusals[0] || row.us <= 0.1 * step_us) continue;
+        fprintf(
+            stderr,
+            "warning: %s, a kernel of last resort, takes %.0f %% of the predicted step, %.3f of "
+            "%.3f ms; better ones do not run it: %s\n",
+            row.name, 100 * row.us / step_us, row.us * 1e-3, step_us * 1e-3, row.refusals);
+    }
 }
 
 double tool_seconds(void) {

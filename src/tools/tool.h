@@ -96,8 +96,6 @@ stator_status_t tool_load_graph(const tool_t *tool, const char *path, stator_gra
 stator_status_t tool_fill_state(const tool_t *tool, stator_session_t *session,
                                 const stator_tensors_t *companion, bool companion_parameters,
                                 const stator_tensors_t *weights);
-/* Prints what the session has to say to standard error, nothing if that is nothing. */
-void tool_session_notes(const tool_t *tool, const stator_session_t *session);
 /* Source of batches from --input, --tokens-file or --images (or their eval- forms). *out_data is
  * NULL if none is given. */
 stator_status_t tool_open_data(const tool_t *tool, const stator_plan_t *plan, bool evaluation,
@@ -169,6 +167,8 @@ void tool_events_destroy(tool_events_t *events); /* NULL is fine */
 const char *tool_bytes(uint64_t bytes, char buffer[32]);
 /* What packing loses, in percent: of the work region above the most bytes alive at one time. */
 double tool_packing_gap(const stator_plan_info_t *info);
+/* A line on standard error for each kernel of last resort that takes more than a tenth of the step. */
+void tool_warn_of_last_resorts(const tool_t *tool, const stator_report_t *report);
 double tool_seconds(void); /* monotonic */
 /* Writes `text` as a JSON string, quotes included. */
 void tool_json_string(FILE *file, const char *text);

@@ -116,6 +116,26 @@ static stator_status_t check_options(const tool_t *tool) {
     return STATOR_OK;
 }
 
+/* The newest sets of a folder are kept and older ones go: a new run's would replace those of the run that the
+ * folder belongs to. */
+static stator_status_t check_unused(const train_run_t *run, const char *dir) {
+    stator_progress_t there;
+    char *note = NULL;
+    if (tool_text(run->tool, "resume")[0]) return STATOR_OK;
+    const stator_status_t status = stator_checkpoint_read(dir, &there, &note);
+    stator_free(note);
+    if (status == STATOR_NOT_FOUND) return STATOR_OK;
+    if (status != STATOR_OK)
+        return tool_fail(STATOR_INVALID,
+                         "'%s' has the checkpoints of another run, which cannot be read (%s): give "
+                         "--save another folder",
+                         dir, stator_last_error());
+    return tool_fail(STATOR_INVALID,
+                     "'%s' has the checkpoints of another run, up to step %lld: go on from there "
+                     "with --resume %s, or give --save another folder",
+                     dir, (long long)there.step, dir);
+}
+
 /* A folder that cannot be written is better known before the first step than after the last. */
 static stator_status_t check_save(const train_run_t *run) {
     const char *dir = tool_text(run->tool, "save");
@@ -128,7 +148,7 @@ static stator_status_t check_save(const train_run_t *run) {
         return tool_fail(STATOR_IO, "cannot save into '%s': it is not a folder", dir);
     if (access(dir, W_OK | X_OK) != 0)
         return tool_fail(STATOR_IO, "cannot save into '%s': %s", dir, strerror(errno));
-    return STATOR_OK;
+    return check_unused(run, dir);
 }
 
 /* A run that goes on has the seed it began with: its data comes in that order. */
@@ -138,8 +158,7 @@ static stator_status_t read_checkpoint(train_run_t *run) {
     char *note = NULL, seed[32];
     if (!resume[0]) return STATOR_OK;
     TOOL_TRY(stator_checkpoint_read(resume, &run->progress, &note));
-    if (note[0] && tool_leads(tool)) fprintf(stderr, "%s\n", note);
-    stator_free(note);
+    stator_free(note); /* resuming tells it */
     if (stator_options_given(tool->options, "seed") &&
         (uint64_t)tool_int(tool, "seed") != run->progress.seed)
         return tool_fail(STATOR_INVALID, "%s was trained with --seed %llu; go on without --seed",
@@ -194,7 +213,6 @@ static stator_status_t open_run(train_run_t *run) {
                          "'train' needs data: --input, --tokens-file, or --images with --labels");
     TOOL_TRY(settle_steps(run));
     TOOL_TRY(tool_session(tool, run->plan, NULL, &run->session));
-    tool_session_notes(tool, run->session);
     TOOL_TRY(tool_fill_state(tool, run->session, run->companion, false, run->weights));
     TOOL_TRY(open_evaluation(run));
     run->progress.seed = (uint64_t)tool_int(tool, "seed");
@@ -230,7 +248,7 @@ typedef struct step_result {
     int64_t n_skipped; /* in a row */
 } step_result_t;
 
-static stator_status_t tell_step(const train_run_t *run, const step_result_t *result) {
+static stator_status_t tell_step(train_run_t *run, const step_result_t *result) {
     double norm = tool_scalar_value(&result->grad_norm), lr = tool_scalar_value(&result->lr);
     double scale = tool_scalar_value(&result->loss_scale);
     const progress_step_t step = {.step = run->progress.step,

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "base/log.h"
 #include "base/memory.h"
 
 /* Every row has help, a command, and a default that its own kind accepts. */
@@ -59,6 +60,16 @@ static void values_are_read_by_kind(void **state) {
     assert_true(betas[0] == 0.5 && betas[1] == 0.25);
     assert_int_equal(st_options_set(options, "optimizer", "sgd"), ST_OK);
     assert_string_equal(st_options_string(options, "optimizer"), "sgd");
+    static const char *const types[][2] = {{"float32", "f32"},
+                                           {"fp32", "f32"},
+                                           {"double", "f64"},
+                                           {"bfloat16", "bf16"},
+                                           {"half", "f16"}};
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
+        assert_int_equal(st_options_set(options, "dtype", types[i][0]), ST_OK);
+        assert_string_equal(st_options_string(options, "dtype"), types[i][1]);
+    }
+    assert_int_equal(st_options_set(options, "optimizer", "half"), ST_INVALID);
     st_options_destroy(options);
 }
 
@@ -158,6 +169,35 @@ static void environment_overrides_defaults(void **state) {
     unsetenv("STATOR_SEED");
 }
 
+static void keep_message(void *context, st_log_level_t level, const char *message) {
+    char *all = context;
+    assert_int_equal(level, ST_LOG_WARNING);
+    snprintf(all + strlen(all), 1024 - strlen(all), "%s\n", message);
+}
+
+/* A variable that looks like an option and is none is told, with the nearest one. */
+static void unknown_variables_are_told(void **state) {
+    (void)state;
+    char all[1024] = "";
+    st_options_t *options = NULL;
+    setenv("STATOR_BUKET_SIZE", "2MiB", 1);
+    setenv("STATOR_BUCKET_SIZE", "2MiB", 1);
+    setenv("STATOR_PROFILE", "1", 1); /* no option, but read */
+    setenv("STATORY", "1", 1);
+    st_log_set(keep_message, all, ST_LOG_INFO);
+    assert_int_equal(st_options_create(&options), ST_OK);
+    st_log_set(NULL, NULL, ST_LOG_ERROR);
+    assert_string_equal(all,
+                        "environment variable STATOR_BUKET_SIZE is no option and changes nothing; "
+                        "did you mean STATOR_BUCKET_SIZE?\n");
+    assert_int_equal(st_options_size(options, "bucket-size"), 2 << 20);
+    st_options_destroy(options);
+    unsetenv("STATOR_BUKET_SIZE");
+    unsetenv("STATOR_BUCKET_SIZE");
+    unsetenv("STATOR_PROFILE");
+    unsetenv("STATORY");
+}
+
 static void out_of_memory_is_reported(void **state) {
     (void)state;
     setenv("STATOR_SEED", "5", 1);
@@ -188,6 +228,7 @@ int main(void) {
         cmocka_unit_test(bad_values_are_refused),
         cmocka_unit_test(unknown_key_hints_at_the_nearest),
         cmocka_unit_test(environment_overrides_defaults),
+        cmocka_unit_test(unknown_variables_are_told),
         cmocka_unit_test(out_of_memory_is_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -50,6 +50,7 @@ static const row_t rows[] = {
     {"pin", "fc.weight=split(0,data)", DECIDES, ""},
     {"threads", "3", DECIDES, ""},
     {"dtype", "f64", DECIDES, ""},
+    {"dtype", "f32", DECIDES, ""},
     {"dtype", "bf16", DECIDES, ""},
     {"dtype", "f16", DECIDES, "loss-scale=off"},
     {"device", "null", DECIDES, ""},

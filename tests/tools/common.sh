@@ -2,6 +2,10 @@
 set -eu
 stator=$STATOR_COMMAND
 shared=${STATOR_SHARED:-$STATOR_SHARED_DIR}
+source_dir=$STATOR_SOURCE_DIR
+# The tests' own variables are no options, of which the command would warn: this shell's alone.
+unset STATOR_COMMAND STATOR_SHARED STATOR_SHARED_DIR STATOR_SOURCE_DIR
+STATOR_SOURCE_DIR=$source_dir
 rm -rf ./*
 
 fail() {

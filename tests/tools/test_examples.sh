@@ -19,10 +19,17 @@ says out "held-out loss"
 [ -s llama/llama.jsonl ] && [ -s llama/checkpoints/model.safetensors ] || fail "a result is missing: $(ls llama)"
 answer 2 "$examples/llama/train.sh" 2
 says err "train.sh [--OPTION VALUE …] RANKS CONFIG.json"
+# a model of few positions gets a sample that fits into them
+sed 's/1024/48/' config.json > short.json
+OUT=short "$examples/llama/train.sh" 1 short.json text.txt chars 4 16 > out
+says out "held-out loss" "The "
+# a second run does not take the first one's folder
+answer 2 env OUT=short "$examples/llama/train.sh" 1 short.json text.txt chars 4 16
+says err "short/checkpoints' has the checkpoints of another run"
 # options reach the training: the same numbers on the device that it has anyway, none on one that it cannot have
 OUT=given "$examples/llama/train.sh" --device cpu --target cpu 2 config.json text.txt chars 4 16 > out
 cmp llama/checkpoints/model.safetensors given/checkpoints/model.safetensors
-answer 2 env OUT=given "$examples/llama/train.sh" --device tape 2 config.json text.txt chars 4 16
+answer 2 env OUT=tape "$examples/llama/train.sh" --device tape 2 config.json text.txt chars 4 16
 says err "device 'tape'"
 
 if command -v bible > /dev/null; then
@@ -55,6 +62,6 @@ test_labels=labels
 END
 OUT=resnet EPOCHS=2 "$examples/resnet50/train.sh" --fusion on 2 ./small.conf > out
 says out accuracy "step 8/8"
-answer 2 env OUT=given "$examples/resnet50/train.sh" --device tape 2 ./small.conf
+answer 2 env OUT=tape "$examples/resnet50/train.sh" --device tape 2 ./small.conf
 says err "device 'tape'"
 [ -s resnet/resnet.jsonl ] && [ -s resnet/checkpoints/model.safetensors ] || fail "a result is missing: $(ls resnet)"

@@ -41,6 +41,32 @@ answer 0 env STATOR_RANKS=3 "$stator" compile g.stator --json --ranks 1
 says out '"ranks":1'
 answer 2 env STATOR_RANKS=three "$stator" compile g.stator
 says err STATOR_RANKS three
+# a misspelt variable is told once, by whichever rank leads
+answer 0 env STATOR_THREAD=3 STATOR_XYLOPHONE=1 "$stator" compile g.stator --json
+says out '"ranks":1'
+says err "note: environment variable STATOR_THREAD is no option and changes nothing; did you mean STATOR_THREADS?" \
+    "STATOR_XYLOPHONE is no option and changes nothing"
+[ "$(wc -l < err)" = 2 ] || fail "more than was asked for: $(cat err)"
+answer 0 env STATOR_THREAD=3 "$stator" launch -n 2 -- "$stator" train g.stator --tokens-file text.tokens --steps 1
+[ "$(grep -c "STATOR_THREAD is no option" err)" = 1 ] || fail "not one rank tells: $(cat err)"
+
+# types by the names that other systems have for them; float32 only of what is
+for dtype in f32 float32 fp32; do answer 0 "$stator" compile g.stator --dtype $dtype -o $dtype.plan; done
+cmp f32.plan fp32.plan
+answer 0 "$stator" compile g.stator --dtype bfloat16 --text
+says out "bf16["
+answer 2 "$stator" compile g.stator --dtype f8
+says err "option 'dtype' is 'f8', expected auto|f32|f64|bf16|f16"
+printf 'graph "g" {\n  %%0 x = input {dtype=f64, shape=[4]}\n  output y = %%0\n}\n' > double.stator
+answer 0 "$stator" compile double.stator --mode eval
+answer 2 "$stator" compile double.stator --mode eval --dtype f32
+says err "option 'dtype' is 'f32'" "x" "f64"
+
+# where a command writes to
+for command in model import compile plan run bench checkpoint; do
+    answer 0 "$stator" $command --help
+    says out "--output, -o"
+done
 
 # the graph after a pass; a pass that does not exist
 answer 0 "$stator" compile g.stator --dump lower

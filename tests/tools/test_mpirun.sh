@@ -42,7 +42,7 @@ END
 given=0
 mpirun -n 2 sh differ.sh "$stator" $train --steps 5 --timeout 5 > out 2> err || given=$?
 [ $given != 0 ] || fail "plans that differ train"
-says err "disagree on bucket-size: '4096' and '8192'" # mpirun mixes what the ranks print
+says err "ranks 0 and 1 disagree on bucket-size: '4096' and '8192'"
 
 # A rank that is stopped is named, and mpirun ends what is left.
 # shellcheck disable=SC2086

@@ -62,6 +62,17 @@ says out '"fused":[{"name":' '"boundaries":[{"from":' '"why":'
 # kernels of last resort say why better ones do not run: attention in float32
 answer 0 "$stator" plan g.stator --target h200
 says out "last resort: cudnn.attention: not for f32"
+# one that takes much of the step is told apart, wherever it stands in the table
+cat > wide.json << 'END'
+{"model_type": "llama", "vocab_size": 9, "hidden_size": 64, "intermediate_size": 64,
+ "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1,
+ "max_position_embeddings": 1024, "hidden_act": "silu"}
+END
+"$stator" model llama --config wide.json --batch 8 --seq 1024 -o wide.stator
+answer 0 "$stator" plan wide.stator --target h200
+says err "a kernel of last resort, takes" "% of the predicted step" "better ones do not run it: cudnn.attention: not for f32"
+answer 0 "$stator" plan wide.stator --target h200 --dtype bf16
+[ ! -s err ] || fail "no kernel of last resort, and yet: $(cat err)"
 answer 0 "$stator" plan g.stator --target h200 --dtype bf16
 if grep "last resort" out > err; then fail "a kernel of last resort in bf16: $(cat err)"; fi
 answer 0 "$stator" plan g.stator

@@ -57,6 +57,13 @@ cmp ten/model.safetensors unseeded/model.safetensors
 answer 2 "$stator" train g.stator --tokens-file text.tokens --steps 12 --resume five --seed 4
 says err "--seed 3"
 
+# A folder belongs to one run: a new one is refused before it has begun, and told how to go on.
+answer 2 "$stator" train g.stator --tokens-file text.tokens --steps 1 --save ten
+says err "'ten' has the checkpoints of another run, up to step 10" "--resume ten" "--save another folder"
+[ ! -s out ] || fail "a step was run: $(cat out)"
+mkdir empty
+answer 0 "$stator" train g.stator --tokens-file text.tokens --steps 1 --save empty
+
 # How many sets are kept.
 "$stator" train g.stator --tokens-file text.tokens --steps 6 --save kept --save-every 1 --keep 3 > /dev/null
 [ "$(ls kept | grep -c "^set-")" = 3 ] || fail "--keep 3 keeps: $(ls kept)"

@@ -21,7 +21,7 @@
     } while (0)
 
 static const char train[] =
-    "train g.stator --tokens-file text.tokens --steps 1 --save new --weights ";
+    "train g.stator --tokens-file text.tokens --steps 1 --save refused --weights ";
 
 /* The saved model with a prefix before each name; `without` is left out, `with` added. */
 static void write_weights(const char *path, const char *prefix, const char *without,
