@@ -26,21 +26,15 @@
         }                                                        \
     } while (0)
 
-#define LLAMA_1B                                                                                 \
-    {                                                                                            \
-        128256, 2048, 8192, 16, 32, 8, 64, 131072, 1e-5, 5e5, true, false, false, 0, 0, 0, 0, 0, \
-            0, 0, 0                                                                              \
+#define LLAMA(vocab_, hidden_, intermediate_, layers_, heads_, kv_heads_, head_dim_, tied_)     \
+    {                                                                                           \
+        .vocab = vocab_, .hidden = hidden_, .intermediate = intermediate_, .layers = layers_,   \
+        .heads = heads_, .kv_heads = kv_heads_, .head_dim = head_dim_, .max_positions = 131072, \
+        .rms_eps = 1e-5, .rope_theta = 5e5, .tied = tied_                                       \
     }
-#define LLAMA_8B                                                                                 \
-    {                                                                                            \
-        128256, 4096, 14336, 32, 32, 8, 128, 131072, 1e-5, 5e5, false, false, false, 0, 0, 0, 0, \
-            0, 0, 0, 0                                                                           \
-    }
-#define LLAMA_WORDS                                                                               \
-    {                                                                                             \
-        256000, 768, 2048, 12, 12, 12, 64, 131072, 1e-5, 5e5, false, false, false, 0, 0, 0, 0, 0, \
-            0, 0, 0                                                                               \
-    }
+#define LLAMA_1B LLAMA(128256, 2048, 8192, 16, 32, 8, 64, true)
+#define LLAMA_8B LLAMA(128256, 4096, 14336, 32, 32, 8, 128, false)
+#define LLAMA_WORDS LLAMA(256000, 768, 2048, 12, 12, 12, 64, false)
 
 typedef struct bench_case {
     const char *name;

@@ -1,5 +1,5 @@
-/* Graphs: where they come from, what is in them, what is derived from them. Building is in build.c.
- * */
+/* Graphs: where they come from, what is in them, what is derived from them. Building is in
+ * build.c. */
 #include <math.h>
 #include <string.h>
 
@@ -281,6 +281,14 @@ stator_status_t stator_graph_llama(const stator_options_t *options, int with_los
                                 "options 'experts' (%lld), 'experts-per-token' (%lld) and "
                                 "'capacity-factor' (%g) are not negative",
                                 (long long)experts, (long long)routed, factor));
+    const double balance = st_options_float(options->table, "balance-coefficient");
+    if (!(balance >= 0 || balance == -1) || !isfinite(balance))
+        return capi_status(
+            FAIL(ST_INVALID,
+                 "option 'balance-coefficient' is %g; a finite number ≥ 0 is needed, "
+                 "or -1, as the configuration says",
+                 balance));
+    if (balance >= 0) config.balance = balance;
     if (experts) config.experts = experts;
     if (routed) config.routed = routed;
     if (factor > 0) config.capacity_factor = factor;

@@ -18,6 +18,10 @@ typedef struct model_llama_config {
      * the residual sum alone. */
     int64_t experts, routed;
     double capacity_factor;
+    /* The loss with a term that keeps the routers even: this times experts · sum over experts of
+     * the part of all tokens that choose one, times its mean share, over all layers' tokens
+     * together. 0: none. */
+    double balance;
     /* rope_scaling of type "llama3"; factor 0: none */
     double rope_factor, rope_low_freq, rope_high_freq, rope_original_positions;
 } model_llama_config_t;

@@ -10,10 +10,12 @@
  *             slot [B, E·C, H]. Empty slots read token 0, and nobody reads what becomes of it.
  *   experts   [E, B·C, H], three products with the experts' weights
  *   combine   each choice gathers its slot's answer, times its share, 0 where it was dropped
+ *   balance   means over all tokens of the batch, so that no part of it has to be even by itself
  *
  * Not taken: one-hot products for dispatch and combine (GShard), whose cost grows with the square
  * of the sequence. Sources: Shazeer et al., "Outrageously large neural networks", 2017; Lepikhin et
- * al., "GShard", 2020 (capacity, order of choices). */
+ * al., "GShard", 2020 (capacity, order of choices); Fedus et al., "Switch transformers", 2021
+ * (balance; of several choices and layers as Mixtral has it). */
 #include "import/model_experts.h"
 
 #include <math.h>
@@ -22,11 +24,12 @@ typedef struct routing {
     ir_build_t *b;
     const model_experts_t *e;
     int64_t batch, length, hidden, n_experts, capacity;
-    ir_value_t number;     /* i64[1, 1, E]: of experts */
-    ir_value_t shares;     /* [B, S, E] */
-    ir_value_t left;       /* the same, chosen ones struck out */
-    ir_value_t taken;      /* i64[B, 1, E]: tokens that an expert has of earlier choices */
-    ir_value_t token_plus; /* f32[B, S]: a token's number, + 1 */
+    ir_value_t number;        /* i64[1, 1, E]: of experts */
+    ir_value_t shares;        /* [B, S, E] */
+    ir_value_t left;          /* the same, chosen ones struck out */
+    ir_value_t taken;         /* i64[B, 1, E]: tokens that an expert has of earlier choices */
+    ir_value_t token_plus;    /* f32[B, S]: a token's number, + 1 */
+    model_balance_t *balance; /* NULL: not wanted */
 } routing_t;
 
 /* One of a token's experts. */
@@ -46,6 +49,21 @@ static ir_value_t sum_experts(ir_build_t *b, ir_value_t x) {
     return ir_b_reduce(b, IR_OP_REDUCE_SUM, x, 1, &last, false);
 }
 
+/* Mean over all tokens of x [B, S, E]. */
+static ir_value_t mean_of_tokens(ir_build_t *b, ir_value_t x) {
+    const int64_t tokens[] = {0, 1};
+    return ir_b_reduce(b, IR_OP_REDUCE_MEAN, x, 2, tokens, false);
+}
+
+/* One choice of all tokens, bool[B, S, E]. */
+static void count_choice(routing_t *r, ir_value_t chosen) {
+    ir_build_t *b = r->b;
+    if (!r->balance) return;
+    ir_value_t part = mean_of_tokens(b, ir_b_cast(b, chosen, IR_F32));
+    r->balance->chosen =
+        r->balance->chosen == IR_NONE ? part : ir_b_binary(b, IR_OP_ADD, r->balance->chosen, part);
+}
+
 static choice_t choose(routing_t *r) {
     ir_build_t *b = r->b;
     const int64_t one[] = {r->batch, r->length, 1};
@@ -56,6 +74,7 @@ static choice_t choose(routing_t *r) {
     ir_value_t zero = ir_b_scalar(b, ir_b_type(b, r->shares)->dtype, 0);
     ir_value_t none = ir_b_scalar(b, ir_b_type(b, r->left)->dtype, -1);
     r->left = ir_b_select(b, chosen, none, r->left);
+    count_choice(r, chosen);
     /* places: earlier choices' tokens, then those before it in the sequence */
     ir_value_t count = ir_b_cast(b, chosen, IR_I64);
     const ir_arg_t along[] = {IR_ARG_INT("axis", 1), IR_ARG_BOOL("exclusive", true)};
@@ -116,13 +135,28 @@ static void open_routing(routing_t *r, ir_value_t x) {
     logits = ir_b_node(b, IR_OP_LOG_SOFTMAX, 1, &logits, 1, &axis);
     r->shares = ir_b_unary(b, IR_OP_EXP, logits);
     r->left = r->shares;
+    if (r->balance) *r->balance = (model_balance_t){IR_NONE, mean_of_tokens(b, r->shares)};
     r->number = ir_b_iota(b, ir_type_make(IR_I64, 3, (int64_t[]){1, 1, r->n_experts}), 2, 0, 1);
     r->taken = ir_b_splat(b, ir_type_make(IR_I64, 3, (int64_t[]){1, 1, r->n_experts}), 0);
     ir_value_t token = ir_b_iota(b, ir_type_make(IR_F32, 2, (int64_t[]){1, r->length}), 1, 1, 1);
     r->token_plus = ir_b_broadcast(b, token, 2, (int64_t[]){r->batch, r->length});
 }
 
-ir_value_t model_route(ir_build_t *b, const model_experts_t *experts, ir_value_t x) {
+ir_value_t model_balance_loss(ir_build_t *b, size_t n, const model_balance_t *routers) {
+    if (b->status != ST_OK) return IR_NONE;
+    const double n_experts = (double)ir_b_type(b, routers[0].liked)->dims[0];
+    ir_value_t chosen = routers[0].chosen, liked = routers[0].liked;
+    for (size_t i = 1; i < n; i++) {
+        chosen = ir_b_binary(b, IR_OP_ADD, chosen, routers[i].chosen);
+        liked = ir_b_binary(b, IR_OP_ADD, liked, routers[i].liked);
+    }
+    ir_value_t sum =
+        ir_b_reduce(b, IR_OP_REDUCE_SUM, ir_b_binary(b, IR_OP_MUL, chosen, liked), 0, NULL, false);
+    return ir_b_scale(b, sum, n_experts / ((double)n * (double)n));
+}
+
+ir_value_t model_route(ir_build_t *b, const model_experts_t *experts, ir_value_t x,
+                       model_balance_t *out_balance) {
     enum { MOST_ROUTED = 64 };
     const ir_type_t type = *ir_b_type(b, x), weights = *ir_b_type(b, experts->router);
     if (b->status != ST_OK) return x;
@@ -131,7 +165,8 @@ ir_value_t model_route(ir_build_t *b, const model_experts_t *experts, ir_value_t
                    .batch = type.dims[0],
                    .length = type.dims[1],
                    .hidden = type.dims[2],
-                   .n_experts = weights.dims[0]};
+                   .n_experts = weights.dims[0],
+                   .balance = out_balance};
     choice_t choices[MOST_ROUTED];
     if (experts->routed > MOST_ROUTED) {
         b->status = FAIL(ST_UNSUPPORTED, "a token goes to %lld experts; %d are possible",

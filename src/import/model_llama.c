@@ -59,6 +59,18 @@ static double read_float(reader_t *r, json_object *from, const char *key, double
     return json_object_get_double(value);
 }
 
+/* The same of a number that may be 0. */
+static double read_rate(reader_t *r, const char *key) {
+    json_object *value = entry(r, key);
+    if (r->status != ST_OK || !value) return 0;
+    json_type type = json_object_get_type(value);
+    const double number = json_object_get_double(value);
+    if ((type == json_type_double || type == json_type_int) && number >= 0 && isfinite(number))
+        return number;
+    r->status = FAIL(ST_INVALID, "'%s' must be a finite number, 0 or more", key);
+    return 0;
+}
+
 /* A guessed number would give other angles than the model was trained with. */
 static double require_float(reader_t *r, json_object *scaling, const char *key) {
     if (r->status == ST_OK && !import_json_get(scaling, key))
@@ -144,6 +156,7 @@ st_status_t model_llama_read_config(const char *path, model_llama_config_t *out)
     out->experts = entry(&r, "num_local_experts") ? read_int(&r, "num_local_experts", true, 0) : 0;
     out->routed = read_int(&r, "num_experts_per_tok", false, 2);
     out->capacity_factor = read_float(&r, r.root, "capacity_factor", 1.25);
+    out->balance = read_rate(&r, "router_aux_loss_coef");
     read_rope_scaling(&r, out);
     read_sliding_window(&r, out);
     if (r.status == ST_OK && out->head_dim > MAX_HEAD_DIM)
@@ -167,8 +180,9 @@ typedef struct llama {
     ir_build_t b;
     const model_llama_config_t *c;
     int64_t batch, seq;
-    ir_value_t cos, sin; /* [seq, head_dim / 2] */
-    char prefix[64];     /* "model.layers.3." */
+    ir_value_t cos, sin;      /* [seq, head_dim / 2] */
+    model_balance_t *balance; /* [layers]; NULL: the loss has no such term */
+    char prefix[64];          /* "model.layers.3." */
 } llama_t;
 
 static ir_value_t parameter(llama_t *m, const char *name, int32_t rank, const int64_t *dims) {
@@ -257,7 +271,7 @@ static ir_value_t mlp(llama_t *m, ir_value_t x) {
     return linear(m, "mlp.down_proj", h, c->intermediate, c->hidden, c->mlp_bias);
 }
 
-static ir_value_t feed_forward(llama_t *m, ir_value_t x) {
+static ir_value_t feed_forward(llama_t *m, int64_t layer, ir_value_t x) {
     const model_llama_config_t *c = m->c;
     if (!c->experts) return mlp(m, x);
     const int64_t up[] = {c->experts, c->intermediate, c->hidden};
@@ -269,14 +283,14 @@ static ir_value_t feed_forward(llama_t *m, ir_value_t x) {
         .down = parameter(m, "mlp.experts.down_proj.weight", 3, down),
         .routed = c->routed,
         .capacity_factor = c->capacity_factor};
-    return model_route(&m->b, &experts, x);
+    return model_route(&m->b, &experts, x, m->balance ? &m->balance[layer] : NULL);
 }
 
 static ir_value_t block(llama_t *m, int64_t layer, ir_value_t h) {
     snprintf(m->prefix, sizeof m->prefix, "model.layers.%lld.", (long long)layer);
     h = ir_b_binary(&m->b, IR_OP_ADD, h, attention(m, norm(m, "input_layernorm.weight", h)));
     h = ir_b_binary(&m->b, IR_OP_ADD, h,
-                    feed_forward(m, norm(m, "post_attention_layernorm.weight", h)));
+                    feed_forward(m, layer, norm(m, "post_attention_layernorm.weight", h)));
     m->prefix[0] = '\0';
     return h;
 }
@@ -287,6 +301,11 @@ static void loss(llama_t *m, ir_value_t logits, ir_value_t y) {
     ir_value_t labels = ir_b_reshape(&m->b, y, 1, &rows);
     ir_value_t loss_value =
         ir_b_node(&m->b, IR_OP_CROSS_ENTROPY, 2, (ir_value_t[]){logits, labels}, 0, NULL);
+    if (m->balance) {
+        ir_value_t term = model_balance_loss(&m->b, (size_t)m->c->layers, m->balance);
+        loss_value =
+            ir_b_binary(&m->b, IR_OP_ADD, loss_value, ir_b_scale(&m->b, term, m->c->balance));
+    }
     ir_b_output(&m->b, "loss", loss_value);
 }
 
@@ -305,9 +324,19 @@ st_status_t model_llama(const model_llama_config_t *config, int64_t batch, int64
         return FAIL(ST_INVALID, "a token goes to %lld of %lld experts: 1 to %lld are possible",
                     (long long)config->routed, (long long)config->experts,
                     (long long)config->experts);
+    if (config->balance > 0 && with_loss && !config->experts)
+        return FAIL(
+            ST_INVALID,
+            "a loss that balances experts (coefficient %g) needs experts: the model has none",
+            config->balance);
     ir_graph_t *graph = NULL;
     TRY(ir_graph_create("llama", &graph));
     llama_t m = {.b = {.graph = graph}, .c = config, .batch = batch, .seq = seq};
+    if (config->balance > 0 && with_loss) {
+        m.balance = st_calloc((size_t)config->layers, sizeof *m.balance);
+        if (!m.balance)
+            m.b.status = st_no_memory((size_t)config->layers * sizeof *m.balance, "the routers");
+    }
     ir_type_t ids = ir_type_make(IR_I64, 2, (int64_t[]){batch, seq});
     ir_value_t x = ir_b_input(&m.b, "x", ids, 0);
     ir_value_t y = with_loss ? ir_b_input(&m.b, "y", ids, 0) : IR_NONE;
@@ -325,6 +354,7 @@ st_status_t model_llama(const model_llama_config_t *config, int64_t batch, int64
     else
         ir_b_output(&m.b, "logits", logits);
     if (status == ST_OK) status = m.b.status;
+    st_free(m.balance);
     if (status == ST_OK && config->tied)
         status = ir_graph_add_alias(graph, "lm_head.weight", "model.embed_tokens.weight");
     if (status != ST_OK) {

@@ -97,6 +97,16 @@ const shard_model_t shard_resnet_micro = {
     10,
     0};
 
+shard_model_t shard_with(const shard_model_t *model, const char *key, const char *value) {
+    shard_model_t made = *model;
+    size_t n = 0;
+    while (made.options[n]) n++;
+    assert_true(n + 2 < sizeof made.options / sizeof made.options[0]);
+    made.options[n] = key;
+    made.options[n + 1] = value;
+    return made;
+}
+
 /* ---- one run ---- */
 
 typedef struct trained {

@@ -7,16 +7,6 @@
 
 static const char *const data_forms[] = {"dp", "zero1", "zero2", "zero3"};
 
-/* `model` with one more option. */
-static shard_model_t with_option(shard_model_t model, const char *key, const char *value) {
-    size_t n = 0;
-    while (model.options[n]) n++;
-    assert_true(n + 2 < sizeof model.options / sizeof model.options[0]);
-    model.options[n] = key;
-    model.options[n + 1] = value;
-    return model;
-}
-
 /* Moments are two thirds of the state, parameters the rest; every size is a multiple of 4. */
 static void llama_trains_alike_under_data_forms_with_less_state(void **state) {
     (void)state;
@@ -131,8 +121,8 @@ static void uneven_heads_on_a_mixed_mesh_merge_gradients_alike(void **state) {
     shard_model_t model;
     for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {
         /* sums of micro-batches all start at the end */
-        model = with_option(shard_llama_uneven, "accumulate", "1");
-        model = with_option(model, "bucket-size", limits[i]);
+        model = shard_with(&shard_llama_uneven, "accumulate", "1");
+        model = shard_with(&model, "bucket-size", limits[i]);
         shard_check(&model, "data=2,tensor=2", "dp");
     }
     shard_check(&model, "tensor=3,data=2", "dp");
@@ -142,11 +132,11 @@ static void uneven_heads_on_a_mixed_mesh_merge_gradients_alike(void **state) {
  * not go round: the ranks' primitives still match. */
 static void uneven_and_empty_parts_train_alike_in_primitives(void **state) {
     (void)state;
-    const shard_model_t resnet = with_option(shard_resnet, "fusion", "primitives");
+    const shard_model_t resnet = shard_with(&shard_resnet, "fusion", "primitives");
     shard_check(&resnet, "data=8", "zero1");
-    const shard_model_t llama = with_option(shard_llama, "fusion", "primitives");
+    const shard_model_t llama = shard_with(&shard_llama, "fusion", "primitives");
     shard_check(&llama, "tensor=3", "dp");
-    const shard_model_t uneven = with_option(shard_llama_uneven, "fusion", "primitives");
+    const shard_model_t uneven = shard_with(&shard_llama_uneven, "fusion", "primitives");
     shard_check(&uneven, "data=2,tensor=7", "dp");
 }
 

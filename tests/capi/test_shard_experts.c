@@ -29,6 +29,21 @@ static void uneven_and_empty_experts_train_alike(void **state) {
     shard_check(&shard_experts_uneven, "data=2,expert=2", "dp");
 }
 
+/* What keeps experts even counts the tokens of the whole batch, wherever they are. */
+static void balanced_experts_train_alike(void **state) {
+    (void)state;
+    static shard_model_t model, uneven;
+    model = shard_with(&shard_experts, "balance-coefficient", "0.5");
+    shard_check(&model, "data=4", "zero2");
+    shard_check(&model, "expert=4", "dp");
+    shard_check(&model, "data=2,expert=2", "zero1");
+    shard_check(&model, "tensor=2,expert=2", "dp");
+    shard_check(&model, "context=2", "dp");
+    uneven = shard_with(&shard_experts_uneven, "balance-coefficient", "0.5");
+    shard_check(&uneven, "data=3", "dp");
+    shard_check(&uneven, "expert=3", "dp");
+}
+
 /* Numbers of ranks that divide nothing, more than there are of anything. */
 static void eleven_and_sixteen_ranks_train_alike(void **state) {
     (void)state;
@@ -71,6 +86,7 @@ int main(void) {
         cmocka_unit_test(experts_train_alike_in_parts),
         cmocka_unit_test(experts_train_alike_on_mixed_meshes),
         cmocka_unit_test(uneven_and_empty_experts_train_alike),
+        cmocka_unit_test(balanced_experts_train_alike),
         cmocka_unit_test(sequences_in_parts_train_alike),
         cmocka_unit_test(eleven_and_sixteen_ranks_train_alike),
         cmocka_unit_test(losses_with_unequal_tokens_are_means_of_all),

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "autodiff/train_graph.h"
 #include "exec/models.h"
 #include "import/model_experts.h"
 
@@ -41,7 +42,7 @@ static plan_t *make_plan(ir_dtype_t dtype, ir_dtype_t compute, int64_t routed, d
             ir_b_parameter(&b, "down", ir_type_make(dtype, 3, (int64_t[]){EXPERTS, HIDDEN, INNER})),
         .routed = routed,
         .capacity_factor = factor};
-    ir_b_output(&b, "y", model_route(&b, &experts, in));
+    ir_b_output(&b, "y", model_route(&b, &experts, in, NULL));
     if (b.status != ST_OK) fail_msg("%s", st_last_error());
     compile_options_t options = {.n_ranks = n_ranks, .dtype = compute};
     plan_t *plan = compile_ok(graph, &options);
@@ -145,6 +146,94 @@ static void what_is_over_capacity_is_dropped_in_order(void **state) {
     }
 }
 
+/* ---- balance ---- */
+
+/* The shares of token t's experts; `chosen` gets how often each was among the first `routed`. */
+static void like(int t, int64_t routed, double *shares, double *chosen) {
+    double sum = 0, left[EXPERTS];
+    for (int e = 0; e < EXPERTS; e++)
+        sum += shares[e] = exp(dot(router + e * HIDDEN, x + t * HIDDEN, HIDDEN));
+    for (int e = 0; e < EXPERTS; e++) left[e] = shares[e] /= sum;
+    for (int64_t j = 0; j < routed; j++) {
+        int best = 0;
+        for (int e = 1; e < EXPERTS; e++)
+            if (left[e] > left[best]) best = e;
+        left[best] = -1;
+        chosen[best]++;
+    }
+}
+
+/* experts · sum of chosen · liked over all tokens of both "layers", which here have the same; and
+ * its gradient by the router: of a share s that is s (δ − s') by the logits. */
+static double balance(int64_t routed, double *gradient) {
+    enum { TOKENS = BATCH * LENGTH };
+    double chosen[EXPERTS] = {0}, liked[EXPERTS] = {0}, shares[TOKENS][EXPERTS], sum = 0;
+    for (int t = 0; t < TOKENS; t++) {
+        like(t, routed, shares[t], chosen);
+        for (int e = 0; e < EXPERTS; e++) liked[e] += shares[t][e];
+    }
+    for (int e = 0; e < EXPERTS; e++) sum += chosen[e] / TOKENS * liked[e] / TOKENS;
+    memset(gradient, 0, EXPERTS * HIDDEN * sizeof *gradient);
+    for (int t = 0; t < TOKENS; t++)
+        for (int e = 0; e < EXPERTS; e++)
+            for (int l = 0; l < EXPERTS; l++)
+                for (int i = 0; i < HIDDEN; i++)
+                    gradient[l * HIDDEN + i] += EXPERTS * chosen[e] / TOKENS / TOKENS *
+                                                shares[t][e] * ((e == l) - shares[t][l]) *
+                                                x[t * HIDDEN + i];
+    return EXPERTS * sum;
+}
+
+/* Of two routers with the same tokens and weights: means over both are those of one. */
+static plan_t *plan_balance(int64_t routed, uint32_t n_ranks) {
+    ir_graph_t *graph, *step;
+    assert_int_equal(ir_graph_create("balance", &graph), ST_OK);
+    ir_build_t b = {.graph = graph};
+    ir_value_t in = ir_b_input(&b, "x", f64(3, BATCH, LENGTH, HIDDEN), 0), y = IR_NONE;
+    model_experts_t experts = {.router = ir_b_parameter(&b, "router", f64(2, EXPERTS, HIDDEN, 0)),
+                               .gate = ir_b_parameter(&b, "gate", f64(3, EXPERTS, INNER, HIDDEN)),
+                               .up = ir_b_parameter(&b, "up", f64(3, EXPERTS, INNER, HIDDEN)),
+                               .down = ir_b_parameter(&b, "down", f64(3, EXPERTS, HIDDEN, INNER)),
+                               .routed = routed,
+                               .capacity_factor = 1}; /* what is dropped was chosen, too */
+    model_balance_t routers[2];
+    for (int i = 0; i < 2; i++) y = model_route(&b, &experts, in, &routers[i]);
+    ir_b_output(&b, "loss", model_balance_loss(&b, 2, routers));
+    ir_b_output(&b, "y", y);
+    if (b.status != ST_OK) fail_msg("%s", st_last_error());
+    assert_int_equal(ad_gradient_graph(graph, "loss", 0, &step), ST_OK);
+    compile_options_t options = {.n_ranks = n_ranks, .dtype = IR_F64};
+    plan_t *plan = compile_ok(step, &options);
+    ir_graph_destroy(step);
+    ir_graph_destroy(graph);
+    return plan;
+}
+
+static void balance_and_its_gradient_are_those_of_all_tokens(void **state) {
+    (void)state;
+    static const uint32_t ranks[] = {1, 2, 3, 8};
+    double wanted_gradient[EXPERTS * HIDDEN], gradient[EXPERTS * HIDDEN], loss;
+    for (int i = 0; i < 8; i++) {
+        const int64_t routed = 1 + i / 4;
+        plan_t *plan = plan_balance(routed, ranks[i % 4]);
+        exec_session_t *session;
+        const exec_feed_t feed = {"x", f64(3, BATCH, LENGTH, HIDDEN), x};
+        const exec_fetch_t fetches[] = {{"loss", &loss, sizeof loss},
+                                        {"grad.router", gradient, sizeof gradient}};
+        assert_int_equal(exec_session_create(plan, NULL, &session), ST_OK);
+        write(session, "router", f64(2, EXPERTS, HIDDEN, 0), router, 1);
+        fill_random(&feed.type, x, 5, 2);
+        for (int k = 0; k < BATCH * LENGTH * HIDDEN; k++) x[k] += k % HIDDEN == 0; /* uneven */
+        assert_int_equal(exec_session_step(session, 1, &feed, 2, fetches), ST_OK);
+        const double wanted_loss = balance(routed, wanted_gradient);
+        assert_true(wanted_loss > 1.001 * (double)routed); /* the least is where all are even */
+        assert_close(1, &wanted_loss, &loss, 1e-12, "balance");
+        assert_close(EXPERTS * HIDDEN, wanted_gradient, gradient, 1e-12, "its gradient");
+        exec_session_destroy(session);
+        plan_destroy(plan);
+    }
+}
+
 /* ---- mixed precision ---- */
 
 enum { MOST_VALUES = BATCH * LENGTH * HIDDEN };
@@ -157,8 +246,8 @@ static void write_f32(exec_session_t *session, const char *name, int32_t rank,
     assert_int_equal(exec_state_write(session, name, &type, narrow), ST_OK);
 }
 
-/* Logits that bf16 holds, 0, x / 1024 and -x / 1024 where |x| is 1, and whose shares are the same in
- * its 8 bits. */
+/* Logits that bf16 holds, 0, x / 1024 and -x / 1024 where |x| is 1, and whose shares are the same
+ * in its 8 bits. */
 static void choices_are_made_on_shares_of_float32(void **state) {
     (void)state;
     const ir_type_t type = ir_type_make(IR_F32, 3, (int64_t[]){BATCH, LENGTH, HIDDEN});
@@ -206,6 +295,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tokens_go_where_a_loop_sends_them),
         cmocka_unit_test(what_is_over_capacity_is_dropped_in_order),
+        cmocka_unit_test(balance_and_its_gradient_are_those_of_all_tokens),
         cmocka_unit_test(choices_are_made_on_shares_of_float32),
         cmocka_unit_test(capacity_is_a_share_of_the_sequence),
     };
