@@ -98,6 +98,7 @@ static st_status_t read_options(const stator_options_t *options, const stator_pl
         .primitives = strcmp(st_options_string(table, "fusion"), "primitives") == 0,
         .explain = st_options_bool(table, "explain"),
         .shadows = switch_of(st_options_string(table, "weight-shadows")),
+        .wide_gradients = strcmp(st_options_string(table, "reduce-dtype"), "f32") == 0,
         .no_layout = strcmp(st_options_string(table, "layout"), "off") == 0,
         .bucket_bytes = st_options_size(table, "bucket-size"),
         .feed_ahead = switch_of(st_options_string(table, "feed-ahead")),

@@ -57,6 +57,7 @@ typedef struct compile_options {
     /* Weights are kept in the type that is computed in, too. AUTO: on GPUs, where that takes little of
      * the memory. A plan of evaluation has none. */
     compile_switch_t shadows;
+    bool wide_gradients;    /* with bf16 or f16: ranks sum gradients in float32 */
     bool no_layout;         /* transposes stay where they are */
     const plan_t *state_of; /* lay the state out as in this plan: sessions then share it */
     uint64_t timeout_ms;    /* bound of every wait for peers; 0: 60 s */

@@ -16,6 +16,7 @@ st_status_t compile_pass_dtype(compile_context_t *c) ST_WARN_UNUSED;
 st_status_t compile_pass_precision(compile_context_t *c) ST_WARN_UNUSED;
 st_status_t compile_pass_mode(compile_context_t *c) ST_WARN_UNUSED;
 st_status_t compile_pass_recognize(compile_context_t *c) ST_WARN_UNUSED;
+st_status_t compile_pass_gradients(compile_context_t *c) ST_WARN_UNUSED;
 st_status_t compile_pass_unroll(compile_context_t *c) ST_WARN_UNUSED;
 st_status_t compile_pass_expand(compile_context_t *c) ST_WARN_UNUSED;
 st_status_t compile_pass_simplify(compile_context_t *c) ST_WARN_UNUSED;

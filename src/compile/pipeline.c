@@ -25,6 +25,10 @@ static bool wants_f64(const compile_options_t *options) {
 static bool wants_mixed(const compile_options_t *options) {
     return options->dtype == IR_BF16 || options->dtype == IR_F16;
 }
+static bool wants_wide_gradients(const compile_options_t *options) {
+    return options->wide_gradients && wants_mixed(options) && options->n_ranks > 1 &&
+           !options->evaluation;
+}
 static bool wants_evaluation(const compile_options_t *options) {
     return options->evaluation;
 }
@@ -55,6 +59,7 @@ static const compile_pass_t pipeline[] = {
     {"mode",     compile_pass_mode,      wants_evaluation}, /* norms, dropout: evaluation; no updates */
     {"recognize", compile_pass_recognize, NULL},            /* composites out of their spellings */
     {"precision", compile_pass_precision, wants_mixed},     /* bf16 or f16 where that is safe */
+    {"gradients", compile_pass_gradients, wants_wide_gradients}, /* float32 before ranks sum */
     {"unroll",   compile_pass_unroll,    wants_stages},     /* micro-batches of a pipeline */
     {"expand",   compile_pass_expand,    NULL},             /* composites into definitions */
     {"simplify", compile_pass_simplify,  NULL},             /* folding, CSE, dead code, algebra */
@@ -115,6 +120,12 @@ static st_status_t fill_defaults(const compile_options_t *given, compile_options
         return FAIL(ST_UNSUPPORTED,
                     "a graph is compiled in its own types, in f32, f64, bf16 or f16, not in %s",
                     ir_dtype_text(out->dtype));
+    if (out->wide_gradients && !wants_mixed(out))
+        return FAIL(
+            ST_INVALID,
+            "option 'reduce-dtype' is 'f32' and option 'dtype' '%s': gradients are of 16 bits "
+            "with --dtype bf16 or --dtype f16, else they are summed in their own type",
+            out->dtype == IR_DTYPE_NONE ? "auto" : ir_dtype_text(out->dtype));
     if (out->shadows == COMPILE_ON && !wants_mixed(out))
         return FAIL(ST_INVALID,
                     "option 'weight-shadows' is 'on' and option 'dtype' '%s': weights are kept in "
@@ -190,6 +201,7 @@ static st_status_t record_options(compile_context_t *c, const target_t *target) 
                    : o->no_fusion ? "off"
                                   : "on"},
         {"weight-shadows", wants_shadows(o) ? "on" : "off"},
+        {"reduce-dtype", wants_wide_gradients(o) ? "f32" : "same"},
         {"layout", o->no_layout ? "off" : "on"},
         {"bucket-size", o->bucket_bytes ? bucket : "auto"},
         {"recompute", recompute[o->recompute]},

@@ -361,6 +361,7 @@ static void options_without_effect_are_refused(void **state) {
         {"weight-shadows", "on", "threads", "1", "'on' and option 'dtype' 'auto'"},
         {"weight-shadows", "on", "dtype", "f64", "with --dtype bf16 or --dtype f16"},
         {"weight-shadows", "on", "mode", "eval", "with --dtype bf16 or --dtype f16"},
+        {"reduce-dtype", "f32", "ranks", "2", "'f32' and option 'dtype' 'auto'"},
     };
     static const char *const fine[][4] = {{"shard", "tp", "mesh", "data=2,tensor=2"},
                                           {"shard", "tp", "ranks", "2"},

@@ -60,6 +60,8 @@ static const row_t rows[] = {
     {"fusion", "off", DECIDES, ""},
     {"fusion", "primitives", DECIDES, ""},
     {"layout", "off", DECIDES, ""},
+    {"reduce-dtype", "f32", DECIDES, "dtype=bf16;ranks=2"},
+    {"reduce-dtype", "f32", NEUTRAL, "dtype=bf16"}, /* one rank sums nothing */
     {"weight-shadows", "on", DECIDES, "dtype=bf16"},
     {"weight-shadows", "off", NEUTRAL, "dtype=bf16"}, /* what "auto" is on the cpu */
     {"bucket-size", "1MiB", DECIDES, ""},
