@@ -66,7 +66,7 @@ st_status_t ad_backward_whole(const ir_graph_t *forward, ir_value_t loss, const 
     for (size_t i = 0; i < out->graph->nodes.n; i++)
         if (out->graph->nodes.data[i].op == IR_OP_PARAMETER)
             out->params[n++] = out->graph->nodes.data[i].first_output;
-    TRY_GOTO(ad_loss_scale_open(out->graph, scaling, &out->scale), fail);
+    TRY_GOTO(ad_loss_scale_open(out->graph, scaling, 1, &out->scale), fail);
     TRY_GOTO(ad_backward_grads(out, out->graph->outputs.data[which].value, frozen, out->grads),
              fail);
     return ST_OK;

@@ -32,7 +32,13 @@ static ir_value_t number(ir_build_t *b, int64_t value) {
     return ir_b_constant(b, ir_type_scalar(IR_I64), &value, sizeof value);
 }
 
-st_status_t ad_loss_scale_open(ir_graph_t *graph, const ad_scaling_t *scaling,
+double ad_loss_scale_first(double n_items) {
+    double scale = AD_SCALE_FIRST;
+    while (scale * n_items > AD_SCALE_FIRST && scale > LEAST_SCALE) scale /= 2;
+    return scale;
+}
+
+st_status_t ad_loss_scale_open(ir_graph_t *graph, const ad_scaling_t *scaling, double n_items,
                                ad_loss_scale_t *out) {
     ir_build_t b = {.graph = graph};
     *out = (ad_loss_scale_t){IR_NONE, IR_NONE, IR_NONE};
@@ -48,7 +54,8 @@ st_status_t ad_loss_scale_open(ir_graph_t *graph, const ad_scaling_t *scaling,
     out->state = ad_new_state(&b, "optim.", "loss_scale", f32);
     out->clean = ad_new_state(&b, "optim.", "loss_scale_clean", ir_type_scalar(IR_I64));
     ir_value_t none = ir_b_binary(&b, IR_OP_EQ, out->state, ir_b_scalar(&b, IR_F32, 0));
-    out->scale = ir_b_select(&b, none, ir_b_scalar(&b, IR_F32, AD_SCALE_FIRST), out->state);
+    ir_value_t first = ir_b_scalar(&b, IR_F32, ad_loss_scale_first(n_items));
+    out->scale = ir_b_select(&b, none, first, out->state);
     return b.status;
 }
 

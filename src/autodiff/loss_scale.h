@@ -5,7 +5,9 @@
  * norm is not finite changes no state.
  *
  * State, buffers that start at zero:
- *   optim.loss_scale         f32[]: 0 until the first step, which takes AD_SCALE_FIRST
+ *   optim.loss_scale         f32[]: 0 until the first step, which takes AD_SCALE_FIRST; of
+ *                            micro-batches, whose gradients are those of a sum and divided later,
+ *                            that divided by the number of its items, up to a power of 2
  *   optim.loss_scale_clean   i64[]: steps since the scale changed
  *   optim.skipped            i64[]: steps that were skipped
  *
@@ -35,9 +37,12 @@ typedef struct ad_loss_scale {
 /* New zero-initialized state "<prefix><name>"; FAILs where the model has that name. */
 ir_value_t ad_new_state(ir_build_t *b, const char *prefix, const char *name, ir_type_t type);
 
-/* Before the backward pass. `scaling` NULL: none. */
-st_status_t ad_loss_scale_open(ir_graph_t *graph, const ad_scaling_t *scaling,
+/* Before the backward pass. `scaling` NULL: none. `n_items`: those whose sum takes the place of
+ * their mean; 1: the loss is as it is. */
+st_status_t ad_loss_scale_open(ir_graph_t *graph, const ad_scaling_t *scaling, double n_items,
                                ad_loss_scale_t *out) ST_WARN_UNUSED;
+/* The scale of the first step. */
+double ad_loss_scale_first(double n_items);
 /* After the norm: the next scale, and the count of skipped steps. `finite` bool[]: the step counts.
  */
 void ad_loss_scale_close(ir_build_t *b, const ad_loss_scale_t *scale, ir_value_t finite);

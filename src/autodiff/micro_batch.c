@@ -35,6 +35,7 @@ st_status_t ad_backward_micro(const ir_graph_t *forward, ir_value_t loss, const 
     if (!allow_batch_norm) TRY(check_batch_norm(forward));
     ir_graph_t *body = NULL;
     ir_value_t *totals = NULL, made;
+    double n_items;
     st_status_t status = ST_OK;
     TRY_GOTO(ad_micro_body(forward, loss, &body), done);
     TRY_GOTO(ad_micro_check(body, allow_batch_norm), done);
@@ -42,7 +43,8 @@ st_status_t ad_backward_micro(const ir_graph_t *forward, ir_value_t loss, const 
     if (!totals) TRY_GOTO(st_no_memory(body->outputs.n * sizeof *totals, "micro-batches"), done);
     TRY_GOTO(ad_backward_open(forward, out), done);
     TRY_GOTO(ir_graph_create_like(forward, &out->graph), done);
-    TRY_GOTO(ad_loss_scale_open(out->graph, scaling, &out->scale), done);
+    TRY_GOTO(ad_micro_items(forward, loss, &n_items), done);
+    TRY_GOTO(ad_loss_scale_open(out->graph, scaling, n_items, &out->scale), done);
     TRY_GOTO(ad_micro_loop(body, frozen, n_micro, out, totals), done);
     TRY_GOTO(
         ad_micro_divide(forward, loss, out->graph, totals[0], totals + 1, &made, &out->divisor),

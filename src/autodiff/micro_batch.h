@@ -15,8 +15,13 @@ st_status_t ad_micro_divide(const ir_graph_t *forward, ir_value_t loss, ir_graph
                             ir_value_t sum, const ir_value_t *counts, ir_value_t *out_loss,
                             ir_value_t *out_divisor) ST_WARN_UNUSED;
 
-/* FAILs naming the first node that mixes the items of a batch, so that micro-batches would not give what
- * their union gives. With `allow_batch_norm` batch norms may. */
+/* Items of a micro-batch whose sum is differentiated in the place of their mean; 1: the loss is a
+ * sum itself. */
+st_status_t ad_micro_items(const ir_graph_t *forward, ir_value_t loss,
+                           double *out_items) ST_WARN_UNUSED;
+
+/* FAILs naming the first node that mixes the items of a batch, so that micro-batches would not give
+ * what their union gives. With `allow_batch_norm` batch norms may. */
 st_status_t ad_micro_check(const ir_graph_t *body, bool allow_batch_norm) ST_WARN_UNUSED;
 
 /* Appends the loop to out->graph; fills params and grads, and the totals of the body's outputs in

@@ -211,6 +211,28 @@ done:
     return status;
 }
 
+/* Labels of a cross-entropy, elements of a sum or mean. */
+static double items_of(const split_t *s, ir_value_t v) {
+    const ir_node_info_t *node = maker(s, v);
+    const ir_value_t items = node->inputs[node->op == IR_OP_CROSS_ENTROPY];
+    const double n = (double)ir_type_elements(ir_value_type(s->forward, items));
+    return n > 1 ? n : 1;
+}
+
+st_status_t ad_micro_items(const ir_graph_t *forward, ir_value_t loss, double *out_items) {
+    split_t s;
+    st_status_t status = split_open(&s, forward, loss);
+    *out_items = 1;
+    if (status == ST_OK) {
+        if (s.sum != IR_NONE)
+            *out_items = items_of(&s, skip_factors(&s, s.sum));
+        else if (!is_sum(&s, s.core, false)) /* a mean */
+            *out_items = items_of(&s, s.core);
+    }
+    split_close(&s);
+    return status;
+}
+
 /* ---- behind the loop ---- */
 
 /* What the graph makes of the counts, over their totals. */

@@ -14,6 +14,7 @@
 #include "base/hash.h"
 #include "base/memory.h"
 #include "exec/models.h"
+#include "ir/build.h"
 #include "ir/convert.h"
 #include "ir/text.h"
 
@@ -336,6 +337,79 @@ static void the_scale_grows_and_starts(void **state) {
     close_trainer(&t);
 }
 
+/* Micro-batches take gradients of a sum, which is as many times their mean as it has items: what
+ * 65536 times a mean is that scale divided by them. With 65536 itself the first steps overflow. */
+static void micro_batches_begin_with_a_scale_for_their_sum(void **state) {
+    (void)state;
+    static const variant_t mean = {false, "adamw", IR_F16, 1, {.dynamic = true, .skip = true}};
+    static const variant_t sum = {false, "adamw", IR_F16, 3, {.dynamic = true, .skip = true}};
+    trainer_t t = open_trainer(&mean, 2);
+    put(&t, "optim.loss_scale", IR_F32, 0);
+    step(&t, 1, false);
+    assert_int_equal(t.skipped, 0);
+    assert_true(get(&t, "optim.loss_scale", IR_F32) == AD_SCALE_FIRST);
+    close_trainer(&t);
+    t = open_trainer(&sum, 2);
+    put(&t, "optim.loss_scale", IR_F32, 0);
+    step(&t, 1, false);
+    assert_int_equal(t.skipped, 0);
+    assert_true(get(&t, "optim.loss_scale", IR_F32) == AD_SCALE_FIRST / 8); /* of 6 labels */
+    close_trainer(&t);
+    assert_true(ad_loss_scale_first(1) == AD_SCALE_FIRST);
+    assert_true(ad_loss_scale_first(4096) == 16);
+    assert_true(ad_loss_scale_first(4097) == 8);
+}
+
+/* ---- sums over ranks ---- */
+
+/* What plain SGD with a rate of 1 makes of a weight of 0 whose gradient is the sum of x over the
+ * batch: the first rank's 256, and 1 of each of the seven others. */
+static double summed(shard_form_t form, bool wide) {
+    enum { RANKS = 8, IN = 2, OUT = 3 };
+    ir_graph_t *forward, *graph;
+    ad_train_options_t o;
+    float x[RANKS * IN], w[OUT * IN] = {0};
+    const ir_type_t rows = ir_type_make(IR_F32, 2, (int64_t[]){RANKS, IN});
+    const ir_type_t weight = ir_type_make(IR_F32, 2, (int64_t[]){OUT, IN});
+    ok(ir_graph_create("sum", &forward));
+    ir_build_t b = {.graph = forward};
+    ir_value_t in = ir_b_input(&b, "x", rows, 0), by = ir_b_parameter(&b, "w", weight);
+    ir_b_output(
+        &b, "loss",
+        ir_b_reduce(&b, IR_OP_REDUCE_SUM, ir_b_matmul(&b, in, by, false, true), 0, NULL, false));
+    ok(b.status);
+    ok(ad_train_defaults("sgd", &o));
+    o.lr = 1;
+    ok(ad_train_graph(forward, &o, &graph));
+    const compile_options_t options = {
+        .n_ranks = RANKS, .dtype = IR_BF16, .form = form, .wide_gradients = wide};
+    plan_t *plan = compile_ok(graph, &options);
+    exec_session_t *session;
+    for (int i = 0; i < RANKS * IN; i++) x[i] = i < IN ? 256 : 1;
+    ok(exec_session_create(plan, NULL, &session));
+    ok(exec_state_write(session, "w", &weight, w));
+    ok(exec_state_write(session, "optim.step", &(ir_type_t){.dtype = IR_I64}, &(int64_t){0}));
+    ok(exec_session_step(session, 1, &(exec_feed_t){"x", rows, x}, 0, NULL));
+    ok(exec_state_read(session, "w", &weight, w));
+    for (int i = 1; i < OUT * IN; i++) assert_true(w[i] == w[0]);
+    exec_session_destroy(session);
+    plan_destroy(plan);
+    ir_graph_destroy(graph);
+    ir_graph_destroy(forward);
+    return (double)w[0];
+}
+
+/* bf16 has 8 bits: between 256 and 512 it has even numbers only. */
+static void sums_over_ranks_in_float32_keep_small_addends(void **state) {
+    (void)state;
+    static const shard_form_t forms[] = {SHARD_FORM_DP, SHARD_FORM_ZERO1, SHARD_FORM_ZERO2,
+                                         SHARD_FORM_ZERO3};
+    for (int f = 0; f < 4; f++) {
+        assert_true(summed(forms[f], true) == -263);
+        assert_true(summed(forms[f], false) == -264);
+    }
+}
+
 /* Micro-batches as a loop: its gradients have the errors of 16 bits, above those of float32. */
 static void accumulating_loops_compute_in_16_bits(void **state) {
     (void)state;
@@ -427,6 +501,8 @@ int main(void) {
         cmocka_unit_test(small_gradients_survive_with_a_scale),
         cmocka_unit_test(an_overflow_changes_nothing),
         cmocka_unit_test(the_scale_grows_and_starts),
+        cmocka_unit_test(micro_batches_begin_with_a_scale_for_their_sum),
+        cmocka_unit_test(sums_over_ranks_in_float32_keep_small_addends),
         cmocka_unit_test(accumulating_loops_compute_in_16_bits),
         cmocka_unit_test(a_fixed_scale_is_divided_out),
         cmocka_unit_test(training_follows_float32),
