@@ -263,21 +263,7 @@ static void collective(const target_t *t, const ir_op_ctx_t *ctx, const work_t *
                                                            ir_mesh_stride(mesh, axis));
     out->limit = "link";
     out->launches = links.n > 1;
-    if (ctx->op == IR_OP_SEND_START || ctx->op == IR_OP_RECEIVE_START) {
-        out->us = ir_link_pair_us(&links, fmax(w->bytes_read, w->bytes_written));
-        return;
-    }
-    bool sums = ctx->op == IR_OP_ALL_REDUCE_START;
-    const bool scatters = ctx->op == IR_OP_REDUCE_SCATTER_START;
-    const bool exchanges = ctx->op == IR_OP_ALL_TO_ALL_START; /* a rank has its part of all bytes */
-    out->us = ir_link_us(&links,
-                         sums        ? IR_TRANSFER_SUM
-                         : scatters  ? IR_TRANSFER_SCATTER
-                         : exchanges ? IR_TRANSFER_EXCHANGE
-                                     : IR_TRANSFER_GATHER,
-                         sums || scatters ? w->bytes_read
-                         : exchanges      ? w->bytes_read * links.n
-                                          : w->bytes_written);
+    out->us = ir_start_us(&links, ctx->op, fmax(w->bytes_read, w->bytes_written));
 }
 
 /* What the description says of this kernel alone; 0: nothing. */

@@ -25,6 +25,13 @@ double ir_link_pair_us(const ir_links_t *links, double bytes) {
                                    : links->us + bytes / links->gbps * 1e-3;
 }
 
+double ir_start_us(const ir_links_t *links, ir_op_t start, double bytes) {
+    const ir_transfer_t transfer = ir_transfer_of(start);
+    if (start == IR_OP_SEND_START || start == IR_OP_RECEIVE_START)
+        return ir_link_pair_us(links, bytes);
+    return ir_link_us(links, transfer, transfer == IR_TRANSFER_EXCHANGE ? bytes * links->n : bytes);
+}
+
 double ir_link_us(const ir_links_t *links, ir_transfer_t transfer, double bytes) {
     if (links->n < 2) return 0;
     const double n = links->n, inner = links->inner, outer = n / inner;

@@ -37,6 +37,8 @@ ir_links_t ir_links_of(const ir_machine_t *machine, uint32_t n, uint32_t stride)
 ir_transfer_t ir_transfer_of(ir_op_t start);
 /* From one rank of the group to the next: over the slower links, if the group has any. */
 double ir_link_pair_us(const ir_links_t *links, double bytes);
+/* Of a start that gives or gets so many bytes on one rank, the more of both. */
+double ir_start_us(const ir_links_t *links, ir_op_t start, double bytes);
 double ir_link_us(const ir_links_t *links, ir_transfer_t transfer, double bytes);
 
 #endif

@@ -78,9 +78,7 @@ st_status_t ir_need_cut(const ir_op_ctx_t *ctx, uint32_t j, int32_t *out_axis) {
     return ST_OK;
 }
 
-st_status_t ir_need_granules(const ir_op_ctx_t *ctx, uint32_t j, int64_t extent, int64_t part) {
-    const int64_t axis = ir_ctx_attr(ctx, "axis")->ints.v[j];
-    const int64_t granules = ir_ctx_attr(ctx, "granules")->ints.v[j];
+st_status_t ir_check_granules(int64_t axis, int64_t granules, int64_t extent, int64_t part) {
     if (granules < 1 || extent < 0 || extent % granules)
         return FAIL(ST_INVALID, "extent %lld does not consist of %lld equal granules",
                     (long long)extent, (long long)granules);
@@ -90,6 +88,16 @@ st_status_t ir_need_granules(const ir_op_ctx_t *ctx, uint32_t j, int64_t extent,
             "a part of %lld along axis %d is no whole number of granules of %lld (%lld of them)",
             (long long)part, (int)axis, (long long)(extent / granules), (long long)granules);
     return ST_OK;
+}
+
+st_status_t ir_need_granules(const ir_op_ctx_t *ctx, uint32_t j, int64_t extent, int64_t part) {
+    return ir_check_granules(ir_ctx_attr(ctx, "axis")->ints.v[j],
+                             ir_ctx_attr(ctx, "granules")->ints.v[j], extent, part);
+}
+
+st_status_t ir_need_peer(const ir_op_ctx_t *ctx) {
+    if (ir_ctx_int(ctx, "peer") >= 0) return ST_OK;
+    return IR_FAIL_SHAPE(ctx, "peer %lld", (long long)ir_ctx_int(ctx, "peer"));
 }
 
 /* ---- gradients ---- */

@@ -28,6 +28,11 @@ st_status_t ir_need_cut(const ir_op_ctx_t *ctx, uint32_t j, int32_t *out_axis) S
  * both multiples of extent / granules. */
 st_status_t ir_need_granules(const ir_op_ctx_t *ctx, uint32_t j, int64_t extent,
                              int64_t part) ST_WARN_UNUSED;
+/* The same of any dim, for ops that have one operand. */
+st_status_t ir_check_granules(int64_t axis, int64_t granules, int64_t extent,
+                              int64_t part) ST_WARN_UNUSED;
+/* Attribute "peer" is a coordinate. */
+st_status_t ir_need_peer(const ir_op_ctx_t *ctx) ST_WARN_UNUSED;
 
 /* Input j is the gradient of a parameter of type `p`: its shape, and a float type no wider. */
 st_status_t ir_need_gradient(const ir_op_ctx_t *ctx, uint32_t j, const ir_type_t *p) ST_WARN_UNUSED;

@@ -14,26 +14,16 @@ static const ir_attr_spec_t attrs[] = {{"axis", IR_ATTR_INT, true, 0, NULL},
                                        {"mesh", IR_ATTR_STRING, false, 0, IR_AXIS_DATA},
                                        {0}};
 
-/* A rank's part of a dim is made of whole granules. */
-static st_status_t check_part(int64_t whole, int64_t granules, int64_t part) {
-    const int64_t each = granules > 0 && whole > 0 ? whole / granules : 1;
-    if (granules > 0 && whole >= 0 && whole % granules == 0 && part >= 0 && part <= whole &&
-        part % each == 0)
-        return ST_OK;
-    return FAIL(ST_INVALID, "a part of %lld of %lld is not made of whole ones of %lld granules",
-                (long long)part, (long long)whole, (long long)granules);
-}
-
 static st_status_t shape(const ir_op_ctx_t *ctx, ir_type_t *out) {
     int32_t axis;
     TRY(ir_need_axis(ctx, &axis));
     const int64_t extent = ir_ctx_int(ctx, "extent"), to = ir_ctx_int(ctx, "to");
     const int64_t part = ir_ctx_int(ctx, "part");
-    TRY(check_part(extent, ir_ctx_int(ctx, "granules"), ctx->in[0].dims[axis]));
+    TRY(ir_check_granules(axis, ir_ctx_int(ctx, "granules"), extent, ctx->in[0].dims[axis]));
     if (to < 0 || to >= ctx->in[0].rank || to == axis)
         return FAIL(ST_INVALID, "attribute 'to' is %lld; another dim than %d of %d is needed",
                     (long long)to, axis, ctx->in[0].rank);
-    TRY(check_part(ctx->in[0].dims[to], ir_ctx_int(ctx, "to_granules"), part));
+    TRY(ir_check_granules(to, ir_ctx_int(ctx, "to_granules"), ctx->in[0].dims[to], part));
     out[0] = ctx->in[0];
     out[0].dims[axis] = extent;
     out[0].dims[to] = part;

@@ -10,8 +10,7 @@ static const ir_attr_spec_t attrs[] = {{"dtype", IR_ATTR_DTYPE, true, 0, NULL},
                                        {0}};
 
 static st_status_t shape(const ir_op_ctx_t *ctx, ir_type_t *out) {
-    if (ir_ctx_int(ctx, "peer") < 0)
-        return IR_FAIL_SHAPE(ctx, "peer %lld", (long long)ir_ctx_int(ctx, "peer"));
+    TRY(ir_need_peer(ctx));
     return ir_shape_attributes(ctx, out);
 }
 

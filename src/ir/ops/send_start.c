@@ -8,8 +8,7 @@ static const ir_attr_spec_t attrs[] = {
     {"peer", IR_ATTR_INT, true, 0, NULL}, {"mesh", IR_ATTR_STRING, false, 0, IR_AXIS_PIPE}, {0}};
 
 static st_status_t shape(const ir_op_ctx_t *ctx, ir_type_t *out) {
-    if (ir_ctx_int(ctx, "peer") < 0)
-        return IR_FAIL_SHAPE(ctx, "peer %lld", (long long)ir_ctx_int(ctx, "peer"));
+    TRY(ir_need_peer(ctx));
     out[0] = (ir_type_t){.dtype = IR_U8, .rank = 1};
     return ST_OK;
 }
