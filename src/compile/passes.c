@@ -7,6 +7,7 @@
 
 #include "autodiff/precision.h"
 #include "autodiff/shadow.h"
+#include "autodiff/wide_gradients.h"
 #include "base/memory.h"
 #include "compile/convert.h"
 #include "compile/sharding.h"
@@ -31,6 +32,13 @@ st_status_t compile_pass_dtype(compile_context_t *c) {
 st_status_t compile_pass_precision(compile_context_t *c) {
     ir_graph_t *made;
     TRY(ad_precision(c->graph, c->options.dtype, &made));
+    compile_replace(&c->graph, made);
+    return ST_OK;
+}
+
+st_status_t compile_pass_gradients(compile_context_t *c) {
+    ir_graph_t *made;
+    TRY(ad_wide_gradients(c->graph, &made));
     compile_replace(&c->graph, made);
     return ST_OK;
 }
@@ -460,12 +468,9 @@ done:
     return status;
 }
 
-/* Merged and placed as the largest program's sizes and times say. Ranks of a pipeline keep the order of their
- * passes: a clock that knows one rank alone does not know when the others' values come. */
+/* Merged and placed as the largest program's sizes and times say; of a pipeline, each stage's. */
 st_status_t compile_pass_hide(compile_context_t *c) {
     plan_t *plan = c->plan;
-    const uint32_t pipe = ir_mesh_find(&plan->mesh, IR_AXIS_PIPE);
-    if (pipe != IR_NONE && plan->mesh.axes[pipe].size > 1) return ST_OK;
     sched_hidden_t hidden;
     ir_graph_t **made = st_calloc(plan->n_programs, sizeof *made);
     if (!made) return st_no_memory(plan->n_programs * sizeof *made, "the programs");

@@ -17,8 +17,22 @@ typedef struct group {
     uint32_t need;      /* place of the first reader */
     double bytes, us, end_us;
     bool ahead, issued;
+    bool pair;  /* with one other rank, which keeps to the order of the turns as this one does */
     bool frees; /* memory, once it is waited for: of what is summed, or of a state's new value */
 } group_t;
+
+/* What is moved at the same time: among ranks, and to and from another stage. */
+typedef enum link { LINK_GROUP, LINK_SENDS, LINK_RECEIVES, LINK_END } link_t;
+
+static link_t link_of(const sched_transfer_t *t) {
+    if (!t->pair) return LINK_GROUP;
+    return t->op == IR_OP_SEND_START ? LINK_SENDS : LINK_RECEIVES;
+}
+
+static double end_of_links(double now_us, const double *free_us) {
+    for (int l = 0; l < LINK_END; l++) now_us = fmax(now_us, free_us[l]);
+    return now_us;
+}
 
 typedef struct ready {
     uint32_t rank;
@@ -42,7 +56,8 @@ typedef struct run {
     uint32_t n_ready;
     ir_node_t *out;
     uint32_t n_out;
-    double now_us, link_us, exposed_us, busy_us, ahead_bytes, kept_bytes;
+    double now_us, exposed_us, busy_us, ahead_bytes, kept_bytes;
+    double free_us[LINK_END];
 } run_t;
 
 /* ---- preparing ---- */
@@ -82,6 +97,7 @@ static void find_groups(run_t *r) {
         g->n_missing++;
         g->bytes += one->bytes;
         g->ahead &= one->ahead;
+        g->pair |= one->pair;
         g->frees = one->op == IR_OP_REDUCE_SCATTER_START ||
                    (one->op == IR_OP_ALL_GATHER_START && one->need == r->dag->n);
         if (one->need < g->need) g->need = one->need;
@@ -152,9 +168,9 @@ static void issue(run_t *r, uint32_t g) {
     for (uint32_t i = group->first; group->ahead && i != IR_NONE; i = r->next_of[i])
         make_operands(r, r->t->list[i].start);
     for (uint32_t i = group->first; i != IR_NONE; i = r->next_of[i]) emit(r, r->t->list[i].start);
+    double *free_us = &r->free_us[link_of(&r->t->list[group->first])];
     group->issued = true;
-    group->end_us = fmax(r->now_us, r->link_us) + group->us;
-    r->link_us = group->end_us;
+    *free_us = group->end_us = fmax(r->now_us, *free_us) + group->us;
     r->busy_us += group->us;
     if (group->ahead) r->ahead_bytes += group->bytes;
     if (group->frees) r->kept_bytes += group->bytes;
@@ -181,10 +197,30 @@ static bool can_go_ahead(const run_t *r) {
     return !r->n_ready || next->need <= r->ready[0].rank;
 }
 
+/* What goes to another stage, or comes from there, begins at its own place. */
+static bool is_due(const run_t *r, uint32_t g) {
+    const group_t *group = &r->groups[g];
+    return !group->pair || !r->n_ready ||
+           r->t->place[r->t->list[group->first].start] <= r->ready[0].rank;
+}
+
+/* Issuing one may bring another. */
 static void issue_all(run_t *r) {
-    for (uint32_t i = 0; i < r->n_to_issue; i++) issue(r, r->to_issue[i]);
-    r->n_to_issue = 0;
+    uint32_t n_kept = 0;
+    for (uint32_t i = 0; i < r->n_to_issue; i++) {
+        const uint32_t g = r->to_issue[i];
+        if (is_due(r, g))
+            issue(r, g);
+        else
+            r->to_issue[n_kept++] = g;
+    }
+    r->n_to_issue = n_kept;
     while (can_go_ahead(r)) issue(r, r->ahead[r->next_ahead++]);
+}
+
+/* What keeps an order of its own is waited for in it. */
+static bool is_its_turn(const run_t *r, const group_t *group) {
+    return !group->pair || !r->missing[r->t->list[group->first].wait];
 }
 
 /* Under way: what is waited for now, because it frees memory, or because its reader would come next;
@@ -195,6 +231,7 @@ static uint32_t find_wait(const run_t *r, uint32_t *out_first) {
     *out_first = IR_NONE;
     for (uint32_t i = 0; i < r->n_under_way; i++) {
         const group_t *g = &r->groups[r->under_way[i]];
+        if (!is_its_turn(r, g)) continue;
         const bool there = g->end_us + SLACK * g->us <= r->now_us;
         if (full && g->frees &&
             (found == IR_NONE || g->end_us < r->groups[r->under_way[found]].end_us))
@@ -206,6 +243,16 @@ static uint32_t find_wait(const run_t *r, uint32_t *out_first) {
     return found;
 }
 
+/* Where nothing is ready, what goes between stages and is there first brings the next turn. */
+static uint32_t first_of_turns(const run_t *r, uint32_t first) {
+    for (uint32_t i = 0; i < r->n_under_way; i++) {
+        const group_t *g = &r->groups[r->under_way[i]];
+        if (g->pair && is_its_turn(r, g) && g->end_us < r->groups[r->under_way[first]].end_us)
+            first = i;
+    }
+    return first;
+}
+
 static st_status_t step(run_t *r) {
     uint32_t first;
     issue_all(r);
@@ -214,13 +261,13 @@ static st_status_t step(run_t *r) {
         wait_for(r, at);
         return ST_OK;
     }
-    const uint64_t limit = first == IR_NONE
-                               ? UINT64_MAX
-                               : (uint64_t)r->groups[r->under_way[first]].need + r->rule->window;
+    const group_t *next = first == IR_NONE ? NULL : &r->groups[r->under_way[first]];
+    const uint64_t limit =
+        !next ? UINT64_MAX : (uint64_t)next->need + (next->pair ? 0 : r->rule->window);
     if (r->n_ready && r->ready[0].rank < limit) {
         run_first(r);
     } else if (first != IR_NONE) {
-        wait_for(r, first);
+        wait_for(r, r->n_ready ? first : first_of_turns(r, first));
     } else {
         if (r->next_ahead == r->n_ahead)
             return FAIL(ST_INTERNAL, "collectives were merged that wait for each other");
@@ -287,7 +334,7 @@ st_status_t sched_overlap(const sched_transfers_t *transfers, const ir_node_t *o
     run_t r = {.t = transfers, .dag = transfers->dag, .rule = rule, .out = out_order};
     st_status_t status = allocate(&r);
     if (status == ST_OK) status = run(&r, order);
-    const double end_us = fmax(r.now_us, r.link_us);
+    const double end_us = end_of_links(r.now_us, r.free_us);
     *out_time = (sched_overlap_time_t){end_us, r.exposed_us + end_us - r.now_us, r.busy_us};
     release(&r);
     return status;
@@ -295,7 +342,7 @@ st_status_t sched_overlap(const sched_transfers_t *transfers, const ir_node_t *o
 
 st_status_t sched_overlap_as_given(const sched_transfers_t *t, const ir_node_t *order,
                                    sched_overlap_time_t *out_time) {
-    double now_us = 0, link_us = 0, exposed_us = 0, busy_us = 0;
+    double now_us = 0, exposed_us = 0, busy_us = 0, free_us[LINK_END] = {0};
     double *end_us = st_calloc(t->n, sizeof *end_us);
     *out_time = (sched_overlap_time_t){0};
     if (!end_us) return st_no_memory(t->n * sizeof *end_us, "the order");
@@ -306,7 +353,8 @@ st_status_t sched_overlap_as_given(const sched_transfers_t *t, const ir_node_t *
             now_us += t->us[n];
         } else if (t->list[at].start == n) {
             const double us = sched_transfer_us(&t->list[at], t->list[at].bytes);
-            end_us[at] = link_us = fmax(now_us, link_us) + us;
+            double *link_us = &free_us[link_of(&t->list[at])];
+            end_us[at] = *link_us = fmax(now_us, *link_us) + us;
             busy_us += us;
         } else if (end_us[at] > now_us) {
             exposed_us += end_us[at] - now_us;
@@ -314,7 +362,7 @@ st_status_t sched_overlap_as_given(const sched_transfers_t *t, const ir_node_t *
         }
     }
     st_free(end_us);
-    const double step_us = fmax(now_us, link_us);
+    const double step_us = end_of_links(now_us, free_us);
     *out_time = (sched_overlap_time_t){step_us, exposed_us + step_us - now_us, busy_us};
     return ST_OK;
 }

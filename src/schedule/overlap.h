@@ -14,8 +14,11 @@
  * Gathers of states start in the order of their readers, as far as `ahead_bytes` of them are on
  * their way; so the memory of gathering ahead is bounded. Scattered sums, and gathers that only
  * update a state, are waited for as soon as the clock says that they are there, for until then
- * memory is kept. A machine is not as exact as the clock: what is not waited for by force is so
- * only after a share of its transfer more.
+ * memory is kept. Between the stages of a pipeline the clock does not know when the other rank is
+ * there; what it sends and receives keeps its order, and nothing is computed past a reader of it:
+ * the turns stay those of the pipeline, and only collectives within a stage move to other turns. A
+ * machine is not as exact as the clock: what is not waited for by force is so only after a share of
+ * its transfer more.
  *
  * O(nodes · (log nodes + groups under way)).
  *

@@ -21,7 +21,7 @@ void sched_transfers_close(sched_transfers_t *t) {
 }
 
 double sched_transfer_us(const sched_transfer_t *t, double bytes) {
-    return t->links.n ? ir_link_us(&t->links, ir_transfer_of(t->op), bytes) : 1;
+    return t->links.n ? ir_start_us(&t->links, t->op, bytes) : 1;
 }
 
 /* ---- finding ---- */
@@ -107,14 +107,16 @@ static sched_transfer_t transfer_of(const sched_transfers_t *t, const ir_target_
                                     ir_node_t start) {
     const ir_graph_t *graph = t->dag->graph;
     const ir_node_info_t *node = ir_node(graph, start);
-    sched_transfer_t made = {.start = start,
-                             .wait = IR_NONE,
-                             .ready = ready_place(t, start),
-                             .need = t->dag->n,
-                             .ahead = is_ahead(t, start),
-                             .op = node->op,
-                             .dtype = IR_DTYPE_NONE,
-                             .mesh = ir_node_attr(node, "mesh")->s};
+    sched_transfer_t made = {
+        .start = start,
+        .wait = IR_NONE,
+        .ready = ready_place(t, start),
+        .need = t->dag->n,
+        .ahead = is_ahead(t, start),
+        .op = node->op,
+        .pair = node->op == IR_OP_SEND_START || node->op == IR_OP_RECEIVE_START,
+        .dtype = IR_DTYPE_NONE,
+        .mesh = ir_node_attr(node, "mesh")->s};
     made.links = links_of(target, made.mesh);
     double in = 0, out = 0;
     bool uniform = node->n_inputs > 0 && ir_start_may_pass(node->op);
@@ -126,8 +128,6 @@ static sched_transfer_t transfer_of(const sched_transfers_t *t, const ir_target_
     for (uint32_t k = 0; k < node->n_outputs; k++)
         out += (double)ir_type_bytes(ir_value_type(graph, node->first_output + k));
     made.bytes = fmax(in, out);
-    if (ir_transfer_of(made.op) == IR_TRANSFER_EXCHANGE && made.links.n)
-        made.bytes *= made.links.n; /* a rank has its part of all */
     if (uniform) made.dtype = ir_value_type(graph, node->inputs[0])->dtype;
     return made;
 }

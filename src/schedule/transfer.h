@@ -33,7 +33,8 @@ typedef struct sched_transfer {
     ir_node_t start, wait;
     uint32_t ready; /* operands are there before the node at this place of the order */
     uint32_t need;  /* place of the first reader; n: none */
-    double bytes;   /* of the whole */
+    double bytes;   /* that a rank gives or gets, the more of both */
+    bool pair;      /* between two ranks: when the other one is there is not known */
     bool ahead;     /* made of states alone */
     ir_op_t op;
     ir_dtype_t dtype; /* NONE: several, stays alone */

@@ -489,6 +489,44 @@ static void other_programs_need_the_same_nodes(void **state) {
     ir_graph_destroy(other);
 }
 
+/* Turns of a stage: each takes what comes, and sends on what it makes of it. The sum of the first
+ * turn's gradient runs behind the second turn; what is sent and received keeps its order, all of
+ * it, and its place before what is computed. */
+static void sums_hide_behind_turns_that_keep_their_order(void **state) {
+    (void)state;
+    static const char *const pairs[] = {"r0", "w0", "s0", "r1", "q0", "w1", "s1", "q1"};
+    sched_hidden_t out;
+    ir_graph_t *graph = hidden(
+        "graph \"g\" {\n"
+        "  %0 r0 = receive_start {dtype=f32, shape=[8,8], peer=0}\n"
+        "  %1 w0 = receive_wait(%0)\n"
+        "  %2 m0 = matmul(%1, %1)\n"
+        "  %3 s0 = send_start(%2) {peer=0}\n"
+        "  %4 r1 = receive_start {dtype=f32, shape=[8,8], peer=0}\n"
+        "  %5 g = all_reduce_start(%2)\n"
+        "  %6 sum = all_reduce_wait(%5)\n"
+        "  %7 norm = exp(%6)\n"
+        "  %8 q0 = send_wait(%3)\n"
+        "  %9 w1 = receive_wait(%4)\n"
+        "  %10 m1 = matmul(%9, %9)\n"
+        "  %11 s1 = send_start(%10) {peer=0}\n"
+        "  %12 q1 = send_wait(%11)\n"
+        "  %13 y = add(%7, %10)\n"
+        "  %14 x = input {dtype=f32, shape=[64,64]}\n" /* of its bytes the limit is a part */
+        "  %15 z = exp(%14)\n"
+        "  output \"y\" = %13\n"
+        "  output \"z\" = %15\n"
+        "}\n",
+        &out);
+    for (size_t i = 1; i < sizeof pairs / sizeof pairs[0]; i++)
+        assert_true(position(graph, pairs[i - 1]) < position(graph, pairs[i]));
+    assert_true(position(graph, "g") < position(graph, "w1"));
+    assert_true(position(graph, "m1") < position(graph, "sum"));
+    assert_true(out.exposed_us < 0.2 * out.link_us);
+    sched_hidden_free(&out);
+    ir_graph_destroy(graph);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sums_become_one),
@@ -503,6 +541,7 @@ int main(void) {
         cmocka_unit_test(scattered_sums_do_not_pile_up),
         cmocka_unit_test(the_given_order_stays_unless_another_is_faster),
         cmocka_unit_test(other_programs_need_the_same_nodes),
+        cmocka_unit_test(sums_hide_behind_turns_that_keep_their_order),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
