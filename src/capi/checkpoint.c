@@ -97,8 +97,10 @@ stator_status_t stator_session_save(stator_session_t *session, const char *dir,
     CAPI_REQUIRE(progress);
     const checkpoint_group_t group = group_of(session);
     const checkpoint_policy_t policy = {keep, is_best != 0};
+    static const char what[] = "saving a checkpoint";
     share_t own = {0};
     st_status_t status = exec_session_idle(session->exec);
+    exec_session_mark(session->exec, what);
     if (status == ST_OK) status = open_share(session, true, &own);
     status = exec_session_agree(session->exec, status);
     if (status == ST_OK) {
@@ -113,7 +115,7 @@ stator_status_t stator_session_save(stator_session_t *session, const char *dir,
         status = checkpoint_save(dir, &contents, &policy, &group);
     }
     st_arena_clear(&own.arena);
-    return capi_status(status);
+    return capi_status(exec_session_place(session->exec, what, status));
 }
 
 stator_status_t stator_session_resume(stator_session_t *session, const char *dir,
@@ -123,9 +125,11 @@ stator_status_t stator_session_resume(stator_session_t *session, const char *dir
     CAPI_REQUIRE(out_progress);
     const checkpoint_group_t group = group_of(session);
     const checkpoint_sink_t sink = {write_state, session->exec};
+    static const char what[] = "reading a checkpoint";
     checkpoint_t *checkpoint = NULL;
     share_t own = {0};
     st_status_t status = exec_session_idle(session->exec);
+    exec_session_mark(session->exec, what);
     if (status == ST_OK) status = open_share(session, false, &own);
     status = exec_session_agree(session->exec, status);
     if (status == ST_OK) status = checkpoint_open(dir, &group, &checkpoint);
@@ -140,7 +144,7 @@ stator_status_t stator_session_resume(stator_session_t *session, const char *dir
     if (status == ST_OK) *out_progress = progress_of(checkpoint);
     st_arena_clear(&own.arena);
     checkpoint_close(checkpoint);
-    return capi_status(status);
+    return capi_status(exec_session_place(session->exec, what, status));
 }
 
 /* ---- without a session ---- */

@@ -104,6 +104,18 @@ st_status_t exec_session_gather(exec_session_t *session, const void *own, size_t
     return status;
 }
 
+void exec_session_mark(const exec_session_t *session, const char *what) {
+    if (session->beside) comm_mark(session->beside, session->generation, what);
+}
+
+st_status_t exec_session_place(const exec_session_t *session, const char *what,
+                               st_status_t status) {
+    return session->beside && status == ST_PEER_LOST
+               ? st_error_context(status, "rank %u: step %llu: %s", session->first,
+                                  (unsigned long long)session->generation, what)
+               : status;
+}
+
 typedef struct word {
     int32_t status;
     char message[EXEC_MESSAGE_BYTES];

@@ -81,10 +81,16 @@ st_status_t exec_session_idle(const exec_session_t *session) ST_WARN_UNUSED;
 /* An output of the last step, until the next one begins. */
 st_status_t exec_session_fetch(exec_session_t *session, const exec_fetch_t *fetch) ST_WARN_UNUSED;
 
-/* What all ranks do together: the status of the first rank that failed, naming it, on every rank. */
+/* What this process is at besides steps, for the others to tell where it was if it is lost: names
+ * it with the step that came before. `what` is copied. */
+void exec_session_mark(const exec_session_t *session, const char *what);
+/* `status`, told as that of this rank at `what` where another one was lost. */
+st_status_t exec_session_place(const exec_session_t *session, const char *what, st_status_t status);
+/* What all ranks do together: the status of the first rank that failed, naming it, on every
+ * rank. */
 st_status_t exec_session_agree(exec_session_t *session, st_status_t own) ST_WARN_UNUSED;
-/* Rank 0's bytes on every rank; every rank's `bytes`, as many each, in the order of ranks. Without a
- * communicator they are the caller's own. */
+/* Rank 0's bytes on every rank; every rank's `bytes`, as many each, in the order of ranks. Without
+ * a communicator they are the caller's own. */
 st_status_t exec_session_tell(exec_session_t *session, void *data, size_t bytes) ST_WARN_UNUSED;
 st_status_t exec_session_gather(exec_session_t *session, const void *own, size_t bytes,
                                 void *all) ST_WARN_UNUSED;
@@ -100,12 +106,12 @@ st_status_t exec_state_write(exec_session_t *session, const char *name, const ir
                              const void *data) ST_WARN_UNUSED;
 st_status_t exec_state_read(exec_session_t *session, const char *name, const ir_type_t *type,
                             void *data) ST_WARN_UNUSED;
-/* The same in parts, which every process reads and writes by itself. Of the dense tensor of `box`, each rank
- * of this process takes what it has a part in. */
+/* The same in parts, which every process reads and writes by itself. Of the dense tensor of `box`,
+ * each rank of this process takes what it has a part in. */
 st_status_t exec_state_write_box(exec_session_t *session, const char *name, const ir_type_t *type,
                                  const ir_box_t *box, const void *data) ST_WARN_UNUSED;
-/* What this process keeps of a state: all of it, if it has all ranks, else its rank's part; *out_delivers:
- * no rank before it has the same part. */
+/* What this process keeps of a state: all of it, if it has all ranks, else its rank's part;
+ * *out_delivers: no rank before it has the same part. */
 st_status_t exec_state_piece(const exec_session_t *session, const char *name, ir_box_t *out_box,
                              bool *out_delivers) ST_WARN_UNUSED;
 /* `bytes` bytes of the dense tensor of a piece that this process delivers, from `offset` on. */
@@ -119,11 +125,12 @@ const char *exec_session_note(const exec_session_t *session);
 
 /* Bytes really allocated for a region of a rank: equal to the plan's figure. */
 uint64_t exec_region_bytes(const exec_session_t *session, uint32_t rank, plan_region_t region);
-/* Of the first local rank's device, by its own account: what the regions have taken and what is free; 0 where the
- * device's memory is the host's. */
+/* Of the first local rank's device, by its own account: what the regions have taken and what is
+ * free; 0 where the device's memory is the host's. */
 st_status_t exec_device_memory(exec_session_t *session, uint64_t *out_taken,
                                uint64_t *out_free) ST_WARN_UNUSED;
-/* Time of the last step that was waited for on rank 0, and the part of it spent waiting for collectives. */
+/* Time of the last step that was waited for on rank 0, and the part of it spent waiting for
+ * collectives. */
 double exec_last_step_us(const exec_session_t *session);
 double exec_last_wait_us(const exec_session_t *session);
 
@@ -151,16 +158,17 @@ size_t exec_profile(exec_session_t *session, const exec_profile_row_t **out_rows
 
 /* ---- measuring: when each kernel ran, on all ranks (measure.c) ---- */
 
-/* On: from the next step on all steps are measured; allocates on the first call. Results are the same
- * bits. Where kernels run apart from the host and the device has marks, these are part of the recorded
- * step; a device without marks is waited for after each kernel. Off: as before. Between steps only. */
+/* On: from the next step on all steps are measured; allocates on the first call. Results are the
+ * same bits. Where kernels run apart from the host and the device has marks, these are part of the
+ * recorded step; a device without marks is waited for after each kernel. Off: as before. Between
+ * steps only. */
 st_status_t exec_measure(exec_session_t *session, bool on) ST_WARN_UNUSED;
 typedef struct exec_span {
     ir_node_t node;
     double begin_us, end_us;
 } exec_span_t;
-/* The last step of a rank by one clock for all ranks. `begin` to `program_begin` inputs are copied in, from
- * `program_end` to `end` outputs out. */
+/* The last step of a rank by one clock for all ranks. `begin` to `program_begin` inputs are copied
+ * in, from `program_end` to `end` outputs out. */
 typedef struct exec_measured {
     size_t n;
     const exec_span_t *spans; /* in the order of the program, none overlapping */

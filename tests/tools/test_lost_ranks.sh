@@ -56,6 +56,27 @@ for signal in KILL STOP; do
     done
 done
 
+# A rank that is stopped while all save: rank 0 stands at the folder's lock, which is held here, the others wait for
+# it. Who finds out names what is lost, and where both were.
+mkdir held
+exec 9> held/.lock
+flock 9
+# shellcheck disable=SC2086
+run_ranks 3 $train --log run.jsonl --save held --save-every 3
+wait_for_lines run.jsonl 3
+sleep 1
+kill -s STOP "$(cat pid.1)"
+sleep 4
+flock -u 9
+exec 9>&-
+status=0
+wait $run || status=$?
+[ $status = 4 ] || fail "stopped while saving: exit code $status: $(cat err)"
+grep "^\[2\] stator: " err > said || fail "rank 2 is silent: $(cat err)"
+says said "rank 2: step 3: saving a checkpoint: " "rank 1 (pid $(cat pid.1) on " \
+    ", last seen at step 3, saving a checkpoint"
+gone "$(cat pid.0)" "$(cat pid.1)" "$(cat pid.2)"
+
 # An interrupt reaches all ranks, which end after the same step and save once.
 # shellcheck disable=SC2086
 run_ranks 2 $train --log run.jsonl --save interrupted
