@@ -14,6 +14,22 @@ static void print_done(const tool_t *tool, const char *done, const stator_progre
     printf(",\"step\":%lld}\n", (long long)progress->step);
 }
 
+/* The newest set is not whole: who gathers is told which one it got, who checks gets that as the
+ * answer. */
+static stator_status_t passed_over(const tool_t *tool, bool gathers, const char *note,
+                                   const stator_progress_t *progress) {
+    const long long step = (long long)progress->step;
+    if (!gathers)
+        return tool_fail(STATOR_PARSE,
+                         "%s: the newest set is not whole: %s; the newest that is is of "
+                         "step %lld",
+                         tool->files[1], note, step);
+    fprintf(stderr,
+            "%s: the newest set is not whole: %s; what is written is an older one, of step %lld\n",
+            tool->files[1], note, step);
+    return STATOR_OK;
+}
+
 stator_status_t tool_checkpoint(tool_t *tool) {
     const char *verb = tool->files[0], *dir = tool->files[1], *output = tool_text(tool, "output");
     const bool gathers = strcmp(verb, "gather") == 0;
@@ -28,8 +44,8 @@ stator_status_t tool_checkpoint(tool_t *tool) {
     if (gathers) TOOL_TRY(tool_require(tool, "output", &output));
     TOOL_TRY(gathers ? stator_checkpoint_gather(dir, output, &progress, &note)
                      : stator_checkpoint_read(dir, &progress, &note));
-    if (note[0]) fprintf(stderr, "%s\n", note);
+    stator_status_t status = note[0] ? passed_over(tool, gathers, note, &progress) : STATOR_OK;
     stator_free(note);
-    print_done(tool, gathers ? "written" : "whole", &progress);
-    return STATOR_OK;
+    if (status == STATOR_OK) print_done(tool, gathers ? "written" : "whole", &progress);
+    return status;
 }

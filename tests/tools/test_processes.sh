@@ -74,6 +74,22 @@ rm split.processes/set-*/model-00002-of-00004.safetensors
 answer 2 "$stator" checkpoint gather split.processes -o gathered.safetensors
 says err "the part of rank 2" model-00002-of-00004.safetensors
 
+# A newest set that is damaged is not passed over in silence.
+"$stator" train g.stator --tokens-file text.tokens --steps 4 --save-every 2 --save two > /dev/null
+answer 0 "$stator" checkpoint check two
+says out "two: step 4, whole"
+printf 'x' | dd of=two/set-000002-step-4/optimizer.safetensors bs=1 seek=600 conv=notrunc 2> /dev/null
+answer 2 "$stator" checkpoint check two
+says err "two: the newest set is not whole: " optimizer.safetensors "the newest that is is of step 2"
+[ ! -s out ] || fail "a damaged set passes for whole: $(cat out)"
+answer 0 "$stator" checkpoint gather two -o older.safetensors
+says err "two: the newest set is not whole: " optimizer.safetensors "an older one, of step 2"
+says out "two: step 2, written"
+cmp older.safetensors two/set-000001-step-2/model.safetensors
+rm -r two/set-000002-step-4
+answer 0 "$stator" checkpoint check two
+says out "two: step 2, whole"
+
 # Slower links change when, not what.
 # shellcheck disable=SC2086
 launch 2 train g.stator $llama --save slow --comm-latency 1ms --comm-bandwidth 20MB/s > /dev/null
