@@ -163,10 +163,10 @@ static void conv_weight(const ir_op_ctx_t *ctx, const ir_type_t *out, work_t *w)
 /* Pairs of a query and a key that it sees. */
 static double visible(const ir_op_ctx_t *ctx, int64_t m, int64_t s) {
     bool causal = ir_ctx_int(ctx, "causal");
-    int64_t window = ir_ctx_int(ctx, "window");
+    const int64_t window = ir_ctx_int(ctx, "window"), offset = ir_ctx_int(ctx, "offset");
     if (!causal && !window) return (double)m * (double)s;
     double pairs = 0;
-    for (int64_t q = 0; q < m; q++) {
+    for (int64_t q = offset; q < m + offset; q++) {
         int64_t first = window && q - window + 1 > 0 ? q - window + 1 : 0;
         int64_t last = causal ? q + 1 : window && q + window < s ? q + window : s;
         if (last > s) last = s;

@@ -410,6 +410,7 @@ static st_status_t check_node(fuse_site_t *site, bool *out_accepted) {
     *out_accepted = false;
     if (r.scale == 0) r.scale = 1 / sqrt((double)q->dims[3]);
     double scale = r.scale;
+    if (ir_attr_int(node, "offset")) return ST_OK; /* masks are held against counting from 0 */
     if (mask != IR_NONE) {
         bool is_bool = site_type(site, mask)->dtype == IR_BOOL;
         if (!push_mask(&r, mask, is_bool ? MASK_KEEP : MASK_ADD, -INFINITY, 1)) return ST_OK;

@@ -70,7 +70,8 @@ static v_t scores_of(ir_build_t *b, const ir_op_ctx_t *ctx, const attend_t *a, c
     else if (mask)
         x = op(b, IR_OP_ADD, x, wide(b, *mask));
     if (!ir_ctx_int(ctx, "causal") && window == 0) return x;
-    v_t m = ir_b_iota(b, ir_type_make(IR_I64, 2, (int64_t[]){rows, 1}), 0, 0, 1);
+    const double offset = (double)ir_ctx_int(ctx, "offset");
+    v_t m = ir_b_iota(b, ir_type_make(IR_I64, 2, (int64_t[]){rows, 1}), 0, offset, 1);
     v_t s = ir_b_iota(b, ir_type_make(IR_I64, 2, (int64_t[]){1, keys}), 1, 0, 1);
     if (ir_ctx_int(ctx, "causal")) x = hide_unless(b, op(b, IR_OP_LE, s, m), x);
     if (window > 0) {

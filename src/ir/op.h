@@ -147,6 +147,9 @@ typedef struct ir_op_def {
      * parts. */
     st_status_t (*localize)(const ir_op_ctx_t *global, const ir_part_t *in, const ir_part_t *out,
                             st_arena_t *arena, ir_attr_t *attrs);
+    /* Whether what localize writes depends on where the rank's part lies, not on its size alone,
+     * with output 0 placed so. NULL: only of ops with IR_RANDOM. */
+    bool (*differs_by_place)(const ir_op_ctx_t *ctx, ir_placement_t out);
     /* Definition in simpler ops, appended to `graph` over `inputs`; fills out[] with the values
      * that replace the outputs. The expand step applies it before the split over ranks. NULL: not
      * composite. */
@@ -173,6 +176,13 @@ typedef struct ir_op_def {
 /* A start that reads its input until the wait; the others sum in place, or have no input. */
 static inline bool ir_start_reads_input(const ir_op_def_t *def) {
     return (def->flags & IR_START) && def->op != IR_OP_ALL_REDUCE_START && def->min_inputs > 0;
+}
+
+/* Between two ranks: what one waits for depends on what the other has done before, so starts and
+ * waits of such keep their order, all of them. */
+static inline bool ir_op_is_pair(ir_op_t op) {
+    return op == IR_OP_SEND_START || op == IR_OP_SEND_WAIT || op == IR_OP_RECEIVE_START ||
+           op == IR_OP_RECEIVE_WAIT;
 }
 
 /* Row of an op; NULL for an unknown id. */

@@ -19,13 +19,6 @@ bool ir_start_may_pass(ir_op_t op) {
            op == IR_OP_REDUCE_SCATTER_START;
 }
 
-/* Between stages of a pipeline: what one waits for depends on what the other has done before, so starts and waits
- * keep their order, all of them. */
-static bool is_between_stages(ir_op_t op) {
-    return op == IR_OP_SEND_START || op == IR_OP_SEND_WAIT || op == IR_OP_RECEIVE_START ||
-           op == IR_OP_RECEIVE_WAIT;
-}
-
 static st_status_t flow_edges(const ir_graph_t *graph, bool data, ir_edges_t *edges) {
     ir_node_t last_start = IR_NONE, last_effect = IR_NONE, last_pair = IR_NONE;
     for (ir_node_t n = 0; n < graph->nodes.n; n++) {
@@ -37,7 +30,7 @@ static st_status_t flow_edges(const ir_graph_t *graph, bool data, ir_edges_t *ed
             if (last_start != IR_NONE) TRY(add(edges, last_start, n));
             last_start = n;
         }
-        if (is_between_stages(node->op)) {
+        if (ir_op_is_pair(node->op)) {
             if (last_pair != IR_NONE) TRY(add(edges, last_pair, n));
             last_pair = n;
         }

@@ -188,7 +188,6 @@ void ir_strategies_heads(const ir_op_ctx_t *ctx, ir_strategy_list_t *list, uint3
 void ir_strategies_queries(const ir_op_ctx_t *ctx, ir_strategy_list_t *list, uint32_t rows,
                            uint32_t lse_in, uint32_t lse, uint32_t mask, uint32_t partial) {
     const int32_t dim = ir_ctx_int(ctx, "rows_first") ? 1 : 2;
-    if (ir_ctx_int(ctx, "causal") || ir_ctx_int(ctx, "window")) return;
     for (uint32_t j = 0; j < ctx->n_inputs; j++) {
         const ir_placement_t have = list->have[j];
         const bool is_row = rows >> j & 1 ? have.dim == dim : j == lse_in && have.dim == 2;
@@ -206,6 +205,16 @@ void ir_strategies_queries(const ir_op_ctx_t *ctx, ir_strategy_list_t *list, uin
                                            : IR_PLACE_SPLIT(k == lse ? 2 : dim, have.granules);
         ir_strategy_add_new(ctx, list, &item);
     }
+}
+
+bool ir_counts_rows(const ir_op_ctx_t *ctx, ir_placement_t out) {
+    return out.kind == IR_SPLIT && out.dim == (ir_ctx_int(ctx, "rows_first") ? 1 : 2) &&
+           (ir_ctx_int(ctx, "causal") || ir_ctx_int(ctx, "window"));
+}
+
+void ir_localize_rows(const ir_op_ctx_t *global, const ir_part_t *out, ir_attr_t *attrs) {
+    if (ir_counts_rows(global, out->placement))
+        ir_attr_of(global->op, attrs, "offset")->i += out->begin;
 }
 
 void ir_strategies_collective(const ir_op_ctx_t *ctx, ir_strategy_list_t *list) {

@@ -66,9 +66,13 @@ void ir_strategies_heads(const ir_op_ctx_t *ctx, ir_strategy_list_t *list, uint3
                          uint32_t lse_in, uint32_t lse, uint32_t mask);
 /* Attention over parts of its queries, keys whole: where one of the inputs `rows` (q and what is like it)
  * arrives split along its rows, all are, and so are output 0, `lse` and `lse_in` (dim 2), and `mask` if it
- * has rows; the outputs of `partial` are sums. Only of attention that does not count rows itself. */
+ * has rows; the outputs of `partial` are sums. */
 void ir_strategies_queries(const ir_op_ctx_t *ctx, ir_strategy_list_t *list, uint32_t rows,
                            uint32_t lse_in, uint32_t lse, uint32_t mask, uint32_t partial);
+/* localize of attention, whose output 0 is `out`: the part's first query stands where it stood. */
+void ir_localize_rows(const ir_op_ctx_t *global, const ir_part_t *out, ir_attr_t *attrs);
+/* differs_by_place of attention: causal and window count the rows of parts from their places. */
+bool ir_counts_rows(const ir_op_ctx_t *ctx, ir_placement_t out);
 /* Appends unless the list has an equal one. */
 void ir_strategy_add_new(const ir_op_ctx_t *ctx, ir_strategy_list_t *list,
                          const ir_strategy_t *item);

@@ -59,9 +59,34 @@ size_t gpu_conv_workspace(const kern_problem_t *problem, int n_threads) {
 
 /* ---- attention: cuDNN ---- */
 
+gpu_seen_t gpu_attention_seen(const kern_attention_t *a) {
+    gpu_seen_t seen = {.a = *a, .keys = a->s};
+    int64_t last, first_ends, last_begins, ignored;
+    if (a->m < 1) return seen;
+    kern_attention_span(a, 0, a->m, &seen.first, &last);
+    kern_attention_keys(a, 0, &ignored, &first_ends);
+    kern_attention_keys(a, a->m - 1, &last_begins, &ignored);
+    const bool later = first_ends<last, earlier = last_begins> seen.first;
+    seen.a.s = last - seen.first;
+    seen.a.offset = a->offset - seen.first;
+    seen.a.causal = a->causal && later;
+    if (!earlier && (a->causal || !later)) seen.a.window = 0;
+    return seen;
+}
+
+/* Where a query sees no key. */
+static bool sees_nothing(const kern_attention_t *a) {
+    int64_t first[2], last[2];
+    if (a->m < 1) return false;
+    kern_attention_keys(a, 0, &first[0], &last[0]);
+    kern_attention_keys(a, a->m - 1, &first[1], &last[1]);
+    return first[0] == last[0] || first[1] == last[1];
+}
+
 static bool attends(const kern_problem_t *problem, uint32_t first, uint32_t n_fixed,
                     const char **out_reason) {
     kern_attention_t a = kern_attention_of(problem, first, n_fixed);
+    const gpu_seen_t seen = gpu_attention_seen(&a);
     ir_dtype_t dtype = problem->in[first].dtype;
     const char *reason = NULL;
     if (dtype != IR_BF16 && dtype != IR_F16) reason = "cuDNN's attention is for bf16 and f16";
@@ -69,8 +94,9 @@ static bool attends(const kern_problem_t *problem, uint32_t first, uint32_t n_fi
         reason = "cuDNN's attention takes head dims up to 256 that are multiples of 8";
     if (a.m < 2) reason = "cuDNN's attention gives NaN for a single query";
     if (a.mask) reason = "a mask that is an operand is not given to cuDNN";
-    if (a.window && !(a.causal && a.window >= a.s))
-        reason = "a sliding window is not given to cuDNN";
+    if (seen.a.window && !a.causal) reason = "a window to both sides is not given to cuDNN";
+    if (sees_nothing(&a)) reason = "cuDNN's attention gives NaN for a query that sees no key";
+    if (a.s > INT32_MAX || a.m > INT32_MAX) reason = "cuDNN counts positions in 32 bits";
     if (a.b == 0 || a.h == 0 || a.s == 0) reason = "cuDNN takes no empty tensor";
     if (reason) *out_reason = reason;
     return !reason;
@@ -96,7 +122,8 @@ size_t gpu_attention_row_bytes(const kern_attention_t *a) {
  * and dV a query head; besides the rows' sums. */
 size_t gpu_attention_grad_workspace(const kern_problem_t *problem, int n_threads) {
     (void)n_threads;
-    kern_attention_t a = kern_attention_of(problem, 1, 6);
+    const kern_attention_t all = kern_attention_of(problem, 1, 6);
+    const kern_attention_t a = gpu_attention_seen(&all).a;
     size_t heads = (size_t)(a.b * a.h);
     uint64_t m = st_size_align((uint64_t)a.m, 128), s = st_size_align((uint64_t)a.s, 128);
     size_t bytes = st_size_mul(st_size_mul(heads, m), s * 2);

@@ -33,6 +33,15 @@ size_t gpu_scatter_workspace(const kern_problem_t *problem, int n_threads);
 bool gpu_nest_can_run(const kern_problem_t *problem, const char **out_reason);
 size_t gpu_nest_workspace(const kern_problem_t *problem, int n_threads);
 
+/* Attention over the keys that some query sees, as a vendor library is asked for it. */
+typedef struct gpu_seen {
+    kern_attention_t
+        a; /* s: how many these are; offset: counted from the first; causal, window: only
+                          * where they still hide a key */
+    int64_t first, keys; /* the first of them, of all keys in memory */
+} gpu_seen_t;
+gpu_seen_t gpu_attention_seen(const kern_attention_t *a);
+
 /* The first part of the backward pass's scratch: one f32 a row of queries. */
 size_t gpu_attention_row_bytes(const kern_attention_t *a);
 /* can_run, workspace and launches of a loop nest (kernels/emit) in one go. */

@@ -178,6 +178,8 @@ kern_attention_t kern_attention_of(const kern_problem_t *problem, uint32_t first
                           .rows_first = rows_first};
     a.causal = kern_int(problem, "causal") != 0;
     a.window = kern_int(problem, "window");
+    a.offset = kern_int(problem, "offset");
+    a.part = problem->op == IR_OP_ATTENTION_GRAD && kern_int(problem, "part") != 0;
     a.scale = kern_float(problem, "scale");
     if (a.scale == 0) a.scale = a.d ? 1 / sqrt((double)a.d) : 1;
     if (problem->n_in > n_fixed) {
@@ -191,14 +193,26 @@ kern_attention_t kern_attention_of(const kern_problem_t *problem, uint32_t first
 }
 
 void kern_attention_keys(const kern_attention_t *a, int64_t m, int64_t *first, int64_t *last) {
+    const int64_t at = m + a->offset;
     int64_t begin = 0, end = a->s;
-    if (a->causal && m + 1 < end) end = m + 1;
+    if (a->causal && at + 1 < end) end = at + 1;
     if (a->window > 0) {
-        if (m >= a->window) begin = m - a->window + 1;
-        if (a->window < end - m) end = m + a->window;
+        if (at >= a->window) begin = at - a->window + 1;
+        if (a->window < end - at) end = at + a->window;
     }
+    if (end < 0) end = 0;
     *first = begin < end ? begin : end;
     *last = end;
+}
+
+void kern_attention_span(const kern_attention_t *a, int64_t m, int64_t rows, int64_t *first,
+                         int64_t *last) {
+    int64_t ignored;
+    *first = *last = 0;
+    if (rows < 1) return;
+    kern_attention_keys(a, m, first, &ignored);
+    kern_attention_keys(a, m + rows - 1, &ignored, last);
+    if (*first > *last) *first = *last;
 }
 
 /* ---- errors ---- */

@@ -75,8 +75,9 @@ int64_t kern_pool_count(const kern_window_t *w, const int64_t o[3], bool count_p
  * with |m - s| < window. */
 typedef struct kern_attention {
     int64_t b, h, g, m, s, d, e;
+    bool part;               /* of a gradient: probabilities of a row need not add up to 1 */
     bool causal, rows_first; /* q and its like are [B, rows, heads, width] */
-    int64_t window;
+    int64_t window, offset;
     double scale;
     const ir_type_t *mask; /* NULL: none */
     int64_t mask_stride[4];
@@ -92,7 +93,11 @@ static inline int64_t kern_attention_at(const kern_attention_t *a, int64_t heads
 static inline int64_t kern_attention_step(const kern_attention_t *a, int64_t heads, int64_t width) {
     return a->rows_first ? heads * width : width;
 }
+/* Keys [*first, *last) that query m sees, mask aside; none: they are equal. Both grow with m. */
 void kern_attention_keys(const kern_attention_t *a, int64_t m, int64_t *first, int64_t *last);
+/* Those that some query of [m, m + rows) sees. */
+void kern_attention_span(const kern_attention_t *a, int64_t m, int64_t rows, int64_t *first,
+                         int64_t *last);
 
 /* Kernels' messages do not name their node: who runs them adds its label. */
 st_status_t kern_bad_index(int64_t index, int64_t position, int32_t dim, int64_t size);

@@ -140,8 +140,9 @@ static double attention_score(const o_call_t *c, const o_tensor_t *q, const o_te
                               const o_tensor_t *mask, const int64_t at[4]) {
     int64_t h = q->type->dims[1], g = k->type->dims[1], d = q->type->dims[3];
     int64_t window = attr_int(c, "window"), m = at[2], s = at[3];
-    if (attr_int(c, "causal") && s > m) return -INFINITY;
-    if (window && llabs(m - s) >= window) return -INFINITY;
+    const int64_t place = m + attr_int(c, "offset");
+    if (attr_int(c, "causal") && s > place) return -INFINITY;
+    if (window && llabs(place - s) >= window) return -INFINITY;
     double scale = attr_float(c, "scale") != 0 ? attr_float(c, "scale") : 1 / sqrt((double)d),
            sum = 0;
     for (int64_t i = 0; i < d; i++) {

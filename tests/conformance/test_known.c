@@ -380,6 +380,18 @@ static void a_row_that_sees_no_key_gives_zero(void **state) {
            0, NULL, 4, LIST(0, 0, 0, 0), 0);
 }
 
+/* A key that has half a row's weight, where the statistic is too coarse for its digits to be
+ * trusted alone: the probabilities that are there add up to a half, and are not made to add up
+ * to 1. */
+static void a_part_of_the_keys_has_its_part_of_the_weight(void **state) {
+    (void)state;
+    EACH_REAL(type)
+    expect((conf_case_t){IR_OP_ATTENTION_GRAD, "f",
+                         "T:1,1,1,1 T:1,1,1,1 T:1,1,1,1 T:1,1,1,1 T:1,1,1,1 W:1,1,1", "part=1", 0},
+           type, 6, GIVEN(LIST(1), LIST(2000), LIST(1), LIST(3), LIST(1), LIST(2000 + M_LN2)), 1,
+           LIST(1), type == IR_F32 ? 1e-3 : 1e-12);
+}
+
 /* Every bit pattern widens to the value that the format says, and floats around every value of the
  * format narrow to the nearest, ties to even: in runs (vector code) and one by one. */
 static void small_casts_round_as_the_format_says(void **state) {
@@ -456,6 +468,7 @@ int main(void) {
         cmocka_unit_test(nan_is_not_lost),
         cmocka_unit_test(norm_gradients_take_many_rows),
         cmocka_unit_test(a_row_that_sees_no_key_gives_zero),
+        cmocka_unit_test(a_part_of_the_keys_has_its_part_of_the_weight),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -69,8 +69,8 @@ static void defaults(ir_op_t op, ir_attr_t *attrs) {
 
 enum { MAX_ATTRS = 16 };
 
-static void attention(ir_dtype_t dtype, bool rows_first, const int64_t q[4], const int64_t k[4],
-                      const char *name) {
+static void attention_at(ir_dtype_t dtype, bool rows_first, const int64_t q[4], const int64_t k[4],
+                         bool causal, int64_t offset, int64_t window, const char *name) {
     ir_attr_t attrs[MAX_ATTRS];
     const int64_t rows[3] = {q[0], rows_first ? q[2] : q[1], rows_first ? q[1] : q[2]};
     ir_type_t tq = type_of(dtype, q), tk = type_of(dtype, k);
@@ -80,12 +80,19 @@ static void attention(ir_dtype_t dtype, bool rows_first, const int64_t q[4], con
     static const ir_op_t ops[2] = {IR_OP_ATTENTION, IR_OP_ATTENTION_GRAD};
     for (int i = 0; i < 2; i++) {
         defaults(ops[i], attrs);
-        ir_attr_of(ops[i], attrs, "causal")->i = 1;
+        ir_attr_of(ops[i], attrs, "causal")->i = causal;
+        ir_attr_of(ops[i], attrs, "offset")->i = offset;
+        ir_attr_of(ops[i], attrs, "window")->i = window;
         ir_attr_of(ops[i], attrs, "rows_first")->i = rows_first;
         kern_problem_t problem = {
             ops[i], i ? 6 : 3, i ? 3 : 2, i ? in : forward_in, i ? out : forward_out, attrs, name};
         check("cudnn.attention", &problem);
     }
+}
+
+static void attention(ir_dtype_t dtype, bool rows_first, const int64_t q[4], const int64_t k[4],
+                      const char *name) {
+    attention_at(dtype, rows_first, q, k, true, 0, 0, name);
 }
 
 static void attention_has_engines(void **state) {
@@ -102,6 +109,31 @@ static void attention_has_engines(void **state) {
                   "heads first, head dim 128");
         attention(dtypes[t], true, (int64_t[]){32, 1024, 12, 64}, (int64_t[]){32, 1024, 12, 64},
                   "Llama 160m");
+    }
+}
+
+/* What ranks of a split sequence run: queries of a later part over all keys up to them, over
+ * keys that all are before them, and such with a sliding window; and a window over a whole
+ * sequence. */
+static void attention_in_parts_has_engines(void **state) {
+    (void)state;
+    if (!has_driver_library()) {
+        print_message("skipped: there is no driver's library, not even an empty one\n");
+        skip();
+    }
+    static const int64_t q[4] = {1, 32, 2048, 64}, k[4] = {1, 8, 8192, 64},
+                         part[4] = {1, 8, 2048, 64};
+    static const int64_t rows[4] = {2, 1024, 16, 128}, all[4] = {2, 4096, 4, 128};
+    static const int64_t odd[4] = {1, 1000, 8, 64}, odd_keys[4] = {1, 2999, 8, 64};
+    static const ir_dtype_t dtypes[2] = {IR_BF16, IR_F16};
+    for (int t = 0; t < 2; t++) {
+        attention_at(dtypes[t], false, q, k, true, 6144, 0, "the last part of four");
+        attention_at(dtypes[t], true, rows, all, true, 1024, 0, "the second part, rows first");
+        attention_at(dtypes[t], true, odd, odd_keys, true, 1000, 0, "an odd number of keys");
+        attention_at(dtypes[t], false, q, part, true, 2048, 0, "keys that all are before");
+        attention_at(dtypes[t], true, rows, rows, true, 0, 256, "a sliding window");
+        attention_at(dtypes[t], false, q, k, true, 4096, 1000, "a sliding window, the third part");
+        attention_at(dtypes[t], true, odd, odd_keys, true, 1500, 700, "one that begins within");
     }
 }
 
@@ -165,6 +197,7 @@ static int open_module(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(attention_has_engines),
+        cmocka_unit_test(attention_in_parts_has_engines),
         cmocka_unit_test(convolutions_have_engines),
         cmocka_unit_test(a_device_without_bf16_has_none),
     };

@@ -1,27 +1,38 @@
 /* attention: softmax(q k^T * scale, masked) v by rows, with grouped heads: query head h reads key
  * head h * G / H.
  *
- *   causal   query m sees the keys s ≤ m
- *   window   0: all; else query m sees the keys with |m - s| < window
+ *   offset   the place of query 0 among the keys: query m stands at m + offset, which may be before
+ *            the first key or after the last one
+ *   causal   query m sees the keys s ≤ m + offset
+ *   window   0: all; else query m sees the keys with |m + offset - s| < window
  *   mask     bool: true attends; float: added to the scaled products
  *
  *   rows_first  q, k, v and o are [B, rows, heads, width], as products over [B, rows, heads · width]
  *               make and read them; else [B, heads, rows, width]
  *
+ * Queries are a part of a sequence whose keys are all there, or whose keys are another part: on
+ * a rank of a context axis, or of one token to generate. Where the part lies is an attribute and
+ * no operand: it is known when the plan is made, so that kernels and costs leave out what no
+ * query sees, and a vendor library is asked for the causal form it has. The price is a program
+ * for each part, which ranks of a split sequence have anyway: their rotary tables differ.
+ *
  * A row that sees no key gives 0. lse is the log of the sum of exponentials of each row; the
  * gradient needs it. */
 #include <math.h>
+#include <stdlib.h>
 
 #include "ir/build.h"
 #include "ir/define.h"
 #include "ir/op.h"
 #include "ir/rules_nn.h"
 
-static const ir_attr_spec_t attrs[] = {{"causal", IR_ATTR_BOOL, false, 0, NULL},
-                                       {"window", IR_ATTR_INT, false, 0, NULL},
-                                       {"scale", IR_ATTR_FLOAT, false, 0, NULL},
-                                       {"rows_first", IR_ATTR_BOOL, false, 0, NULL},
-                                       {0}};
+static const ir_attr_spec_t attrs[] = {
+    {"causal", IR_ATTR_BOOL, false, 0, NULL}, {"window", IR_ATTR_INT, false, 0, NULL},
+    {"scale", IR_ATTR_FLOAT, false, 0, NULL}, {"rows_first", IR_ATTR_BOOL, false, 0, NULL},
+    {"offset", IR_ATTR_INT, false, 0, NULL},  {0}};
+enum { N_ATTRS = sizeof attrs / sizeof attrs[0] - 1 };
+/* Either way: positions stay far from the ends of their type. */
+#define IR_MAX_OFFSET ((int64_t)1 << 48)
 
 static st_status_t shape(const ir_op_ctx_t *ctx, ir_type_t *out) {
     const bool rows_first = ir_ctx_int(ctx, "rows_first");
@@ -49,6 +60,9 @@ static st_status_t shape(const ir_op_ctx_t *ctx, ir_type_t *out) {
         return FAIL(ST_INVALID,
                     "window %lld and scale %g: window ≥ 0 and a finite scale are needed",
                     (long long)ir_ctx_int(ctx, "window"), ir_ctx_attr(ctx, "scale")->f);
+    if (llabs(ir_ctx_int(ctx, "offset")) > IR_MAX_OFFSET)
+        return FAIL(ST_INVALID, "offset %lld is beyond ±%lld", (long long)ir_ctx_int(ctx, "offset"),
+                    (long long)IR_MAX_OFFSET);
     if (ctx->n_inputs > 3) {
         const ir_type_t *mask = &ctx->in[3];
         char tm[IR_TYPE_TEXT_BYTES];
@@ -77,15 +91,22 @@ static st_status_t gradient(ir_graph_t *graph, ir_node_t node, const ir_value_t 
     if (info.n_inputs > 3) TRY(ir_no_input_gradient(want, 3, "mask"));
     if (dout[0] == IR_NONE || (!want[0] && !want[1] && !want[2])) return ST_OK;
     ir_build_t b = {.graph = graph};
-    ir_arg_t args[4];
-    for (int i = 0; i < 4; i++) args[i] = (ir_arg_t){attrs[i].key, info.attrs[i]};
+    ir_arg_t args[N_ATTRS];
+    for (int i = 0; i < N_ATTRS; i++) args[i] = (ir_arg_t){attrs[i].key, info.attrs[i]};
     ir_value_t in[7] = {dout[0],           info.inputs[0],        info.inputs[1], info.inputs[2],
                         info.first_output, info.first_output + 1, IR_NONE};
     if (info.n_inputs > 3) in[6] = info.inputs[3];
-    ir_value_t dq = ir_b_node(&b, IR_OP_ATTENTION_GRAD, info.n_inputs + 3, in, 4, args);
+    ir_value_t dq = ir_b_node(&b, IR_OP_ATTENTION_GRAD, info.n_inputs + 3, in, N_ATTRS, args);
     for (uint32_t j = 0; b.status == ST_OK && j < 3; j++)
         if (want[j]) din[j] = dq + j;
     return b.status;
+}
+
+static st_status_t localize(const ir_op_ctx_t *global, const ir_part_t *in, const ir_part_t *out,
+                            st_arena_t *arena, ir_attr_t *local) {
+    (void)in, (void)arena;
+    ir_localize_rows(global, &out[0], local);
+    return ST_OK;
 }
 
 /* Batch items are independent, and groups of heads with one key head. The mask follows where it has
@@ -110,5 +131,7 @@ const ir_op_def_t ir_op_attention = {
     .shape = shape,
     .gradient = gradient,
     .strategies = strategies,
+    .localize = localize,
+    .differs_by_place = ir_counts_rows,
     .define = ir_define_attention,
 };

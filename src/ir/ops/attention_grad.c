@@ -1,4 +1,7 @@
-/* attention_grad: gradients of attention in q, k and v, from its output and row statistics. */
+/* attention_grad: gradients of attention in q, k and v, from its output and row statistics.
+ *
+ * part: the keys are some of those that output and statistics are of, so that the probabilities
+ * of a row need not add up to 1. */
 #include "ir/define.h"
 #include "ir/op.h"
 #include "ir/rules_nn.h"
@@ -7,6 +10,8 @@ static const ir_attr_spec_t attrs[] = {{"causal", IR_ATTR_BOOL, false, 0, NULL},
                                        {"window", IR_ATTR_INT, false, 0, NULL},
                                        {"scale", IR_ATTR_FLOAT, false, 0, NULL},
                                        {"rows_first", IR_ATTR_BOOL, false, 0, NULL},
+                                       {"offset", IR_ATTR_INT, false, 0, NULL},
+                                       {"part", IR_ATTR_BOOL, false, 0, NULL},
                                        {0}};
 
 /* The forward op's rule over its inputs gives what do, o and lse must be. */
@@ -20,6 +25,13 @@ static st_status_t shape(const ir_op_ctx_t *ctx, ir_type_t *out) {
     TRY(ir_need_type(ctx, 4, "o", &forward_out[0]));
     TRY(ir_need_type(ctx, 5, "lse", &forward_out[1]));
     for (int j = 0; j < 3; j++) out[j] = forward_in[j];
+    return ST_OK;
+}
+
+static st_status_t localize(const ir_op_ctx_t *global, const ir_part_t *in, const ir_part_t *out,
+                            st_arena_t *arena, ir_attr_t *local) {
+    (void)in, (void)arena;
+    ir_localize_rows(global, &out[0], local);
     return ST_OK;
 }
 
@@ -44,5 +56,7 @@ const ir_op_def_t ir_op_attention_grad = {
     .shape = shape,
     .no_gradient = "backward op",
     .strategies = strategies,
+    .localize = localize,
+    .differs_by_place = ir_counts_rows,
     .define = ir_define_attention_grad,
 };

@@ -43,14 +43,11 @@ typedef struct attention_slot {
     size_t bytes;
 } attention_slot_t;
 
-/* Keys that some query of rows [m, m + rows) sees. */
+/* Keys that some query of rows [m, m + rows) sees, from where packed strips begin. */
 static void block_keys(const kern_attention_t *a, int64_t m, int64_t rows, int64_t *first,
                        int64_t *last) {
-    int64_t ignored;
-    kern_attention_keys(a, m, first, &ignored);
-    kern_attention_keys(a, m + rows - 1, &ignored, last);
-    if (*first > *last) *first = *last;
-    *first = *first / SPAN * SPAN; /* where packed strips begin */
+    kern_attention_span(a, m, rows, first, last);
+    *first = *first / SPAN * SPAN;
 }
 
 /* Lays a slot out from `at` on; `n` = 1: of the forward pass, 2: of the gradient. */

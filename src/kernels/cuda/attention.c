@@ -5,17 +5,19 @@
  *   dv = P' do      dS = scale P (do v' - D)      dk = dS' q      dq = dS k
  * dq as a product of a whole dS gives the same bits every run, at the price of dS in memory; the
  * library's other form adds with atomics. Query heads of a group share a key head: their dk and dv
- * are summed. */
+ * are summed.
+ *
+ * The library gets the keys that some query sees and no others, so that queries of a later part
+ * of a sequence are its causal attention aligned to the bottom right, and those that see all
+ * keys its attention without a mask; gradients of the other keys are set to 0 beside it. A
+ * query's place is its row plus a number, held against the key's for the last key it sees and,
+ * less the window, for the first: the forms that the library's own front end makes of a band of
+ * the diagonal. */
 #include <math.h>
 
 #include "kernels/cuda/cuda.h"
 #include "kernels/cuda/dnn.h"
 #include "kernels/gpu_rules.h"
-
-typedef struct shape {
-    kern_attention_t a;
-    cudnnDataType_t type;
-} shape_t;
 
 /* The graph's parts, by dims and strides of [B, H, rows, columns]. */
 static dnn_tensor_t strided(dnn_t *dnn, cudnnDataType_t type, const int64_t dims[4],
@@ -36,22 +38,40 @@ static dnn_tensor_t turned(dnn_t *dnn, cudnnDataType_t type, int64_t b, int64_t 
     const int64_t strides[4] = {h * rows * columns, rows * columns, 1, rows};
     return strided(dnn, type, dims, strides, address);
 }
-/* q, k, v, o or a gradient of one of them in memory, `rows` × width of each head: the rows of a head
- * follow each other, or stand `heads` apart. */
+/* q, k, v, o or a gradient of one of them in memory, rows × width of each head: the rows of a
+ * head follow each other, or stand `heads` apart. Of `all` rows there the tensor has those from
+ * `first` on. */
+typedef struct operand {
+    int64_t heads, first, rows, all, width;
+} operand_t;
+
+static const void *first_of(const kern_attention_t *a, operand_t o, const void *address) {
+    enum { BYTES = 2 }; /* of an element: bf16 and f16 */
+    const int64_t at = kern_attention_at(a, o.heads, o.all, o.width, 0, 0, o.first) * BYTES;
+    return address ? (const char *)address + at : NULL;
+}
 static dnn_tensor_t heads_of(dnn_t *dnn, const kern_attention_t *a, cudnnDataType_t type,
-                             int64_t heads, int64_t rows, int64_t width, const void *address) {
-    const int64_t dims[4] = {a->b, heads, rows, width};
-    const int64_t strides[4] = {heads * rows * width, a->rows_first ? width : rows * width,
-                                a->rows_first ? heads * width : width, 1};
-    return strided(dnn, type, dims, strides, address);
+                             operand_t o, const void *address) {
+    const int64_t dims[4] = {a->b, o.heads, o.rows, o.width};
+    const int64_t strides[4] = {o.heads * o.all * o.width,
+                                a->rows_first ? o.width : o.all * o.width,
+                                kern_attention_step(a, o.heads, o.width), 1};
+    return strided(dnn, type, dims, strides, first_of(a, o, address));
 }
 /* The same, seen transposed: width × rows. */
 static dnn_tensor_t heads_turned(dnn_t *dnn, const kern_attention_t *a, cudnnDataType_t type,
-                                 int64_t heads, int64_t width, int64_t rows, const void *address) {
-    const int64_t dims[4] = {a->b, heads, width, rows};
-    const int64_t strides[4] = {heads * rows * width, a->rows_first ? width : rows * width, 1,
-                                a->rows_first ? heads * width : width};
-    return strided(dnn, type, dims, strides, address);
+                                 operand_t o, const void *address) {
+    const int64_t dims[4] = {a->b, o.heads, o.width, o.rows};
+    const int64_t strides[4] = {o.heads * o.all * o.width,
+                                a->rows_first ? o.width : o.all * o.width, 1,
+                                kern_attention_step(a, o.heads, o.width)};
+    return strided(dnn, type, dims, strides, first_of(a, o, address));
+}
+static operand_t of_queries(const gpu_seen_t *seen, int64_t width) {
+    return (operand_t){seen->a.h, 0, seen->a.m, seen->a.m, width};
+}
+static operand_t of_keys(const gpu_seen_t *seen, int64_t width) {
+    return (operand_t){seen->a.g, seen->first, seen->a.s, seen->keys, width};
 }
 static dnn_tensor_t scores(dnn_t *dnn, const kern_attention_t *a, cudnnDataType_t type) {
     return dense(dnn, type, a->b, a->h, a->m, a->s, NULL);
@@ -78,24 +98,43 @@ static dnn_tensor_t keep_where(dnn_t *dnn, const kern_attention_t *a, dnn_tensor
     return kept;
 }
 
-/* Key s of query m: s ≤ m where causal. A window is refused before, but for one that hides no key. */
+/* The number of each score along `axis`, plus `more`. */
+static dnn_tensor_t places(dnn_t *dnn, const kern_attention_t *a, dnn_tensor_t x, int64_t axis,
+                           int64_t more) {
+    dnn_tensor_t index = scores(dnn, a, CUDNN_DATA_INT32);
+    dnn_pointwise(dnn, CUDNN_POINTWISE_GEN_INDEX, CUDNN_DATA_FLOAT, x, -1, -1, index, axis);
+    if (!more) return index;
+    dnn_tensor_t sum = scores(dnn, a, CUDNN_DATA_INT32);
+    dnn_pointwise(dnn, CUDNN_POINTWISE_ADD, CUDNN_DATA_INT32, index,
+                  dnn_integer(dnn, (int32_t)more), -1, sum, 0);
+    return sum;
+}
+
+/* Key s of query m: s ≤ m + offset where causal, and s + window > m + offset where there is a
+ * window. */
 static dnn_tensor_t masked(dnn_t *dnn, const kern_attention_t *a, dnn_tensor_t x) {
-    if (!a->causal) return x;
-    dnn_tensor_t row = scores(dnn, a, CUDNN_DATA_INT32);
-    dnn_tensor_t column = scores(dnn, a, CUDNN_DATA_INT32);
-    dnn_pointwise(dnn, CUDNN_POINTWISE_GEN_INDEX, CUDNN_DATA_FLOAT, x, -1, -1, row, 2);
-    dnn_pointwise(dnn, CUDNN_POINTWISE_GEN_INDEX, CUDNN_DATA_FLOAT, x, -1, -1, column, 3);
-    return keep_where(dnn, a, x, row, CUDNN_POINTWISE_CMP_GE, column);
+    if (a->causal) {
+        dnn_tensor_t row = places(dnn, a, x, 2, a->offset);
+        x = keep_where(dnn, a, x, row, CUDNN_POINTWISE_CMP_GE, places(dnn, a, x, 3, 0));
+    }
+    if (a->window) {
+        dnn_tensor_t row = places(dnn, a, x, 2, a->offset);
+        dnn_tensor_t column = places(dnn, a, x, 3, a->window);
+        x = keep_where(dnn, a, x, column, CUDNN_POINTWISE_CMP_GT, row);
+    }
+    return x;
 }
 
 static st_status_t build_forward(const kern_call_t *call, dnn_t *dnn) {
-    kern_attention_t a = kern_attention_of(call->problem, 0, 3);
+    const kern_attention_t all = kern_attention_of(call->problem, 0, 3);
+    const gpu_seen_t seen = gpu_attention_seen(&all);
+    const kern_attention_t a = seen.a;
     cudnnDataType_t type;
     dnn_type(call->problem->in[0].dtype, &type);
-    dnn_tensor_t q = heads_of(dnn, &a, type, a.h, a.m, a.d, call->in[0]);
-    dnn_tensor_t k = heads_turned(dnn, &a, type, a.g, a.d, a.s, call->in[1]);
-    dnn_tensor_t v = heads_of(dnn, &a, type, a.g, a.s, a.e, call->in[2]);
-    dnn_tensor_t o = heads_of(dnn, &a, type, a.h, a.m, a.e, call->out[0]);
+    dnn_tensor_t q = heads_of(dnn, &a, type, of_queries(&seen, a.d), call->in[0]);
+    dnn_tensor_t k = heads_turned(dnn, &a, type, of_keys(&seen, a.d), call->in[1]);
+    dnn_tensor_t v = heads_of(dnn, &a, type, of_keys(&seen, a.e), call->in[2]);
+    dnn_tensor_t o = heads_of(dnn, &a, type, of_queries(&seen, a.e), call->out[0]);
     dnn_tensor_t lse = row_values(dnn, &a, call->out[1]);
     dnn_tensor_t s = scores(dnn, &a, CUDNN_DATA_FLOAT);
     dnn_matmul(dnn, q, k, s);
@@ -152,19 +191,21 @@ static st_status_t product_of_queries(dnn_t *dnn, const kern_attention_t *a,
 }
 
 static st_status_t build_backward(const kern_call_t *call, dnn_t *dnn) {
-    kern_attention_t a = kern_attention_of(call->problem, 1, 6);
+    const kern_attention_t all = kern_attention_of(call->problem, 1, 6);
+    const gpu_seen_t seen = gpu_attention_seen(&all);
+    const kern_attention_t a = seen.a;
     cudnnDataType_t type;
     dnn_type(call->problem->in[1].dtype, &type);
     size_t rows = gpu_attention_row_bytes(&a);
-    dnn_tensor_t grad = heads_of(dnn, &a, type, a.h, a.m, a.e, call->in[0]);
-    dnn_tensor_t q = heads_of(dnn, &a, type, a.h, a.m, a.d, call->in[1]);
-    dnn_tensor_t k = heads_turned(dnn, &a, type, a.g, a.d, a.s, call->in[2]);
-    dnn_tensor_t v = heads_turned(dnn, &a, type, a.g, a.e, a.s, call->in[3]);
-    dnn_tensor_t o = heads_of(dnn, &a, type, a.h, a.m, a.e, call->in[4]);
+    dnn_tensor_t grad = heads_of(dnn, &a, type, of_queries(&seen, a.e), call->in[0]);
+    dnn_tensor_t q = heads_of(dnn, &a, type, of_queries(&seen, a.d), call->in[1]);
+    dnn_tensor_t k = heads_turned(dnn, &a, type, of_keys(&seen, a.d), call->in[2]);
+    dnn_tensor_t v = heads_turned(dnn, &a, type, of_keys(&seen, a.e), call->in[3]);
+    dnn_tensor_t o = heads_of(dnn, &a, type, of_queries(&seen, a.e), call->in[4]);
     dnn_tensor_t lse = row_values(dnn, &a, call->in[5]);
-    dnn_tensor_t dq = heads_of(dnn, &a, type, a.h, a.m, a.d, call->out[0]);
-    dnn_tensor_t dk = heads_of(dnn, &a, type, a.g, a.s, a.d, call->out[1]);
-    dnn_tensor_t dv = heads_of(dnn, &a, type, a.g, a.s, a.e, call->out[2]);
+    dnn_tensor_t dq = heads_of(dnn, &a, type, of_queries(&seen, a.d), call->out[0]);
+    dnn_tensor_t dk = heads_of(dnn, &a, type, of_keys(&seen, a.d), call->out[1]);
+    dnn_tensor_t dv = heads_of(dnn, &a, type, of_keys(&seen, a.e), call->out[2]);
     dnn_tensor_t d = row_values(dnn, &a, call->workspace);
     dnn_tensor_t scale = dnn_number(dnn, (float)a.scale);
 
@@ -195,7 +236,7 @@ static st_status_t build_backward(const kern_call_t *call, dnn_t *dnn) {
     dnn_reshape(dnn, ds, ds_turned);
     product_of_group(dnn, &a, type, ds_turned, q, a.d, dk);
 
-    dnn_tensor_t k_rows = heads_of(dnn, &a, type, a.g, a.s, a.d, NULL);
+    dnn_tensor_t k_rows = heads_of(dnn, &a, type, of_keys(&seen, a.d), NULL);
     dnn_reshape(dnn, k, k_rows);
     TRY(product_of_queries(dnn, &a, call, ds, k_rows, dq, &rows));
     const dnn_wish_t wish = dnn_wish(dnn, call->problem, false, call->workspace_bytes - rows);
@@ -229,6 +270,30 @@ static st_status_t launch(const kern_call_t *call) {
     return dnn_launch(call->prepared);
 }
 
+/* Keys [begin, end) of a gradient, of all heads: 0. */
+static st_status_t clear_keys(const kern_call_t *call, uint32_t out, const gpu_seen_t *seen,
+                              int64_t begin, int64_t end) {
+    const ir_type_t *type = &call->problem->out[out];
+    const kern_attention_t *a = &seen->a;
+    const int64_t width = type->dims[3], step = kern_attention_step(a, a->g, width);
+    const size_t row = (size_t)step * ir_dtype_bytes(type->dtype);
+    if (begin >= end) return ST_OK;
+    CUDA_TRY(cudaMemset2DAsync((char *)call->out[out] + (size_t)begin * row,
+                               (size_t)seen->keys * row, 0, (size_t)(end - begin) * row,
+                               (size_t)(a->rows_first ? a->b : a->b * a->g), call->stream->stream));
+    return ST_OK;
+}
+
+static st_status_t launch_backward(const kern_call_t *call) {
+    const kern_attention_t all = kern_attention_of(call->problem, 1, 6);
+    const gpu_seen_t seen = gpu_attention_seen(&all);
+    for (uint32_t k = 1; k < 3; k++) {
+        TRY(clear_keys(call, k, &seen, 0, seen.first));
+        TRY(clear_keys(call, k, &seen, seen.first + seen.a.s, seen.keys));
+    }
+    return dnn_launch(call->prepared);
+}
+
 /* Not tuned: the library offers two engines, and its first was the fastest wherever both were timed. */
 static const kern_impl_t attention = {.name = "cudnn.attention",
                                       .op = IR_OP_ATTENTION,
@@ -247,5 +312,5 @@ static const kern_impl_t attention_grad = {.name = "cudnn.attention",
                                            .bind = backward_bind,
                                            .check = backward_check,
                                            .release = dnn_release,
-                                           .launch = launch};
+                                           .launch = launch_backward};
 kern_cuda_array_t kern_cuda_attention = {&attention, &attention_grad, NULL};

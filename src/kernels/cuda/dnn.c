@@ -177,11 +177,17 @@ dnn_tensor_t dnn_virtual(dnn_t *dnn, cudnnDataType_t type, int32_t rank, const i
     return add_tensor(dnn, type, rank, dims, strides, NULL, false);
 }
 
-dnn_tensor_t dnn_number(dnn_t *dnn, float value) {
+static dnn_tensor_t add_value(dnn_t *dnn, cudnnDataType_t type, const void *value, size_t bytes) {
     static const int64_t ones[4] = {1, 1, 1, 1};
-    float *kept = st_arena_copy(&dnn->arena, &value, sizeof value);
-    if (!kept && dnn->failed == ST_OK) dnn->failed = st_no_memory(sizeof value, "a cuDNN graph");
-    return add_tensor(dnn, CUDNN_DATA_FLOAT, 4, ones, ones, kept, true);
+    const void *kept = st_arena_copy(&dnn->arena, value, bytes);
+    if (!kept && dnn->failed == ST_OK) dnn->failed = st_no_memory(bytes, "a cuDNN graph");
+    return add_tensor(dnn, type, 4, ones, ones, kept, true);
+}
+dnn_tensor_t dnn_number(dnn_t *dnn, float value) {
+    return add_value(dnn, CUDNN_DATA_FLOAT, &value, sizeof value);
+}
+dnn_tensor_t dnn_integer(dnn_t *dnn, int32_t value) {
+    return add_value(dnn, CUDNN_DATA_INT32, &value, sizeof value);
 }
 
 /* ---- operations ---- */

@@ -29,6 +29,7 @@ dnn_tensor_t dnn_virtual(dnn_t *dnn, cudnnDataType_t type, int32_t rank, const i
                          const int64_t *strides);
 /* A number that is read when the graph is launched, and frozen in a recorded step. */
 dnn_tensor_t dnn_number(dnn_t *dnn, float value);
+dnn_tensor_t dnn_integer(dnn_t *dnn, int32_t value);
 
 /* y = mode(x, b, t); b and t -1 where the mode has none. `axis` for GEN_INDEX. */
 void dnn_pointwise(dnn_t *dnn, cudnnPointwiseMode_t mode, cudnnDataType_t compute, dnn_tensor_t x,

@@ -280,6 +280,7 @@ static own_attention_t attention_of(const kern_call_t *call, uint32_t first, uin
                          .d = s.d,
                          .e = s.e,
                          .window = s.window,
+                         .offset = s.offset,
                          .causal = s.causal,
                          .has_mask = s.mask != NULL,
                          .rows_first = s.rows_first,

@@ -138,7 +138,7 @@ cudaError_t own_conv_grad_weight(const own_conv_t *a, cudaStream_t stream); /* w
 
 typedef struct own_attention {
     own_tensor_t q, k, v, o, lse, mask, d_o, dq, dk, dv;
-    int64_t b, h, g, m, s, d, e, window;
+    int64_t b, h, g, m, s, d, e, window, offset;
     bool causal, has_mask, rows_first;
     double scale;
     int64_t mask_stride[4];

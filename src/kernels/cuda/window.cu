@@ -283,10 +283,23 @@ __device__ long long row_at(const own_attention_t &a, long long heads, long long
     return (outer * (a.rows_first ? heads : rows) + (a.rows_first ? head : row)) * width;
 }
 
-/* Score of query (b, h, m) and key s; -infinity where it does not attend. */
+/* Keys that query m sees (kern_attention_keys). */
+struct Keys {
+    long long first, last;
+};
+__device__ Keys keys_of(const own_attention_t &a, long long m) {
+    long long at = m + a.offset, begin = 0, end = a.s;
+    if (a.causal && at + 1 < end) end = at + 1;
+    if (a.window > 0) {
+        if (at >= a.window) begin = at - a.window + 1;
+        if (a.window < end - at) end = at + a.window;
+    }
+    if (end < 0) end = 0;
+    return {begin < end ? begin : end, end};
+}
+
+/* Score of query (b, h, m) and key s, which it sees; -infinity where the mask hides it. */
 __device__ double score(const own_attention_t &a, long long b, long long h, long long m, long long s) {
-    long long apart = m > s ? m - s : s - m;
-    if ((a.causal && s > m) || (a.window > 0 && apart >= a.window)) return -INFINITY;
     double bias = 0;
     if (a.has_mask) {
         long long at = b * a.mask_stride[0] + h * a.mask_stride[1] + m * a.mask_stride[2] +
@@ -308,15 +321,16 @@ __global__ void attention(own_attention_t a) {
         long long b = r / a.m / a.h, h = r / a.m % a.h, m = r % a.m, g = h * a.g / a.h;
         long long o = row_at(a, a.h, a.m, a.e, b, h, m);
         double most = -INFINITY, sum = 0;
-        for (long long s = 0; s < a.s; s++) {
+        Keys keys = keys_of(a, m);
+        for (long long s = keys.first; s < keys.last; s++) {
             double x = score(a, b, h, m, s);
             if (x > most || isnan(x)) most = x;
         }
-        for (long long s = 0; s < a.s && most != -INFINITY; s++) sum += exp(score(a, b, h, m, s) - most);
+        for (long long s = keys.first; s < keys.last && most != -INFINITY; s++) sum += exp(score(a, b, h, m, s) - most);
         put(a.lse, r, most == -INFINITY ? most : most + log(sum));
         for (long long e = 0; e < a.e; e++) {
             double value = 0;
-            for (long long s = 0; s < a.s && most != -INFINITY; s++) {
+            for (long long s = keys.first; s < keys.last && most != -INFINITY; s++) {
                 double p = exp(score(a, b, h, m, s) - most);
                 if (p != 0) value += p / sum * get(a.v, row_at(a, a.g, a.s, a.e, b, g, s) + e);
             }
@@ -349,7 +363,8 @@ __global__ void attention_grad_query(own_attention_t a) {
     OWN_FOR(i, a.b * a.h * a.m * a.d) {
         long long r = i / a.d, d = i % a.d, b = r / a.m / a.h, h = r / a.m % a.h, m = r % a.m;
         double sum = 0, p;
-        for (long long s = 0; s < a.s; s++)
+        Keys keys = keys_of(a, m);
+        for (long long s = keys.first; s < keys.last; s++)
             sum += score_grad(a, b, h, m, s, &p) * get(a.k, row_at(a, a.g, a.s, a.d, b, h * a.g / a.h, s) + d);
         put(a.dq, row_at(a, a.h, a.m, a.d, b, h, m) + d, sum);
     }
@@ -362,6 +377,8 @@ __global__ void attention_grad_key(own_attention_t a) {
         double sum = 0, p;
         for (long long h = g * each; h < (g + 1) * each; h++)
             for (long long m = 0; m < a.m; m++) {
+                Keys keys = keys_of(a, m);
+                if (key % a.s < keys.first || key % a.s >= keys.last) continue;
                 double ds = score_grad(a, b, h, m, key % a.s, &p);
                 sum += column < a.d
                            ? ds * get(a.q, row_at(a, a.h, a.m, a.d, b, h, m) + column)

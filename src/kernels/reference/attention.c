@@ -84,7 +84,7 @@ static void grad_row(const kern_call_t *call, const kern_attention_t *a, int64_t
         p[s] = x == -INFINITY ? 0 : exp(x - lse);
         sum += p[s];
     }
-    bool whole = fabs(lse) < 1e3 || sum == 0; /* lse has room for the log of the sum */
+    bool whole = a->part || fabs(lse) < 1e3 || sum == 0; /* lse has room for the log of the sum */
     for (int64_t s = 0; s < a->s; s++) {
         double dp = 0;
         if (!whole) p[s] /= sum;
