@@ -83,6 +83,9 @@ static st_status_t read_options(const stator_options_t *options, const stator_pl
         .target = st_options_string(table, "target"),
         .device = device[0] ? device : NULL,
         .mesh = mesh,
+        .context_attention = strcmp(st_options_string(table, "context-attention"), "ring") == 0
+                                 ? SHARD_CONTEXT_RING
+                                 : SHARD_CONTEXT_GATHER,
         .schedule = strcmp(st_options_string(table, "pipeline"), "zb") == 0 ? SHARD_ZERO_BUBBLE
                                                                             : SHARD_1F1B,
         .stages_per_rank = (uint32_t)stages,

@@ -29,9 +29,10 @@ typedef struct compile_options {
                              * computes nothing; NULL: the target's */
     ir_mesh_t mesh;     /* n = 0: a data axis of n_ranks */
     uint32_t n_ranks;   /* ≥ 1; that of the mesh if there is one */
-    shard_schedule_t schedule; /* of a pipe axis */
-    uint32_t stages_per_rank;  /* of a pipe axis, ≥ 1 */
-    const char *pins;          /* placements asked for (shard/pins.h); NULL: none */
+    shard_context_t context_attention; /* of a context axis */
+    shard_schedule_t schedule;         /* of a pipe axis */
+    uint32_t stages_per_rank;          /* of a pipe axis, ≥ 1 */
+    const char *pins;                  /* placements asked for (shard/pins.h); NULL: none */
     shard_form_t form; /* how the data axis holds states; not with state_of, whose plan has one */
     bool
         auto_sharding; /* placements are searched for instead (sharding.h); the plan tells what else

@@ -294,7 +294,7 @@ static st_status_t settle_axis(void *context, const ir_graph_t *graph, uint32_t 
     if (strcmp(mesh->axes[axis].name, IR_AXIS_EXPERT) == 0)
         return shard_form_expert(graph, settled); /* what these axes do is in their names */
     if (strcmp(mesh->axes[axis].name, IR_AXIS_CONTEXT) == 0)
-        return shard_form_context(graph, settled);
+        return shard_form_context(graph, c->options.context_attention, settled);
     ir_mesh_order(mesh, order);
     /* axes that are lowered after this one share out what it leaves */
     uint64_t limit = c->options.memory_limit ? c->options.memory_limit : machine->memory_bytes;
@@ -346,6 +346,7 @@ static st_status_t lower_ranks(compile_context_t *c, shard_programs_t *made) {
     if (data != IR_NONE) TRY(unroll_meetings(c, plan->mesh.axes[data].size));
     const shard_mesh_options_t options = {.mesh = &plan->mesh,
                                           .form = c->options.form,
+                                          .context_attention = c->options.context_attention,
                                           .pins = c->options.pins,
                                           .settle = c->options.auto_sharding ? settle_axis : NULL,
                                           .settle_context = c,

@@ -183,6 +183,7 @@ static st_status_t record_options(compile_context_t *c, const target_t *target) 
     static const char *const recompute[] = {"auto", "off", "fused", "full"};
     static const char *const forms[] = {"dp", "zero1", "zero2", "zero3"};
     static const char *const schedules[] = {"1f1b", "zb"};
+    static const char *const contexts[] = {"gather", "ring"};
     char bucket[32], limit[32], mesh[IR_MESH_TEXT_BYTES], stages[16];
     snprintf(stages, sizeof stages, "%u", o->stages_per_rank);
     snprintf(bucket, sizeof bucket, "%llu", (unsigned long long)o->bucket_bytes);
@@ -208,6 +209,7 @@ static st_status_t record_options(compile_context_t *c, const target_t *target) 
         {"feed-ahead", o->feed_ahead == COMPILE_ON ? "on" : "off"},
         {"shard", o->auto_sharding ? "auto" : forms[o->form]},
         {"mesh", ir_mesh_text(&o->mesh, mesh, sizeof mesh)},
+        {"context-attention", contexts[o->context_attention]},
         {"pipeline", schedules[o->schedule]},
         {"stages-per-rank", stages},
         {"memory-limit", o->memory_limit ? limit : "auto"},

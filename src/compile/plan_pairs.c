@@ -1,12 +1,14 @@
-/* Sends and receives of a plan (plan_ranks.h).
+/* Sends and receives of a plan (plan_ranks.h): of stages, or of keys that go round a context axis.
  *
- * Problem: stages of a pipeline have other programs, so that one order of all collectives proves nothing.
- * Algorithm: all ranks are run against each other. A start never stands still; a wait does until what it waits
- * for has been started on the other side: the i-th send to a rank by its i-th receive from here, and the
- * other way round; a collective of a group by all its members. What a rank can do it can still do when others have
- * gone on, so the order in which ranks are looked at does not matter: if one run comes to its end, all do, and
- * a rank that stands at the end is the proof of a deadlock. Collectives of several ranks do not go over
- * the pipe axis. O(collectives of all ranks · members of a group), in sweeps. */
+ * Problem: each rank sends and receives at its own places in the order, so that one order of all
+ * collectives proves nothing.
+ * Algorithm: all ranks are run against each other. A start never stands still; a wait does until
+ * what it waits for has been started on the other side: the i-th send to a rank by its i-th
+ * receive from here, and the other way round; a collective of a group by all its members. What a
+ * rank can do it can still do when others have gone on, so the order in which ranks are looked
+ * at does not matter: if one run comes to its end, all do, and a rank that stands at the end is
+ * the proof of a deadlock. Collectives of several ranks do not go over the pipe axis.
+ * O(collectives of all ranks · members of a group), in sweeps. */
 #include <string.h>
 
 #include "base/arena.h"
@@ -27,14 +29,14 @@ typedef struct event {
 typedef struct program {
     uint32_t n;
     event_t *events;
-    bool has_pairs;
 } program_t;
 
 typedef struct proof {
     const plan_t *plan;
     st_arena_t arena;
     program_t *programs;
-    uint32_t *at; /* [ranks]: events that are done */
+    uint32_t axis; /* along which ranks send; IR_NONE: along none */
+    uint32_t *at;  /* [ranks]: events that are done */
     uint32_t
         *counts; /* [ranks][3][ranks]: starts by kind; of sends and receives by the other rank, of
                          collectives by axis */
@@ -45,10 +47,6 @@ static uint32_t *count_of(const proof_t *p, uint32_t rank, event_kind_t kind, ui
 }
 
 /* ---- events ---- */
-
-static bool is_pair(ir_op_t op) {
-    return op == IR_OP_SEND_START || op == IR_OP_RECEIVE_START;
-}
 
 static st_status_t describe(const proof_t *p, const ir_graph_t *graph, ir_node_t n,
                             const event_t *starts, event_t *out) {
@@ -69,15 +67,15 @@ static st_status_t describe(const proof_t *p, const ir_graph_t *graph, ir_node_t
     if (out->axis == IR_NONE)
         return FAIL(ST_INVALID, "%s runs over axis '%s', which the mesh has not",
                     ir_node_label(graph, n), name);
-    if (is_pair(node->op)) {
+    if (ir_op_is_pair(node->op)) {
         const int64_t peer = ir_attr_int(node, "peer");
         if (peer < 0 || peer >= (int64_t)mesh->axes[out->axis].size)
             return FAIL(ST_INVALID, "%s is with rank %lld of the %u of axis '%s'",
                         ir_node_label(graph, n), (long long)peer, mesh->axes[out->axis].size, name);
         out->peer = (uint32_t)peer;
-        if (strcmp(name, IR_AXIS_PIPE) != 0)
+        if (strcmp(name, IR_AXIS_PIPE) != 0 && strcmp(name, IR_AXIS_CONTEXT) != 0)
             return FAIL(ST_INVALID,
-                        "%s is between two ranks of axis '%s': only pipelines have that",
+                        "%s is between two ranks of axis '%s': only pipe and context have that",
                         ir_node_label(graph, n), name);
     } else if (strcmp(name, IR_AXIS_PIPE) == 0 && mesh->axes[out->axis].size > 1) {
         return FAIL(ST_INVALID, "%s is among stages of a pipeline, which only send and receive",
@@ -100,12 +98,17 @@ static st_status_t list_events(proof_t *p, uint32_t q) {
         event_t *event = &program->events[program->n];
         if (!(ir_op_def(ir_node(graph, n)->op)->flags & IR_COLLECTIVE)) continue;
         TRY(describe(p, graph, n, starts, event));
+        if (event->kind != EVENT_MEET && p->axis != event->axis) {
+            if (p->axis != IR_NONE) /* numbers are by the peer's coordinate */
+                return FAIL(ST_INVALID, "%s is along a second axis beside '%s'",
+                            ir_node_label(graph, n), p->plan->mesh.axes[p->axis].name);
+            p->axis = event->axis;
+        }
         if (!event->waits) {
             const uint32_t other = event->kind == EVENT_MEET ? event->axis : event->peer;
             event->number = numbers[(uint32_t)event->kind * n_ranks + other]++;
             starts[n] = *event;
         }
-        program->has_pairs |= event->kind != EVENT_MEET;
         program->n++;
     }
     return ST_OK;
@@ -224,19 +227,18 @@ static st_status_t run(const proof_t *p) {
 static st_status_t prove(proof_t *p) {
     const plan_t *plan = p->plan;
     const size_t n = plan->n_ranks;
-    bool any = false;
+    p->axis = IR_NONE;
     p->programs = st_arena_array(&p->arena, plan->n_programs, sizeof *p->programs);
     if (!p->programs) return st_no_memory(plan->n_programs, "the plan's proof");
     for (uint32_t q = 0; q < plan->n_programs; q++) {
         TRY(list_events(p, q));
-        any |= p->programs[q].has_pairs;
     }
-    if (!any) return ST_OK; /* one order of all collectives is proof enough */
+    if (p->axis == IR_NONE) return ST_OK; /* one order of all collectives is proof enough */
     p->at = st_arena_array(&p->arena, n, sizeof *p->at);
     p->counts = st_arena_array(&p->arena, 3 * n * n, sizeof *p->counts);
     if (!p->at || !p->counts)
         return st_no_memory(3 * n * n * sizeof *p->counts, "the plan's proof");
-    TRY(check_channels(p, ir_mesh_find(&plan->mesh, IR_AXIS_PIPE)));
+    TRY(check_channels(p, p->axis));
     return run(p);
 }
 

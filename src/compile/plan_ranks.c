@@ -5,7 +5,7 @@
  * first in the order: whatever its group still has to start comes before that wait, so a member that
  * has not started it stands at an earlier one, or runs. Sizes may differ from group to group (uneven
  * parts of other axes) but not within one. That is said of each stage of a pipeline; what goes on between
- * stages is plan_pairs.c's. */
+ * stages, or from rank to rank of a context axis, is plan_pairs.c's. */
 #include "compile/plan_ranks.h"
 
 #include <string.h>
@@ -132,6 +132,7 @@ static bool sizes_match(const ir_graph_t *a, ir_node_t na, const ir_graph_t *b, 
     const ir_node_info_t *x = ir_node(a, na), *y = ir_node(b, nb);
     const bool gathers = x->op == IR_OP_ALL_GATHER_START;
     const bool scatters = x->op == IR_OP_REDUCE_SCATTER_START;
+    if (ir_op_is_pair(x->op)) return true; /* plan_pairs.c */
     if (x->n_inputs != y->n_inputs) return false;
     if (scatters)
         return types_equal(a, x->inputs, b, y->inputs, x->n_inputs) && ints_equal(x, y, "axis") &&

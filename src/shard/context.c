@@ -1,20 +1,22 @@
 /* Sequences in parts (forms.h): each rank has the queries of its rows, and gets all keys and
- * values.
+ * values, or those of one part after the other (ring.c).
  *
  * Problem: which placements split the rows of every attention, and with them all that is made row
- * by row. In: a training graph whose attention tells by masks alone which keys a query sees (made
- * here out of causal and window, one mask for each sort of attention). Out: settled choices.
+ * by row. In: a training graph. Out: settled choices.
  *
  *   q rows ──┐                          forward: rows of q, all of k and v, rows of the result
  *   k, v ──── attention ── rows         backward: rows of dq; dk and dv are sums, of which a rank
  *   mask ─ rows ┘                                keeps its rows
  *
- * Algorithm: attention, its gradient and the elementwise nodes of their masks are settled, inputs
- * of as many rows live in parts; all between follows from the search's rules. Linear in nodes, and
- * in sorts of attention for each of them (16 at most). Source: keys and values gathered rather than
- * sent around (ring attention), which leaves masks free: Dubey et al., "The Llama 3 herd of
- * models", 2024, 3.3.2. */
-#include "ir/build.h"
+ * Which keys a query sees, causal and window still say: the part's place among the keys becomes
+ * the attribute `offset` of the rank's attention, whose kernels leave out the keys that none of
+ * its queries sees.
+ *
+ * Algorithm: attention, its gradient and the elementwise nodes of masks that are operands are
+ * settled, inputs of as many rows live in parts; all between follows from the search's rules.
+ * Linear in nodes.
+ * Source: keys and values gathered: Dubey et al., "The Llama 3 herd of models", 2024, 3.3.2. */
+#include "ir/op.h"
 #include "shard/forms.h"
 
 static bool is_attention(const ir_node_info_t *node) {
@@ -27,81 +29,6 @@ static uint32_t mask_at(const ir_node_info_t *node) {
 static int32_t row_dim(const ir_node_info_t *node) {
     return ir_attr_int(node, "rows_first") ? 1 : 2;
 }
-
-/* ---- masks in place of counted rows ---- */
-
-/* A mask is made once for each sort of attention. */
-typedef struct sort {
-    int64_t rows, keys, causal, window;
-    ir_value_t mask;
-} sort_t;
-
-enum { MAX_SORTS = 16 };
-typedef struct masking {
-    sort_t sorts[MAX_SORTS];
-    uint32_t n;
-} masking_t;
-
-/* bool[rows, keys]: s <= m where causal, |m - s| < window where there is one. */
-static ir_value_t make_mask(ir_build_t *b, const sort_t *s) {
-    const int64_t all[] = {s->rows, s->keys};
-    ir_value_t m = ir_b_iota(b, ir_type_make(IR_I64, 2, (int64_t[]){s->rows, 1}), 0, 0, 1);
-    ir_value_t k = ir_b_iota(b, ir_type_make(IR_I64, 2, (int64_t[]){1, s->keys}), 1, 0, 1);
-    ir_value_t mask = IR_NONE;
-    if (s->causal) mask = ir_b_binary(b, IR_OP_LE, k, m);
-    if (s->window) {
-        ir_value_t apart = ir_b_unary(b, IR_OP_ABS, ir_b_binary(b, IR_OP_SUB, m, k));
-        ir_value_t near =
-            ir_b_binary(b, IR_OP_LT, apart, ir_b_scalar(b, IR_I64, (double)s->window));
-        mask = mask == IR_NONE ? near : ir_b_binary(b, IR_OP_LOGICAL_AND, mask, near);
-    }
-    return ir_b_broadcast(b, mask, 2, all);
-}
-
-static st_status_t find_mask(masking_t *masking, ir_build_t *b, sort_t wanted, ir_value_t *out) {
-    for (uint32_t i = 0; i < masking->n; i++) {
-        const sort_t *s = &masking->sorts[i];
-        *out = s->mask;
-        if (s->rows == wanted.rows && s->keys == wanted.keys && s->causal == wanted.causal &&
-            s->window == wanted.window)
-            return ST_OK;
-    }
-    wanted.mask = *out = make_mask(b, &wanted);
-    if (masking->n < MAX_SORTS) masking->sorts[masking->n++] = wanted;
-    return b->status;
-}
-
-static st_status_t mask_node(void *context, ir_graph_t *to, const ir_graph_t *from, ir_node_t n,
-                             ir_value_t *map) {
-    const ir_node_info_t *node = ir_node(from, n);
-    if (!is_attention(node) || (!ir_attr_int(node, "causal") && !ir_attr_int(node, "window")))
-        return ir_graph_clone_node(to, from, n, NULL, map);
-    const uint32_t q = node->op == IR_OP_ATTENTION ? 0 : 1, at = mask_at(node);
-    if (node->n_inputs > at)
-        return FAIL(ST_UNSUPPORTED,
-                    "%s has a mask beside its order of rows: its rows cannot be split",
-                    ir_node_label(from, n));
-    ir_build_t b = {.graph = to};
-    ir_value_t inputs[7], first;
-    const sort_t sort = {.rows = ir_value_type(from, node->inputs[q])->dims[row_dim(node)],
-                         .keys = ir_value_type(from, node->inputs[q + 1])->dims[row_dim(node)],
-                         .causal = ir_attr_int(node, "causal"),
-                         .window = ir_attr_int(node, "window")};
-    for (uint32_t j = 0; j < node->n_inputs; j++) inputs[j] = map[node->inputs[j]];
-    TRY(find_mask(context, &b, sort, &inputs[at]));
-    const ir_arg_t args[] = {{"scale", *ir_node_attr(node, "scale")},
-                             {"rows_first", *ir_node_attr(node, "rows_first")}};
-    TRY(ir_graph_add(to, node->op, node->name, node->n_inputs + 1, inputs, 2, args, &first));
-    for (uint32_t k = 0; k < node->n_outputs; k++) map[node->first_output + k] = first + k;
-    return ST_OK;
-}
-
-st_status_t shard_mask_attention(const ir_graph_t *graph, ir_graph_t **out_graph) {
-    masking_t masking = {0};
-    return ir_graph_rewrite(graph, NULL, mask_node, &masking, out_graph);
-}
-
-/* ---- the form ---- */
 
 /* The nodes that make the mask make its rows. */
 static st_status_t split_mask(const ir_graph_t *graph, ir_value_t v, int64_t rows,
@@ -125,7 +52,7 @@ static st_status_t split_mask(const ir_graph_t *graph, ir_value_t v, int64_t row
 
 /* Queries and what is like them in parts of rows, keys and values whole; their gradients are sums,
  * of which a rank keeps its rows. */
-static st_status_t split_attention(const ir_graph_t *graph, ir_node_t n, shard_settled_t *settled) {
+static st_status_t gather_keys(const ir_graph_t *graph, ir_node_t n, shard_settled_t *settled) {
     const ir_node_info_t *node = ir_node(graph, n);
     const ir_placement_t part = IR_PLACE_SPLIT(row_dim(node), IR_GRANULES_EACH);
     const bool forward = node->op == IR_OP_ATTENTION;
@@ -149,14 +76,37 @@ static st_status_t split_attention(const ir_graph_t *graph, ir_node_t n, shard_s
     return own == 0 ? split_mask(graph, node->inputs[mask], type->dims[0], settled) : ST_OK;
 }
 
-st_status_t shard_form_context(const ir_graph_t *graph, shard_settled_t *settled) {
+/* All of it in parts of rows: keys go round. */
+static st_status_t pass_keys(const ir_graph_t *graph, ir_node_t n, shard_settled_t *settled) {
+    const ir_node_info_t *node = ir_node(graph, n);
+    const ir_placement_t part = IR_PLACE_SPLIT(row_dim(node), IR_GRANULES_EACH);
+    ir_placement_t *in, *out;
+    if (node->n_inputs > mask_at(node))
+        return FAIL(ST_UNSUPPORTED,
+                    "%s has a mask, which holds of whole keys: they have to be gathered "
+                    "(--context-attention gather)",
+                    ir_node_label(graph, n));
+    TRY(shard_settle_choice(settled, graph, n, &in, &out));
+    settled->choices.data[settled->choices.n - 1].ring = true;
+    for (uint32_t j = 0; j < node->n_inputs; j++) in[j] = part;
+    for (uint32_t k = 0; k < node->n_outputs; k++) out[k] = part;
+    if (node->op == IR_OP_ATTENTION)
+        out[1] = IR_PLACE_SPLIT(2, IR_GRANULES_EACH);
+    else
+        in[5] = IR_PLACE_SPLIT(2, IR_GRANULES_EACH);
+    return ST_OK;
+}
+
+st_status_t shard_form_context(const ir_graph_t *graph, shard_context_t how,
+                               shard_settled_t *settled) {
     int64_t rows = 0;
     for (ir_node_t n = 0; n < graph->nodes.n; n++) {
         const ir_node_info_t *node = ir_node(graph, n);
         if (!is_attention(node)) continue;
         if (node->op == IR_OP_ATTENTION)
             rows = ir_value_type(graph, node->inputs[0])->dims[row_dim(node)];
-        TRY(split_attention(graph, n, settled));
+        TRY(how == SHARD_CONTEXT_RING ? pass_keys(graph, n, settled)
+                                      : gather_keys(graph, n, settled));
     }
     if (rows < 2)
         return FAIL(ST_UNSUPPORTED,

@@ -380,10 +380,18 @@ static st_status_t emit_node(emitter_t *e, ir_node_t n) {
     for (uint32_t j = 0; j < node->n_inputs; j++)
         TRY(get(e, node->inputs[j], decision->in[j], &inputs[j]));
     if (node->op == IR_OP_UPDATE) TRY(copy_of_state(e, &inputs[1]));
-    ir_value_t first = node->n_inputs ? inputs[0] : IR_NONE;
-    if (!forced || !forced[n].turns) TRY(add_local(e, n, inputs, decision->in, out, &first));
+    ir_value_t *made = st_arena_array(&e->arena, node->n_outputs + 1, sizeof *made);
+    if (!made) return st_no_memory(node->n_outputs * sizeof *made, "a rank's node");
+    made[0] = node->n_inputs ? inputs[0] : IR_NONE;
+    if (forced && forced[n].ring) {
+        ASSERT(e->n_parts == 1); /* no estimate is made of a context axis */
+        TRY(shard_emit_ring(e->lowering, n, e->rank, inputs, e->to, made));
+    } else if (!forced || !forced[n].turns) {
+        TRY(add_local(e, n, inputs, decision->in, out, made));
+        for (uint32_t k = 1; k < node->n_outputs; k++) made[k] = made[0] + k;
+    }
     for (uint32_t k = 0; k < node->n_outputs; k++) {
-        e->values[node->first_output + k].home = first + k;
+        e->values[node->first_output + k].home = made[k];
         TRY(start_wants(e, node->first_output + k));
     }
     return ST_OK;

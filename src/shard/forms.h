@@ -22,6 +22,8 @@ typedef enum shard_form {
     SHARD_FORM_END
 } shard_form_t;
 
+typedef enum shard_context { SHARD_CONTEXT_GATHER = 0, SHARD_CONTEXT_RING } shard_context_t;
+
 /* Whole states, and their parts of ranks along the data axis. `settled` is open. */
 st_status_t shard_form_data(const ir_graph_t *graph, uint32_t n_ranks, shard_form_t form,
                             shard_settled_t *settled) ST_WARN_UNUSED;
@@ -38,13 +40,11 @@ st_status_t shard_form_tensor(const ir_graph_t *graph, shard_settled_t *settled)
  * there are no such weights. */
 st_status_t shard_form_expert(const ir_graph_t *graph, shard_settled_t *settled) ST_WARN_UNUSED;
 /* Context parallel: sequences, dim 1 of the inputs, are split, and with them queries and what is
- * computed for each position by itself; keys and values are gathered, and their gradients scattered
- * sums. Attention has to say which keys a query sees by a mask (shard_mask_attention). All weights
- * are whole. ST_UNSUPPORTED: there is no attention. */
-st_status_t shard_form_context(const ir_graph_t *graph, shard_settled_t *settled) ST_WARN_UNUSED;
-/* The graph with masks where attention counts rows (causal, window): the rows of a part count from
- * another first one. ST_UNSUPPORTED where such attention has a mask already. */
-st_status_t shard_mask_attention(const ir_graph_t *graph, ir_graph_t **out_graph) ST_WARN_UNUSED;
+ * computed for each position by itself; keys and values are gathered, and their gradients
+ * scattered sums; or they go round, part by part. All weights are whole. ST_UNSUPPORTED: there
+ * is no attention, or what goes round would have to meet a mask. */
+st_status_t shard_form_context(const ir_graph_t *graph, shard_context_t how,
+                               shard_settled_t *settled) ST_WARN_UNUSED;
 /* The parameter that `v` is, or is cast from; IR_NONE: neither. */
 ir_node_t shard_parameter_of(const ir_graph_t *graph, ir_value_t v);
 /* Moments, gradients and averages of split parameters go with them. */

@@ -83,6 +83,14 @@ st_status_t shard_mark_needed(shard_lowering_t *lowering) ST_WARN_UNUSED;
 /* What shard_same_graph looks at. */
 st_status_t shard_find_differences(shard_lowering_t *lowering) ST_WARN_UNUSED;
 
+/* ---- keys that go round (ring.c) ---- */
+
+/* The rank's nodes for an attention or its gradient, operands and results in parts of rows:
+ * inputs[j] are the rank's values, out[k] its results. */
+st_status_t shard_emit_ring(const shard_lowering_t *lowering, ir_node_t n, uint32_t rank,
+                            const ir_value_t *inputs, ir_graph_t *to,
+                            ir_value_t *out) ST_WARN_UNUSED;
+
 /* ---- control flow (region.c) ---- */
 
 /* Placements of operands and results of a node whose operands arrive as `have`, the bodies' decisions

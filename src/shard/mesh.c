@@ -140,7 +140,8 @@ static st_status_t settle(const lowering_t *l, uint32_t axis, const ir_graph_t *
         return shard_form_data(graph, o->mesh->axes[axis].size, o->form, settled);
     if (is_axis(o->mesh, axis, IR_AXIS_TENSOR)) TRY(shard_form_tensor(graph, settled));
     if (is_axis(o->mesh, axis, IR_AXIS_EXPERT)) TRY(shard_form_expert(graph, settled));
-    if (is_axis(o->mesh, axis, IR_AXIS_CONTEXT)) TRY(shard_form_context(graph, settled));
+    if (is_axis(o->mesh, axis, IR_AXIS_CONTEXT))
+        TRY(shard_form_context(graph, o->context_attention, settled));
     for (ir_node_t n = 0; n < graph->nodes.n && o->home_of; n++) {
         const ir_node_info_t *node = ir_node(graph, n);
         if (!(ir_op_def(node->op)->flags & IR_STATE)) continue;
@@ -151,25 +152,18 @@ static st_status_t settle(const lowering_t *l, uint32_t axis, const ir_graph_t *
     return data && given ? shard_gather_states(graph, settled) : ST_OK;
 }
 
-static st_status_t mask_attention(level_t *level) {
-    for (uint32_t g = 0; g < level->n_graphs; g++) {
-        ir_graph_t *made;
-        TRY(shard_mask_attention(level->graphs[g], &made));
-        ir_graph_destroy(level->graphs[g]);
-        level->graphs[g] = made;
-    }
-    return ST_OK;
-}
-
 /* The graphs with what is settled worked in, which take the place of the level's. */
 static st_status_t prepare(lowering_t *l, uint32_t axis, shard_prepared_t *prepared) {
     shard_settled_t settled = {0};
-    const ir_graph_t *graph;
+    const ir_graph_t *graph = l->level.graphs[largest_graph(&l->level)];
     const shard_mesh_options_t *o = l->options;
+    const uint32_t pipe = ir_mesh_find(o->mesh, IR_AXIS_PIPE);
     st_status_t status = ST_OK;
-    if (is_axis(o->mesh, axis, IR_AXIS_CONTEXT)) status = mask_attention(&l->level);
-    graph = l->level.graphs[largest_graph(&l->level)];
-    if (status == ST_OK) status = settle(l, axis, graph, &settled);
+    if (is_axis(o->mesh, axis, IR_AXIS_CONTEXT) && o->context_attention == SHARD_CONTEXT_RING &&
+        pipe != IR_NONE && o->mesh->axes[pipe].size > 1)
+        return FAIL(ST_UNSUPPORTED,
+                    "keys do not go round within stages of a pipeline: --context-attention gather");
+    status = settle(l, axis, graph, &settled);
     if (status == ST_OK && o->pins && !o->home_of)
         status = shard_pins_apply(o->pins, o->mesh, axis, graph, &settled);
     for (uint32_t g = 0; g < l->level.n_graphs && status == ST_OK; g++) {

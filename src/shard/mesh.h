@@ -37,8 +37,9 @@ typedef struct shard_programs {
 
 typedef struct shard_mesh_options {
     const ir_mesh_t *mesh;
-    shard_form_t form; /* of the data axis */
-    const char *pins;  /* what the user asks for (pins.h); NULL: nothing */
+    shard_form_t form;                 /* of the data axis */
+    shard_context_t context_attention; /* of the context axis */
+    const char *pins;                  /* what the user asks for (pins.h); NULL: nothing */
     /* Settles an axis in place of the form: `settled` is open for the graph. NULL: the form does. */
     st_status_t (*settle)(void *context, const ir_graph_t *graph, uint32_t axis,
                           shard_settled_t *settled);

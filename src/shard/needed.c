@@ -1,4 +1,5 @@
 /* What the decided nodes need of each other, and which ranks need the same (lower.h). */
+#include "ir/node_ctx.h"
 #include "shard/internal.h"
 
 st_status_t shard_add_want(shard_lowering_t *lowering, shard_want_t **list,
@@ -76,6 +77,20 @@ static bool is_cut_by_place(const shard_lowering_t *lowering, ir_value_t v, ir_p
     return ir_node_attr(node, "data")->data.bytes != ir_dtype_bytes(type->dtype);
 }
 
+/* A node whose attributes say where its part lies. */
+static st_status_t note_place(shard_lowering_t *lowering, ir_node_t n) {
+    const ir_graph_t *graph = lowering->graph;
+    const ir_node_info_t *node = ir_node(graph, n);
+    const ir_op_def_t *def = ir_op_def(node->op);
+    ir_node_ctx_t ctx;
+    lowering->by_place |= lowering->axis.forced && lowering->axis.forced[n].ring; /* by its peers */
+    if (!def->differs_by_place || !lowering->nodes[n].needed) return ST_OK;
+    TRY(ir_node_ctx_open(&ctx, graph, n));
+    lowering->by_place |= def->differs_by_place(&ctx.op, lowering->values[node->first_output].home);
+    ir_node_ctx_close(&ctx);
+    return ST_OK;
+}
+
 st_status_t shard_find_differences(shard_lowering_t *lowering) {
     const ir_graph_t *graph = lowering->graph;
     for (ir_value_t v = 0; v < graph->values.n; v++) {
@@ -91,6 +106,7 @@ st_status_t shard_find_differences(shard_lowering_t *lowering) {
         if ((ir_op_def(node->op)->flags & IR_RANDOM) && value->home.kind == IR_SPLIT)
             lowering->by_place = true;
     }
+    for (ir_node_t n = 0; n < graph->nodes.n; n++) TRY(note_place(lowering, n));
     for (shard_lowering_t *body = lowering->bodies; body; body = body->next) {
         TRY(shard_find_differences(body));
         lowering->by_place |= body->by_place;

@@ -40,11 +40,12 @@ st_status_t shard_settle_choice(shard_settled_t *settled, const ir_graph_t *grap
     *out_out = st_arena_array(&settled->arena, info->n_outputs, sizeof **out_out);
     if (!*out_in || !*out_out)
         return st_no_memory(info->n_inputs * sizeof **out_in, "the lowering");
-    return ST_VEC_PUSH(&settled->choices, ((shard_choice_t){node, *out_in, *out_out, false}));
+    return ST_VEC_PUSH(&settled->choices,
+                       ((shard_choice_t){.node = node, .in = *out_in, .out = *out_out}));
 }
 
 st_status_t shard_settle_parts(shard_settled_t *settled, ir_node_t node) {
-    return ST_VEC_PUSH(&settled->choices, ((shard_choice_t){node, NULL, NULL, true}));
+    return ST_VEC_PUSH(&settled->choices, ((shard_choice_t){.node = node, .parts = true}));
 }
 
 /* ---- working it in ---- */
@@ -201,6 +202,7 @@ static st_status_t copy_node(preparing_t *p, ir_node_t n) {
         const shard_choice_t *choice = &p->settled->choices.data[p->choice_of[n] - 1];
         TRY(placements_of(p, choice->in, node->n_inputs, node->inputs, 0, &forced.in));
         TRY(placements_of(p, choice->out, node->n_outputs, NULL, node->first_output, &forced.out));
+        forced.ring = forced.trusted = choice->ring;
     }
     for (uint32_t j = 0; j < node->n_inputs; j++) before[j] = p->map[node->inputs[j]];
     for (uint32_t j = 0; j < node->n_inputs; j++) p->map[node->inputs[j]] = inputs[j];

@@ -32,6 +32,7 @@ typedef struct shard_choice {
     ir_node_t node;
     const ir_placement_t *in, *out;
     bool parts; /* it is replaced by what ranks do with parts of the vocabulary (vocabulary.h) */
+    bool ring;  /* attention whose keys go from rank to rank (internal.h) */
 } shard_choice_t;
 
 typedef struct shard_settled {
@@ -62,6 +63,7 @@ typedef struct shard_forced {
     const ir_placement_t *in, *out;
     bool turns;    /* the node only turns its operand into another placement, and is left out */
     bool by_phase; /* with `turns`: what is split is put together in each phase anew */
+    bool ring;     /* as in shard_choice_t */
     bool trusted;  /* it stands for what ranks do with parts, which no rule of its op knows */
 } shard_forced_t;
 

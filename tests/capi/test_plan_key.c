@@ -44,6 +44,7 @@ static const row_t rows[] = {
     {"shard", "zero2", DECIDES, ""},
     {"shard", "zero3", DECIDES, ""},
     {"shard", "tp", DECIDES, "ranks=2"},
+    {"context-attention", "ring", DECIDES, ""},
     {"pipeline", "zb", DECIDES, "mesh=pipe=2;microbatches=2"},
     {"microbatches", "4", DECIDES, "mesh=pipe=2;microbatches=2"},
     {"stages-per-rank", "2", DECIDES, "mesh=pipe=2;microbatches=2"},

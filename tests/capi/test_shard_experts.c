@@ -1,4 +1,4 @@
-/* Routed experts over an axis of their own, and sequences in parts, train as one rank does, in float64. */
+/* Routed experts over an axis of their own train as one rank does, in float64. */
 #include "shard.h"
 
 #include "support/scratch.h"
@@ -49,19 +49,12 @@ static void eleven_and_sixteen_ranks_train_alike(void **state) {
     (void)state;
     shard_check(&shard_experts, "expert=11", "dp");
     shard_check(&shard_experts, "data=4,expert=4", "dp");
-    shard_check(&shard_llama, "context=11", "dp");
-    shard_check(&shard_llama, "data=4,context=4", "dp");
 }
 
-/* Labels that count for nothing lie all in the first half of each sequence: one rank of two has no item, the
- * other all. Means are over all that count. */
+/* Labels that count for nothing. */
 static void losses_with_unequal_tokens_are_means_of_all(void **state) {
     (void)state;
-    static shard_model_t llama, routed;
-    llama = shard_llama;
-    llama.ignored = 5;
-    shard_check(&llama, "context=2", "dp");
-    shard_check(&llama, "data=2,context=2", "zero1");
+    static shard_model_t routed;
     routed = shard_experts;
     routed.ignored = 5;
     shard_check(&routed, "expert=4", "dp");
@@ -70,15 +63,6 @@ static void losses_with_unequal_tokens_are_means_of_all(void **state) {
 static void a_model_without_experts_is_refused(void **state) {
     (void)state;
     shard_check_unplanned(&shard_llama, "expert=2", "", "no experts whose weights are whole");
-    shard_check_unplanned(&shard_resnet, "context=2", "", "no attention over several rows");
-}
-
-static void sequences_in_parts_train_alike(void **state) {
-    (void)state;
-    shard_check(&shard_llama, "context=2", "dp");
-    shard_check(&shard_llama, "context=3", "dp");
-    shard_check(&shard_llama, "data=2,context=2", "dp");
-    shard_check(&shard_llama_uneven, "context=4", "dp");
 }
 
 int main(void) {
@@ -87,7 +71,6 @@ int main(void) {
         cmocka_unit_test(experts_train_alike_on_mixed_meshes),
         cmocka_unit_test(uneven_and_empty_experts_train_alike),
         cmocka_unit_test(balanced_experts_train_alike),
-        cmocka_unit_test(sequences_in_parts_train_alike),
         cmocka_unit_test(eleven_and_sixteen_ranks_train_alike),
         cmocka_unit_test(losses_with_unequal_tokens_are_means_of_all),
         cmocka_unit_test(a_model_without_experts_is_refused),

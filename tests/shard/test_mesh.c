@@ -130,21 +130,95 @@ static void sequences_gather_keys_and_values(void **state) {
     if (ir_graph_parse(attending, sizeof attending - 1, &graph) != ST_OK)
         fail_msg("%s", st_last_error());
     assert_int_equal(lower(graph, "context=2", SHARD_FORM_DP, NULL, &made), ST_OK);
-    const ir_graph_t *program = made.graphs[0];
-    assert_int_equal(ir_graph_verify(program), ST_OK);
-    assert_int_equal(count(program, IR_OP_ALL_GATHER_START), 2);
-    assert_int_equal(count(program, IR_OP_ALL_TO_ALL_START), 0);
-    for (ir_node_t n = 0; n < program->nodes.n; n++) {
-        const ir_node_info_t *node = ir_node(program, n);
-        if (node->op != IR_OP_ATTENTION) continue;
-        assert_int_equal(ir_attr_int(node, "causal"), 0);
-        assert_int_equal(ir_value_type(program, node->inputs[0])->dims[2], 4);
-        assert_int_equal(ir_value_type(program, node->inputs[1])->dims[2], 8);
-        assert_int_equal(ir_value_type(program, node->inputs[3])->dims[0], 4);
+    assert_int_equal(made.n_programs, 2);
+    for (uint32_t p = 0; p < 2; p++) {
+        const ir_graph_t *program = made.graphs[p];
+        assert_int_equal(ir_graph_verify(program), ST_OK);
+        assert_int_equal(count(program, IR_OP_ALL_GATHER_START), 2);
+        assert_int_equal(count(program, IR_OP_ALL_TO_ALL_START), 0);
+        assert_int_equal(count(program, IR_OP_ATTENTION), 1);
+        for (ir_node_t n = 0; n < program->nodes.n; n++) {
+            const ir_node_info_t *node = ir_node(program, n);
+            if (node->op != IR_OP_ATTENTION) continue;
+            assert_int_equal(node->n_inputs, 3); /* no mask */
+            assert_int_equal(ir_attr_int(node, "causal"), 1);
+            assert_int_equal(ir_attr_int(node, "offset"), p ? 4 : 0);
+            assert_int_equal(ir_value_type(program, node->inputs[0])->dims[2], 4);
+            assert_int_equal(ir_value_type(program, node->inputs[1])->dims[2], 8);
+        }
     }
     assert_int_equal(made.nodes[0].placements[0].dim, 1);
     shard_programs_free(&made);
     ir_graph_destroy(graph);
+}
+
+static st_status_t lower_ring(const char *graph_text, const char *mesh_text,
+                              shard_programs_t *made) {
+    static ir_mesh_t mesh;
+    ir_graph_t *graph;
+    if (ir_graph_parse(graph_text, strlen(graph_text), &graph) != ST_OK)
+        fail_msg("%s", st_last_error());
+    assert_int_equal(ir_mesh_parse(mesh_text, &mesh), ST_OK);
+    const shard_mesh_options_t options = {.mesh = &mesh, .context_attention = SHARD_CONTEXT_RING};
+    st_status_t status = shard_lower_mesh(graph, &options, made);
+    ir_graph_destroy(graph);
+    return status;
+}
+
+/* 9 rows on 3 ranks, each a key back at most: keys go one rank on and no further, though there
+ * are two more. Where they stand is in the offset. */
+static void keys_go_as_far_as_they_are_seen(void **state) {
+    (void)state;
+    static const char attending[] =
+        "graph \"g\" {\n"
+        "  %0 x = input {dtype=f32, shape=[1,9,2,4]}\n"
+        "  %1 q = transpose(%0) {perm=[0,2,1,3]}\n"
+        "  %2, %3 o = attention(%1, %1, %1) {causal=true, window=2}\n"
+        "  output \"o\" = %2\n"
+        "}\n";
+    static const int64_t offsets[3][2] = {{0, -6}, {0, 3}, {0, 3}};
+    shard_programs_t made;
+    assert_int_equal(lower_ring(attending, "context=3", &made), ST_OK);
+    assert_int_equal(made.n_programs, 3);
+    for (uint32_t r = 0; r < 3; r++) {
+        const ir_graph_t *program = made.graphs[made.program_of[r]];
+        size_t at = 0;
+        assert_int_equal(ir_graph_verify(program), ST_OK);
+        assert_int_equal(count(program, IR_OP_SEND_START), 2); /* keys and values, once */
+        assert_int_equal(count(program, IR_OP_RECEIVE_WAIT), 2);
+        assert_int_equal(count(program, IR_OP_ATTENTION), 2);
+        for (ir_node_t n = 0; n < program->nodes.n; n++) {
+            const ir_node_info_t *node = ir_node(program, n);
+            if (node->op == IR_OP_SEND_START)
+                assert_int_equal(ir_attr_int(node, "peer"), (r + 1) % 3);
+            if (node->op == IR_OP_RECEIVE_START)
+                assert_int_equal(ir_attr_int(node, "peer"), (r + 2) % 3);
+            if (node->op != IR_OP_ATTENTION) continue;
+            assert_int_equal(ir_value_type(program, node->inputs[1])->dims[2], 3);
+            assert_int_equal(ir_attr_int(node, "offset"), offsets[r][at++]);
+        }
+    }
+    shard_programs_free(&made);
+}
+
+static void what_cannot_go_round_is_refused(void **state) {
+    (void)state;
+    static const char masked[] =
+        "graph \"g\" {\n"
+        "  %0 x = input {dtype=f32, shape=[1,8,2,4]}\n"
+        "  %1 m = input {dtype=bool, shape=[8,8], batch_axis=-1}\n"
+        "  %2 q = transpose(%0) {perm=[0,2,1,3]}\n"
+        "  %3, %4 o = attention(%2, %2, %2, %1)\n"
+        "  output \"o\" = %3\n"
+        "}\n";
+    shard_programs_t made;
+    assert_int_equal(lower_ring(masked, "context=2", &made), ST_UNSUPPORTED);
+    assert_non_null(strstr(st_last_error(), "attention 'o'"));
+    assert_non_null(strstr(st_last_error(), "has a mask"));
+    shard_programs_free(&made);
+    assert_int_equal(lower_ring(masked, "context=2,pipe=2", &made), ST_UNSUPPORTED);
+    assert_non_null(strstr(st_last_error(), "within stages of a pipeline"));
+    shard_programs_free(&made);
 }
 
 /* 4 rows on 3 ranks: one of two rows, two of one; the same for each coordinate of the other axis. */
@@ -186,6 +260,8 @@ int main(void) {
         cmocka_unit_test(columns_then_rows_scatter_one_sum),
         cmocka_unit_test(experts_exchange_with_the_batch),
         cmocka_unit_test(sequences_gather_keys_and_values),
+        cmocka_unit_test(keys_go_as_far_as_they_are_seen),
+        cmocka_unit_test(what_cannot_go_round_is_refused),
         cmocka_unit_test(equal_ranks_share_a_program),
         cmocka_unit_test(lack_of_memory_is_reported),
     };
