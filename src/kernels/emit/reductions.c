@@ -24,11 +24,13 @@ static void put_accumulators(writer_t *w, const char *n) {
         nest_value_t v = w->k->reduces[i];
         const char *type = emit_sum_type(w, v), *each = n[0] ? "EACH " : "";
         const char *element = n[0] ? "[v]" : "";
+        const uint32_t number = emit_number(w, v);
         if (is_pair(w, v))
-            emit_put(w, "Shifted<%s> h%u%s;\n%sh%u%s.clear();\n", type, v, n, each, v, element);
+            emit_put(w, "Shifted<%s> h%u%s;\n%sh%u%s.clear();\n", type, number, n, each, number,
+                     element);
         else
-            emit_put(w, "%s a%u%s;\n%sa%u%s = %s::first<%s>();\n", type, v, n, each, v, element,
-                     emit_combiner(w, v), type);
+            emit_put(w, "%s a%u%s;\n%sa%u%s = %s::first<%s>();\n", type, number, n, each, number,
+                     element, emit_combiner(w, v), type);
     }
     if (any_pair(w)) emit_put(w, "%s count = 0;\n", w->index);
 }
@@ -41,7 +43,8 @@ static void put_element(writer_t *w, bool each) {
             emit_accumulate(w, v, each ? "[v]" : "");
             continue;
         }
-        emit_put(w, "EACH h%u%s.add((%s)", v, each ? "[v]" : "", emit_sum_type(w, v));
+        emit_put(w, "EACH h%u%s.add((%s)", emit_number(w, v), each ? "[v]" : "",
+                 emit_sum_type(w, v));
         emit_name(w, emit_reduced(w, v));
         emit_put(w, each ? ", count == 0);\n" : ", count + v == 0);\n");
     }
@@ -54,36 +57,39 @@ static void put_moments(writer_t *w, const char *n) {
         nest_value_t v = w->k->reduces[i];
         if (!is_pair(w, v)) continue;
         const char *element = n[0] ? "[v]" : "";
-        emit_put(w, "Moments<%s> a%u%s;\n%sa%u%s = h%u%s.moments(count);\n", emit_sum_type(w, v), v,
-                 n, n[0] ? "EACH " : "", v, element, v, element);
+        const uint32_t number = emit_number(w, v);
+        emit_put(w, "Moments<%s> a%u%s;\n%sa%u%s = h%u%s.moments(count);\n", emit_sum_type(w, v),
+                 number, n, n[0] ? "EACH " : "", number, element, number, element);
     }
 }
 
 static void put_result(writer_t *w, nest_value_t v, const char *at) {
-    emit_put(w, "((%s *)(p.work + %" PRIu64 "ull))[%s]", emit_sum_type(w, v), w->s->grid[v].result,
-             at);
+    emit_work(w, emit_sum_type(w, v), w->s->grid[v].result);
+    emit_put(w, "[%s]", at);
 }
 
 /* What a block has of `at`: results if there is one part, else part `split` of them. */
 static void put_part(writer_t *w, nest_value_t v, const char *element, int64_t points,
                      const char *at) {
+    const uint32_t number = emit_number(w, v);
     if (!is_pair(w, v)) {
         emit_partial(w, v);
-        emit_put(w, "[split * (%s)%" PRId64 " + %s] = a%u%s;\n", w->index, points, at, v, element);
+        emit_put(w, "[split * (%s)%" PRId64 " + %s] = a%u%s;\n", w->index, points, at, number,
+                 element);
         return;
     }
     emit_put(w, "{\n");
     if (w->s->grid[v].n_partials == 1) {
         put_result(w, w->s->pair[v], at);
-        emit_put(w, " = a%u%s.mean * a%u%s.n;\n", v, element, v, element);
+        emit_put(w, " = a%u%s.mean * a%u%s.n;\n", number, element, number, element);
         put_result(w, v, at);
-        emit_put(w, " = a%u%s.squares;\n}\n", v, element);
+        emit_put(w, " = a%u%s.squares;\n}\n", number, element);
         return;
     }
     for (int plane = 0; plane < 2; plane++) {
         emit_partial(w, v);
         emit_put(w, "[(2 * split + %d) * (%s)%" PRId64 " + %s] = a%u%s.%s;\n", plane, w->index,
-                 points, at, v, element, plane ? "squares" : "mean");
+                 points, at, number, element, plane ? "squares" : "mean");
     }
     emit_put(w, "}\n");
 }
@@ -92,18 +98,24 @@ st_status_t emit_lines(writer_t *w) {
     const emit_kernel_t *k = w->k;
     int64_t vectors = emit_points(w, k->cols) / k->vector;
     int64_t part = (vectors + k->splits - 1) / k->splits;
-    emit_put(w, "const %s line = blockIdx.x / %" PRId64 "u, split = blockIdx.x %% %" PRId64 "u;\n",
-             w->index, k->splits, k->splits);
+    if (k->rows)
+        emit_put(w, "const %s line = block / %" PRId64 "u, split = block %% %" PRId64 "u;\n",
+                 w->index, k->splits, k->splits);
+    else
+        emit_put(w, "const %s line = 0, split = block;\n", w->index);
     if (emit_points(w, k->rows) == 0) emit_put(w, "if (line >= 0) return;\n");
     emit_axes(w, k->rows, "line");
     TRY(emit_within(w, k->rows, 255));
     put_accumulators(w, "");
-    emit_put(w, "%s last = (split + 1) * (%s)%" PRId64 ";\n", w->index, w->index, part);
-    emit_put(w, "if (last > (%s)%" PRId64 ") last = %" PRId64 ";\n", w->index, vectors, vectors);
+    emit_put(w, "const %s part = ", w->index);
+    emit_own(w, part);
+    emit_put(w, ", vectors = ");
+    emit_own(w, vectors);
+    emit_put(w, ";\n%s last = (split + 1) * part;\nif (last > vectors) last = vectors;\n",
+             w->index);
     emit_put(w,
-             "_Pragma(\"unroll 4\") for (%s c = split * (%s)%" PRId64
-             " + threadIdx.x; c < last; c += %d) {\n",
-             w->index, w->index, part, EMIT_BLOCK);
+             "_Pragma(\"unroll 4\") for (%s c = split * part + threadIdx.x; c < last; c += %d) {\n",
+             w->index, EMIT_BLOCK);
     emit_axes(w, k->cols, "c");
     TRY(emit_within(w, k->mask, 255));
     put_element(w, false);
@@ -111,8 +123,9 @@ st_status_t emit_lines(writer_t *w) {
     put_moments(w, "");
     for (uint32_t i = 0; i < k->n_reduces; i++) {
         nest_value_t v = k->reduces[i];
-        emit_put(w, "a%u = block_all<%s, %d>(a%u);\nif (threadIdx.x == 0) ", v, emit_combiner(w, v),
-                 EMIT_BLOCK, v);
+        const uint32_t number = emit_number(w, v);
+        emit_put(w, "a%u = block_all<%s, %d>(a%u);\nif (threadIdx.x == 0) ", number,
+                 emit_combiner(w, v), EMIT_BLOCK, number);
         put_part(w, v, "", emit_points(w, k->rows), "line");
     }
     return ST_OK;
@@ -167,10 +180,10 @@ static void put_join(writer_t *w, nest_value_t v) {
     const char *type = emit_sum_type(w, v), *join = emit_combiner(w, v);
     emit_put(w, pair ? "{\ntypedef Moments<%s> T;\n" : "{\ntypedef %s T;\n", type);
     emit_put(w, "T a[1] = {%s::first<T>()};\n", join);
-    emit_put(w,
-             "if (point < (%s)%" PRId64 ")\n_Pragma(\"unroll 8\") for (%s s = y; s < (%s)%" PRId64
-             "; s += %u) a[0] = %s::of(a[0], ",
-             w->index, n, w->index, w->index, w->s->grid[v].n_partials, k->group, join);
+    emit_put(w, "if (point < (%s)%" PRId64 ")\n_Pragma(\"unroll 8\") for (%s s = y; s < ", w->index,
+             n, w->index);
+    emit_own(w, w->s->grid[v].n_partials);
+    emit_put(w, "; s += %u) a[0] = %s::of(a[0], ", k->group, join);
     if (pair) {
         emit_put(w, "T{(%s)", type);
         put_part_count(w);
@@ -202,8 +215,7 @@ st_status_t emit_finish(writer_t *w) {
     const bool whole = emit_finish_whole(k);
     emit_put(w, "const int x = %s, y = %s;\n", whole ? "0" : "threadIdx.x % 32",
              whole ? "threadIdx.x" : "threadIdx.x / 32");
-    emit_put(w, "const %s point = %s;\n", w->index,
-             whole ? "blockIdx.x" : "(long long)blockIdx.x * 32 + x");
+    emit_put(w, "const %s point = %s;\n", w->index, whole ? "block" : "(long long)block * 32 + x");
     for (uint32_t i = 0; i < k->n_reduces; i++) put_join(w, k->reduces[i]);
     if (!k->n_stores) return ST_OK;
     /* the thread that has just made a point's results goes on with what comes of them */

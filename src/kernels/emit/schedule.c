@@ -187,9 +187,23 @@ static st_status_t take_columns(emit_planner_t *p, emit_kernel_t *k, bool *taken
     return ST_OK;
 }
 
+/* Brings the kernels of a shape from `first` on together, as one launch. They are of one level, so that
+ * none waits for another. */
+static void join_kernels(emit_schedule_t *s, uint32_t first, emit_shape_t shape) {
+    uint32_t n = first;
+    for (uint32_t i = first; i < s->n_kernels; i++) {
+        if (s->kernels[i].shape != shape || emit_threads(&s->kernels[i]) != EMIT_BLOCK) continue;
+        emit_kernel_t one = s->kernels[i];
+        memmove(&s->kernels[n + 1], &s->kernels[n], (i - n) * sizeof one);
+        one.joined = n > first;
+        s->kernels[n++] = one;
+    }
+}
+
 /* Reductions that need no rows: those of one domain, level and axes together. */
 static st_status_t plan_reduces(emit_planner_t *p, uint32_t level, bool *taken, bool *taken_store) {
     const nest_t *nest = p->nest;
+    const uint32_t first = p->s->n_kernels;
     for (uint32_t v = 0; v < nest->n_stmts; v++) {
         const nest_stmt_t *stmt = emit_plan_stmt(p, v);
         if (!p->s->grid[v].is_grid || taken[v] || p->s->level[v] != level ||
@@ -220,6 +234,7 @@ static st_status_t plan_reduces(emit_planner_t *p, uint32_t level, bool *taken, 
         k->n_reduces = 0;
         for (uint32_t i = 0; i < n; i++) TRY(emit_plan_reduce(p, k, same[i], k->splits));
     }
+    join_kernels(p->s, first, EMIT_LINES);
     return ST_OK;
 }
 
@@ -297,6 +312,7 @@ static st_status_t plan_finish(emit_planner_t *p, uint32_t level, uint32_t first
         shape_finish(p, k, from);
         TRY(take_finished(p, k, taken));
     }
+    join_kernels(p->s, n, EMIT_FINISH);
     return ST_OK;
 }
 
@@ -342,19 +358,6 @@ static void shape_flat(emit_planner_t *p, emit_kernel_t *k) {
     if (k->blocks < 1) k->blocks = 1;
 }
 
-/* Brings the FLAT kernels from `first` on together, as one launch: the tensors of an optimizer are many,
- * most of them small. */
-static void join_flat(emit_schedule_t *s, uint32_t first) {
-    uint32_t n = first;
-    for (uint32_t i = first; i < s->n_kernels; i++) {
-        if (s->kernels[i].shape != EMIT_FLAT) continue;
-        emit_kernel_t flat = s->kernels[i];
-        memmove(&s->kernels[n + 1], &s->kernels[n], (i - n) * sizeof flat);
-        flat.joined = n > first;
-        s->kernels[n++] = flat;
-    }
-}
-
 /* Stores of one domain, level and set of axes together. */
 static st_status_t plan_flat(emit_planner_t *p, uint32_t level, bool *taken) {
     const nest_t *nest = p->nest;
@@ -376,7 +379,7 @@ static st_status_t plan_flat(emit_planner_t *p, uint32_t level, bool *taken) {
         emit_plan_mark_sinks(p, k);
         shape_flat(p, k);
     }
-    join_flat(p->s, first);
+    join_kernels(p->s, first, EMIT_FLAT);
     return ST_OK;
 }
 

@@ -9,12 +9,15 @@
  *   level 0   finish   dw = the blocks' sums added in order
  *   level 1   …
  *
- *   FLAT     a point a thread, several where vectors fit; those of a level are one launch
+ *   FLAT     a point a thread, several where vectors fit
  *   ROWS     row reductions and whatever shares their rows; column sums kept in registers
  *   COLUMNS  reductions over outer axes: lanes along the inner axis, warps and blocks along the rest;
  *            also stores of all points that share operands along the inner axes
  *   LINES    reductions over the innermost axis: a block a piece of a line
  *   FINISH   partial results of ROWS, COLUMNS and LINES, added in order, and what is stored of them
+ *
+ * The FLAT kernels of a level are one launch, and its LINES, and its FINISH of equal blocks: gradients
+ * whose squares are summed, and parameters that are updated, are many, most of them small.
  *
  * A sum and the squares around its mean are one reduction of COLUMNS and LINES, whose partial results
  * are means and centred squares, joined by Chan's formula in the order of the parts.
@@ -56,7 +59,7 @@ typedef struct emit_kernel {
     uint32_t resident;   /* COLUMNS with sums: blocks that a multiprocessor has at once; 0: any */
     bool keep;           /* what a row loads stays in registers */
     int64_t blocks, splits; /* splits: parts of a reduction; ROWS: rows a block */
-    bool joined;            /* FLAT: in the launch of the kernel before, as one with it */
+    bool joined;            /* in the launch of the kernel before, as one with it */
     int64_t reduced, part;  /* FINISH: points that all parts have together, and each but the last */
     uint32_t n_stores, n_reduces;
     uint32_t stores[EMIT_MAX_SINKS];      /* indices of nest->stores */

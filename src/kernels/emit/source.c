@@ -125,14 +125,15 @@ const char *emit_combiner(const writer_t *w, nest_value_t v) {
 }
 
 void emit_accumulate(writer_t *w, nest_value_t v, const char *element) {
-    emit_put(w, "EACH a%u%s = %s::of(a%u%s, (%s)", v, element, emit_combiner(w, v), v, element,
-             emit_sum_type(w, v));
+    const uint32_t number = emit_number(w, v);
+    emit_put(w, "EACH a%u%s = %s::of(a%u%s, (%s)", number, element, emit_combiner(w, v), number,
+             element, emit_sum_type(w, v));
     emit_name(w, emit_reduced(w, v));
     emit_put(w, ");\n");
 }
 
 void emit_partial(writer_t *w, nest_value_t v) {
-    emit_put(w, "((%s *)(p.work + %" PRIu64 "ull))", emit_sum_type(w, v), w->s->grid[v].partial);
+    emit_work(w, emit_sum_type(w, v), w->s->grid[v].partial);
 }
 
 /* ---- kernels ---- */
@@ -411,6 +412,8 @@ static st_status_t put_kernel(writer_t *w, uint32_t index, bool *want) {
         return ST_OK;
     }
     emit_put(w, "enum { V = %u };\n", k->vector);
+    if (k->shape == EMIT_LINES || k->shape == EMIT_FINISH)
+        emit_put(w, "const unsigned block = blockIdx.x;\n");
     emit_find_slice(w);
     static st_status_t (*const shapes[])(writer_t *) = {[EMIT_UNIFORM] = put_uniform,
                                                         [EMIT_FLAT] = put_flat,

@@ -80,17 +80,35 @@ uint32_t emit_number(writer_t *w, nest_value_t v) {
     return w->names->stmt[v] - 1;
 }
 
+/* Its index in the kernel's own numbers. */
+static uint32_t add_own(writer_t *w, int64_t number) {
+    emit_names_t *names = w->names;
+    if (ST_VEC_PUSH(&names->own, number) != ST_OK) w->out->failed = true;
+    return (uint32_t)names->own.n - 1;
+}
+
 void emit_pointer(writer_t *w, uint32_t tensor) {
     emit_names_t *names = w->names;
     if (!names) {
         emit_put(w, "p.t[%u]", tensor);
         return;
     }
-    if (!names->slot[tensor]) {
-        names->tensors[names->n_tensors] = tensor;
-        names->slot[tensor] = ++names->n_tensors;
-    }
+    if (!names->slot[tensor]) names->slot[tensor] = add_own(w, tensor);
     emit_put(w, "p.t[own[%u]]", names->slot[tensor]);
+}
+
+void emit_own(writer_t *w, int64_t number) {
+    if (w->names)
+        emit_put(w, "(%s)own[%u]", w->index, add_own(w, number));
+    else
+        emit_put(w, "(%s)%" PRId64, w->index, number);
+}
+
+void emit_work(writer_t *w, const char *type, uint64_t offset) {
+    if (w->names)
+        emit_put(w, "((%s *)(p.work + own[%u]))", type, add_own(w, (int64_t)offset));
+    else
+        emit_put(w, "((%s *)(p.work + %" PRIu64 "ull))", type, offset);
 }
 
 void emit_name(writer_t *w, nest_value_t v) {

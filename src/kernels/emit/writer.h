@@ -2,6 +2,7 @@
 #ifndef STATOR_KERNELS_EMIT_WRITER_H
 #define STATOR_KERNELS_EMIT_WRITER_H
 
+#include "base/vec.h"
 #include "kernels/emit/schedule.h"
 
 typedef struct text {
@@ -24,12 +25,12 @@ typedef struct writer {
     uint64_t constant_bytes;  /* of tables in constant memory so far */
 } writer_t;
 
-/* Numbers by first use, so that kernels which differ in tensors alone have the same text. */
+/* Numbers by first use, so that kernels which differ in tensors and sizes alone have the same text. */
 typedef struct emit_names {
-    uint32_t *stmt;    /* [stmts] + 1; 0: none yet */
-    uint32_t *slot;    /* [tensors] + 1; 0: none yet */
-    uint32_t *tensors; /* [n_tensors] of each slot */
-    uint32_t n_stmts, n_tensors;
+    uint32_t *stmt; /* [stmts] + 1; 0: none yet */
+    uint32_t *slot; /* [tensors], in `own`; 0: none yet */
+    uint32_t n_stmts;
+    ST_VEC(int64_t) own; /* what the text reads of its kernel: vectors, tensors, sizes, places */
 } emit_names_t;
 
 void emit_put(writer_t *w, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -50,6 +51,10 @@ bool emit_is_kept(const writer_t *w, nest_value_t v);
 bool emit_is_stored_uniform(const writer_t *w, nest_value_t v);
 /* Number of a statement's variable. */
 uint32_t emit_number(writer_t *w, nest_value_t v);
+/* A number that differs between kernels of the same text, in the type of positions. */
+void emit_own(writer_t *w, int64_t number);
+/* Place in the workspace, of `type`. */
+void emit_work(writer_t *w, const char *type, uint64_t offset);
 /* Pointer to operand or result `tensor`, void. */
 void emit_pointer(writer_t *w, uint32_t tensor);
 /* Variable of a value at the element at hand. */
