@@ -654,6 +654,7 @@ const conf_case_t conf_cases[] = {
     {IR_OP_FUSED, "f", "T<16:300,24", "body=statistics", 300},
     {IR_OP_FUSED, "f", "T:30,1400", "body=long_rows", 1400},
     {IR_OP_CROSS_ENTROPY_ROWS, "f", "T:3,2300 l^2300:3", "", 2300},
+    {IR_OP_CROSS_ENTROPY_GRAD, "f", "W:270 T:270,4104 l^4104:270 W+:270", "", 4104},
     {IR_OP_FUSED, "f", "T:3,40,1100", "body=inner_statistics", 3300},
     {IR_OP_REPEAT, "f", "T:2,3 l=5: T:4,2,3 T:3,3", "body=recurrence trip=4 carried=2 scanned=1",
      64},

@@ -22,8 +22,8 @@
 #define __launch_bounds__(...)
 #define __align__(n) __attribute__((aligned(n)))
 
-using std::ceil, std::cos, std::erf, std::exp, std::fabs, std::floor, std::fmod, std::log, std::pow,
-    std::rint, std::sin, std::sqrt, std::tanh;
+using std::ceil, std::cos, std::erf, std::exp, std::exp2, std::fabs, std::floor, std::fmod,
+    std::log, std::pow, std::rint, std::sin, std::sqrt, std::tanh;
 
 struct host_dim {
     unsigned x;

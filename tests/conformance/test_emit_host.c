@@ -24,6 +24,12 @@ typedef void (*run_t)(int number, unsigned kernel, unsigned blocks, unsigned thr
 /* What the host's compiler does not take as it stands. */
 static const char *const replaced[][2] = {
     {"extern \"C\" ", ""},
+    {"asm(\"max.NaN.f32 %0, %1, %2;\" : \"=f\"(y) : \"f\"(a), \"f\"(b));",
+     "y = a != a ? a : b != b ? b : a > b ? a : b;"},
+    {"asm(\"ex2.approx.ftz.f32 %0, %1;\" : \"=f\"(y) : \"f\"(x * 1.44269504f));",
+     "y = exp2(x * 1.44269504f);"},
+    {"asm(\"min.NaN.f32 %0, %1, %2;\" : \"=f\"(y) : \"f\"(a), \"f\"(b));",
+     "y = a != a ? a : b != b ? b : a < b ? a : b;"},
     {"asm(\"cvt.f32.f16 %0, %1;\" : \"=f\"(y) : \"h\"(x.bits));", "y = host_from_f16(x.bits);"},
     {"asm(\"cvt.rn.bf16.f32 %0, %1;\" : \"=h\"(y.bits) : \"f\"((float)x));",
      "y.bits = host_to_bf16((float)x);"},

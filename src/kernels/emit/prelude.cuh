@@ -98,16 +98,26 @@ __device__ __forceinline__ long long checked(const Params &p, long long index, l
 }
 
 /* arithmetic */
+__device__ __forceinline__ float maximum(float a, float b) { // no number where one is none
+    float y;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
+    return y;
+}
+__device__ __forceinline__ float minimum(float a, float b) {
+    float y;
+    asm("min.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
+    return y;
+}
+__device__ __forceinline__ double maximum(double a, double b) {
+    return a != a ? a : b != b ? b : a > b ? a : b;
+}
+__device__ __forceinline__ double minimum(double a, double b) {
+    return a != a ? a : b != b ? b : a < b ? a : b;
+}
 #define REAL(T)                                                                                 \
     __device__ __forceinline__ T sigmoid(T x) { return (T)1 / ((T)1 + exp(-x)); }               \
-    __device__ __forceinline__ T relu(T x) { return x > 0 ? x : x != x ? x : (T)0; }            \
+    __device__ __forceinline__ T relu(T x) { return maximum(x, (T)0); }                         \
     __device__ __forceinline__ T sign(T x) { return x != x ? x : (T)((x > 0) - (x < 0)); }      \
-    __device__ __forceinline__ T maximum(T a, T b) {                                            \
-        return a != a ? a : b != b ? b : a > b ? a : b;                                         \
-    }                                                                                           \
-    __device__ __forceinline__ T minimum(T a, T b) {                                            \
-        return a != a ? a : b != b ? b : a < b ? a : b;                                         \
-    }                                                                                           \
     __device__ __forceinline__ T modulo(T a, T b) {                                             \
         T r = fmod(a, b);                                                                       \
         return r != 0 && (r < 0) != (b < 0) ? r + b : r;                                        \
@@ -286,6 +296,15 @@ struct Chan {
     }
 };
 
+/* e^x for sums of it, 1 at 0: its relative error is 2^-22 and x/2^24, and the larger that is, the less of
+ * the sum is the term. A third of the instructions of exp, where those are what a sum takes. */
+__device__ __forceinline__ float term(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x * 1.44269504f));
+    return y;
+}
+__device__ __forceinline__ double term(double x) { return exp(x); }
+
 /* the largest of some values, and the sum of e^(value - largest) */
 template <class T>
 struct Peak {
@@ -299,20 +318,12 @@ struct Peak {
         T top = most, part = 0;
         _Pragma("unroll") for (int v = 0; v < N; ++v) top = maximum(top, x[v]);
         if (top == -Limits<T>::most()) return; // none yet
-        _Pragma("unroll") for (int v = 0; v < N; ++v) part += exp(x[v] - top);
-        sum = sum * exp(most - top) + part;
+        _Pragma("unroll") for (int v = 0; v < N; ++v) part += term(x[v] - top);
+        sum = sum * term(most - top) + part;
         most = top;
     }
     /* no number where nothing is finite, as e^(value - largest) is none */
     __device__ __forceinline__ T total() const { return sum + (most - most); }
-};
-struct Peaks {
-    template <class T>
-    static __device__ __forceinline__ Peak<T> of(Peak<T> a, Peak<T> b) {
-        const T top = maximum(a.most, b.most);
-        if (top == -Limits<T>::most()) return a;
-        return {top, a.sum * exp(a.most - top) + b.sum * exp(b.most - top)};
-    }
 };
 
 /* of the lane whose number differs in the bits of d */
@@ -325,13 +336,7 @@ __device__ __forceinline__ Moments<T> across(Moments<T> a, int d) {
     return {across(a.n, d), across(a.mean, d), across(a.squares, d)};
 }
 
-template <class T>
-__device__ __forceinline__ Peak<T> across(Peak<T> a, int d) {
-    return {across(a.most, d), across(a.sum, d)};
-}
-
-/* The same result in all threads of a warp or block; of a warp's moments
- * and peaks, in its first thread. */
+/* The same result in all threads of a warp or block; of moments, in the first thread. */
 template <class Op, class T>
 __device__ __forceinline__ T warp_all(T a) {
     _Pragma("unroll") for (int d = 16; d; d >>= 1) a = Op::of(a, across(a, d));
@@ -344,9 +349,30 @@ __device__ __forceinline__ T block_all(T a) {
     __syncthreads();
     if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = a;
     __syncthreads();
+    constexpr int M = N / 32;
+    if ((M & (M - 1)) == 0) {
+        a = parts[threadIdx.x % M];
+        _Pragma("unroll") for (int d = M / 2; d; d >>= 1) a = Op::of(a, across(a, d));
+        return a;
+    }
     a = parts[0];
-    _Pragma("unroll") for (int i = 1; i < N / 32; ++i) a = Op::of(a, parts[i]);
+    _Pragma("unroll") for (int i = 1; i < M; ++i) a = Op::of(a, parts[i]);
     return a;
+}
+/* Peaks of many threads: first the largest, so that each takes one exponential. */
+template <class T>
+__device__ __forceinline__ T below(Peak<T> a, T top) {
+    return top == -Limits<T>::most() ? a.sum : a.sum * exp(a.most - top);
+}
+template <class T>
+__device__ __forceinline__ Peak<T> warp_peak(Peak<T> a) {
+    const T top = warp_all<Maximum>(a.most);
+    return {top, warp_all<Sum>(below(a, top))};
+}
+template <int N, class T>
+__device__ __forceinline__ Peak<T> block_peak(Peak<T> a) {
+    const T top = block_all<Maximum, N>(a.most);
+    return {top, block_all<Sum, N>(below(a, top))};
 }
 
 /* Values of X lanes by Y rows of threads, N each, joined over the rows into those of row 0: halves

@@ -331,6 +331,37 @@ static uint32_t shared_axes(const emit_planner_t *p, const emit_kernel_t *k) {
     return n < 2 || (inner & k->mask) == k->mask ? 0 : inner & k->mask;
 }
 
+/* Is there arithmetic on what all points along the last axis share, as a row's logarithm? */
+static bool has_row_arithmetic(const emit_planner_t *p, uint32_t last) {
+    for (uint32_t v = 0; v < p->nest->n_stmts; v++) {
+        const nest_stmt_t *stmt = emit_plan_stmt(p, v);
+        if (p->needed[v] && stmt->kind == NEST_OP && stmt->mask && !(stmt->mask & last) &&
+            !emit_plan_is_result(p, v))
+            return true;
+    }
+    return false;
+}
+
+/* Long rows whose points share arithmetic: a ROWS kernel without reductions does it once a thread, not
+ * once a vector. */
+static bool shape_shared_rows(emit_planner_t *p, emit_kernel_t *k) {
+    const nest_domain_t *domain = &p->nest->domains[k->domain];
+    const uint32_t last = 1u << emit_last_axis(k->mask);
+    const int64_t n = nest_points(domain, k->mask & ~last);
+    emit_kernel_t rows = *k;
+    if (n < FEW_ROWS || n > INT32_MAX || !has_row_arithmetic(p, last)) return false;
+    rows.shape = EMIT_ROWS;
+    rows.rows = k->mask & ~last;
+    rows.cols = last;
+    emit_plan_vector(p, &rows);
+    const int64_t vectors = emit_ceil_div(nest_points(domain, last), rows.vector);
+    if (vectors < 2 * EMIT_BLOCK) return false;
+    rows.group = MAX_GROUP;
+    rows.blocks = n;
+    *k = rows;
+    return true;
+}
+
 /* A point a thread; where operands are shared by many points, a thread keeps them and goes through
  * the points, which is a COLUMNS kernel without sums. The slice at hand is the kernel's. */
 static void shape_flat(emit_planner_t *p, emit_kernel_t *k) {
@@ -353,6 +384,7 @@ static void shape_flat(emit_planner_t *p, emit_kernel_t *k) {
             return;
         }
     }
+    if (shape_shared_rows(p, k)) return;
     emit_plan_vector(p, k);
     k->blocks = emit_ceil_div(emit_ceil_div(nest_points(domain, k->mask), k->vector), EMIT_BLOCK);
     if (k->blocks < 1) k->blocks = 1;

@@ -10,7 +10,8 @@
  *   level 1   …
  *
  *   FLAT     a point a thread, several where vectors fit
- *   ROWS     row reductions and whatever shares their rows; column sums kept in registers
+ *   ROWS     row reductions and whatever shares their rows; column sums kept in registers; also
+ *            stores of all points of long rows that share arithmetic
  *   COLUMNS  reductions over outer axes: lanes along the inner axis, warps and blocks along the rest;
  *            also stores of all points that share operands along the inner axes
  *   LINES    reductions over the innermost axis: a block a piece of a line

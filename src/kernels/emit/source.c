@@ -119,7 +119,7 @@ const char *emit_combiner(const writer_t *w, nest_value_t v) {
                 {IR_OP_REDUCE_MAX, "Maximum"},
                 {IR_OP_REDUCE_MIN, "Minimum"}};
     size_t i = 0;
-    if (w->s->pair[v] != NEST_NONE) return w->s->grid[v].is_grid ? "Chan" : "Peaks";
+    if (w->s->pair[v] != NEST_NONE) return "Chan"; /* peaks have functions of their own */
     while (rows[i].op != emit_stmt(w, v)->op) ASSERT(++i < sizeof rows / sizeof rows[0]);
     return rows[i].name;
 }
@@ -219,15 +219,19 @@ static void put_row_results(writer_t *w, nest_value_t v) {
     const emit_kernel_t *k = w->k;
     const nest_value_t pair = w->s->pair[v];
     const char *type = emit_value_type(w, v);
-    if (pair == NEST_NONE)
-        emit_put(w, "const %s s%u", type, v);
-    else
-        emit_put(w, "const Peak<%s> p%u", type, v);
-    emit_put(w, " = %s_all<%s", k->group == 32 ? "warp" : "block", emit_combiner(w, v));
-    if (k->group != 32) emit_put(w, ", %u", k->group);
-    emit_put(w, ">(a%u);\n", v);
     w->written[v] = true;
-    if (pair == NEST_NONE) return;
+    if (pair == NEST_NONE) {
+        emit_put(w, "const %s s%u = %s_all<%s", type, v, k->group == 32 ? "warp" : "block",
+                 emit_combiner(w, v));
+        if (k->group != 32) emit_put(w, ", %u", k->group);
+        emit_put(w, ">(a%u);\n", v);
+        return;
+    }
+    emit_put(w, "const Peak<%s> p%u = ", type, v);
+    if (k->group == 32)
+        emit_put(w, "warp_peak(a%u);\n", v);
+    else
+        emit_put(w, "block_peak<%u>(a%u);\n", k->group, v);
     emit_put(w, "const %s s%u = p%u.most, s%u = p%u.total();\n", type, pair, v, v, v);
     w->written[pair] = true;
 }

@@ -52,9 +52,24 @@ const char *emit_tensor_type(ir_dtype_t dtype) {
     return NULL;
 }
 
+/* Whole numbers that 32 bits hold: truths, and places among few elements. Half of what a GPU does with 64
+ * bits it does several times slower, converting them above all. */
+static bool is_short(const writer_t *w, const nest_stmt_t *stmt) {
+    if (stmt->dtype == IR_BOOL) return true;
+    if (stmt->kind != NEST_IOTA) return false;
+    int64_t low = stmt->access.offset, high = low;
+    for (uint32_t i = 0; i < NEST_MAX_AXES; i++) {
+        if (!(stmt->mask >> i & 1)) continue;
+        const int64_t reach =
+            stmt->access.stride[i] * w->nest->domains[stmt->domain].axes[i].extent;
+        *(reach < 0 ? &low : &high) += reach;
+    }
+    return low >= INT32_MIN && high <= INT32_MAX;
+}
+
 const char *emit_value_type(const writer_t *w, nest_value_t v) {
     const nest_stmt_t *stmt = emit_stmt(w, v);
-    if (!is_real(stmt)) return "long long";
+    if (!is_real(stmt)) return is_short(w, stmt) ? "int" : "long long";
     if (stmt->domain == NEST_NONE || (!stmt->mask && !stmt->over)) return "double";
     return w->nest->domains[stmt->domain].wide ? "double" : "float";
 }
@@ -231,11 +246,13 @@ static void put_pattern(writer_t *w, nest_value_t v, const char *pattern) {
     const char *type = is_real(stmt) ? emit_value_type(w, v) : NULL;
     for (uint32_t j = 0; j < stmt->n_args && !type; j++)
         if (is_real(emit_stmt(w, stmt->args[j]))) type = emit_value_type(w, stmt->args[j]);
+    const bool wide = !type && stmt->dtype != IR_BOOL; /* 32 bits may not hold what comes of them */
     for (const char *c = pattern; *c; c++) {
         if (*c == '$') {
             nest_value_t arg = stmt->args[*++c - '0'];
             if (type && is_real(emit_stmt(w, arg)) && strcmp(type, emit_value_type(w, arg)) != 0)
                 emit_put(w, "(%s)", type);
+            if (wide && is_short(w, emit_stmt(w, arg))) emit_put(w, "(long long)");
             emit_name(w, arg);
         } else if (*c == 'R') {
             emit_put(w, "%s", type ? type : "long long");

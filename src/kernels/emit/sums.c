@@ -72,7 +72,7 @@ uint64_t emit_sums_hash(const emit_schedule_t *s) {
         for (uint32_t i = 0; i < s->n_kernels; i++) {
             const emit_kernel_t *k = &s->kernels[i];
             if (k->domain != sum->domain || k->shape == EMIT_UNIFORM) continue;
-            if (!s->grid[v].is_grid && k->shape == EMIT_ROWS) hash = mix_row(k, hash);
+            if (!emit_is_result(s, k->level, v) && k->shape == EMIT_ROWS) hash = mix_row(k, hash);
             for (uint32_t r = 0; s->grid[v].is_grid && r < k->n_reduces; r++)
                 if (k->reduces[r] == v) hash = mix_grid(s, k, v, hash);
         }
