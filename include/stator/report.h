@@ -115,20 +115,21 @@ typedef struct stator_report_boundary {
 STATOR_API int stator_report_boundary_at(const stator_report_t *report, size_t index,
                                          stator_report_boundary_t *out_row);
 
-/* What the placements along an axis of the mesh could have been, and which were chosen: the uniform plans,
- * and the best free choice ("auto"). There are rows only of a plan that was compiled with option
- * shard=auto. Times and memory are of one rank, simulated before fusion, recomputation and writing in
- * place, alike for all rows: to be held against each other, not against the plan. Uniform plans whose time comes near
- * the best one's are compiled as well, and the fastest plan is taken. */
+/* What the placements could have been, and which were chosen: along each axis of the mesh the uniform plans and the
+ * best free choice ("auto"); then of whole meshes, uniform plans and what was searched for. There are rows only of a
+ * plan that was compiled with option shard=auto. Times and memory are of one rank, simulated before fusion,
+ * recomputation and writing in place, alike for all rows of an axis, roughly for meshes: to be held against each other, not
+ * against the plan. Every uniform plan of the mesh is compiled as well, and the fastest plan is taken. */
 typedef struct stator_report_alternative {
-    const char *axis, *name; /* "data"; "dp", "zero3", …, "auto" */
+    const char *axis, *name; /* "data", or a mesh, "data=2,tensor=2"; "dp", "zero3", …, "auto" */
     int chosen;              /* 1: the plan has these */
     int fits;                /* 1: within the limit of memory, as estimated here */
-    double step_us;          /* of it, communication that nothing hides: */
+    double step_us;          /* 0: it was compiled only. Of it, communication that nothing hides: */
     double exposed_us;
     uint64_t state_bytes, live_bytes; /* states; the most that is alive beside them */
-    const char
-        *reason; /* why nothing was searched for: then this is the axis's only row; else "" */
+    const char *
+        reason; /* why there is no such plan: nothing was searched for (then this is the axis's only
+                  * row), it cannot be lowered, or does not fit; else "" */
     double
         compiled_us; /* a step of the plan that was compiled with it, by which it was chosen; 0: none was */
 } stator_report_alternative_t;

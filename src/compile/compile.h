@@ -37,12 +37,14 @@ typedef struct compile_options {
     bool
         auto_sharding; /* placements are searched for instead (sharding.h); the plan tells what else
                          * there was */
-    uint32_t n_threads;     /* a rank, ≥ 1 */
-    ir_dtype_t dtype;       /* IR_DTYPE_NONE: as the graph says; IR_F64: every float is float64;
+    const char *searched_axis; /* with auto_sharding: the one axis that is searched, others do what
+                                * their names say; NULL: all are */
+    uint32_t n_threads;        /* a rank, ≥ 1 */
+    ir_dtype_t dtype;          /* IR_DTYPE_NONE: as the graph says; IR_F64: every float is float64;
                          * IR_BF16, IR_F16: computes in it where the policy says so */
-    bool reference_kernels; /* reference implementations only */
-    bool evaluation;        /* norms and dropout in evaluation mode; updates dropped */
-    uint64_t bucket_bytes;  /* of a merged collective at most; 0: searched for (schedule/hide.h) */
+    bool reference_kernels;    /* reference implementations only */
+    bool evaluation;           /* norms and dropout in evaluation mode; updates dropped */
+    uint64_t bucket_bytes; /* of a merged collective at most; 0: searched for (schedule/hide.h) */
     compile_recompute_t recompute;
     compile_switch_t feed_ahead; /* room for the inputs of one step more; AUTO: where the device's
                                   * memory is not the host's */

@@ -254,47 +254,56 @@ static const ir_placement_t *home_of(void *context, const char *name) {
     return state ? state->placements : NULL;
 }
 
+/* The row of an axis that was not searched, or of a candidate that drops out: why. */
+static st_status_t say_reason(plan_t *plan, const char *reason, plan_alternative_t *row) {
+    row->reason = st_arena_strdup(&plan->arena, reason);
+    return row->reason ? ST_OK : st_no_memory(0, "the alternatives");
+}
+
+/* `sharding` NULL: nothing was searched for, for `reason`. */
 static st_status_t add_alternatives(plan_t *plan, const sharding_t *sharding, const char *axis,
                                     const char *reason) {
-    const uint32_t n_rows = reason ? 1 : sharding->n_rows, n = plan->n_alternatives + n_rows;
+    const uint32_t n_rows = sharding ? sharding->n_rows : 1, n = plan->n_alternatives + n_rows;
     plan_alternative_t *rows = st_arena_array(&plan->arena, n, sizeof *rows);
     if (!rows) return st_no_memory(n * sizeof *rows, "the alternatives");
     if (plan->n_alternatives) memcpy(rows, plan->alternatives, plan->n_alternatives * sizeof *rows);
     for (uint32_t i = 0; i < n_rows; i++) {
-        sharding_row_t none = {.fits = true};
-        snprintf(none.name, sizeof none.name, "%s", strcmp(axis, IR_AXIS_DATA) == 0 ? "dp" : "tp");
-        const sharding_row_t *from = reason ? &none : &sharding->rows[i];
+        sharding_row_t none = {.fits = true, .reason = reason};
+        const bool data = strcmp(axis, IR_AXIS_DATA) == 0;
+        const bool tensor = strcmp(axis, IR_AXIS_TENSOR) == 0;
+        snprintf(none.name, sizeof none.name, "%s", data ? "dp" : tensor ? "tp" : axis);
+        const sharding_row_t *from = sharding ? &sharding->rows[i] : &none;
         plan_alternative_t *to = &rows[plan->n_alternatives + i];
         *to = (plan_alternative_t){.axis = st_arena_strdup(&plan->arena, axis),
                                    .name = st_arena_strdup(&plan->arena, from->name),
-                                   .chosen = reason || i == sharding->chosen,
+                                   .chosen = !sharding || i == sharding->chosen,
                                    .fits = from->fits,
                                    .step_us = from->price.step_us,
                                    .exposed_us = from->price.exposed_us,
                                    .state_bytes = from->price.state_bytes,
                                    .live_bytes = from->price.live_bytes};
-        if (reason) to->reason = st_arena_strdup(&plan->arena, reason);
-        if (!to->axis || !to->name || (reason && !to->reason))
-            return st_no_memory(0, "the alternatives");
+        if (from->reason) TRY(say_reason(plan, from->reason, to));
+        if (!to->axis || !to->name) return st_no_memory(0, "the alternatives");
     }
     plan->alternatives = rows;
     plan->n_alternatives = n;
     return ST_OK;
 }
 
-/* Searches for the placements of one axis; a graph with control flow has a form's, and says so. */
+/* Searches for the placements of one axis; a graph with control flow has those of its name, and says so. */
 static st_status_t settle_axis(void *context, const ir_graph_t *graph, uint32_t axis,
                                shard_settled_t *settled) {
     compile_context_t *c = context;
     const ir_mesh_t *mesh = &c->plan->mesh;
     const ir_machine_t *machine = c->target.machine;
     const uint32_t n_ranks = mesh->axes[axis].size;
-    const bool data = strcmp(mesh->axes[axis].name, IR_AXIS_DATA) == 0;
+    const char *name = mesh->axes[axis].name, *only = c->options.searched_axis;
     uint32_t order[IR_MAX_AXES];
-    if (strcmp(mesh->axes[axis].name, IR_AXIS_EXPERT) == 0)
-        return shard_form_expert(graph, settled); /* what these axes do is in their names */
-    if (strcmp(mesh->axes[axis].name, IR_AXIS_CONTEXT) == 0)
-        return shard_form_context(graph, c->options.context_attention, settled);
+    const shard_context_t how = c->options.context_attention;
+    /* keys that go round are asked for by name */
+    const bool rings = how == SHARD_CONTEXT_RING && strcmp(name, IR_AXIS_CONTEXT) == 0;
+    if (rings || (only && strcmp(only, name) != 0))
+        return shard_form_axis(graph, c->options.form, how, settled);
     ir_mesh_order(mesh, order);
     /* axes that are lowered after this one share out what it leaves */
     uint64_t limit = c->options.memory_limit ? c->options.memory_limit : machine->memory_bytes;
@@ -306,8 +315,8 @@ static st_status_t settle_axis(void *context, const ir_graph_t *graph, uint32_t 
         .ring = {n_ranks, ir_links_of(machine, n_ranks, ir_mesh_stride(mesh, axis)), 1,
                  order[0] != axis},
         .link_overlap = machine->link_overlap,
-        .splits_inputs = data,
-        .lowers_forms = true,
+        .splits_inputs = strcmp(name, IR_AXIS_TENSOR) != 0,
+        .lowers = name,
         .memory_limit = limit,
         .pins = c->options.pins,
         .mesh = mesh,
@@ -316,13 +325,12 @@ static st_status_t settle_axis(void *context, const ir_graph_t *graph, uint32_t 
     sharding_t made;
     st_status_t status = sharding_choose(&request, &made);
     if (status == ST_UNSUPPORTED) { /* the plan tells why it has the form's */
-        TRY(add_alternatives(c->plan, NULL, mesh->axes[axis].name, st_last_error()));
-        return data ? shard_form_data(graph, n_ranks, c->options.form, settled)
-                    : shard_form_tensor(graph, settled);
+        TRY(add_alternatives(c->plan, NULL, name, st_last_error()));
+        return shard_form_axis(graph, c->options.form, how, settled);
     }
     TRY(status);
     status = sharding_settle(&request, &made, made.chosen, settled);
-    if (status == ST_OK) status = add_alternatives(c->plan, &made, mesh->axes[axis].name, NULL);
+    if (status == ST_OK) status = add_alternatives(c->plan, &made, name, NULL);
     sharding_free(&made);
     return status;
 }

@@ -106,6 +106,9 @@ static st_status_t fill_defaults(const compile_options_t *given, compile_options
     *out = given ? *given : (compile_options_t){0};
     if (!out->target) out->target = "cpu";
     if (!out->n_ranks) out->n_ranks = 1;
+    /* a search may have found another mesh than the one of a number of ranks */
+    if (!out->mesh.n && out->state_of && out->state_of->n_ranks == out->n_ranks)
+        out->mesh = out->state_of->mesh;
     if (!out->mesh.n) out->mesh = ir_mesh_of_ranks(out->n_ranks);
     out->n_ranks = ir_mesh_ranks(&out->mesh);
     if (!out->n_threads) out->n_threads = 1;
@@ -353,21 +356,42 @@ static st_status_t look_up(const compile_context_t *c, const char **out_folder, 
     return *out_folder ? plan_cache_read(*out_folder, plan_key(c->plan), out_plan) : ST_OK;
 }
 
+/* The context before the first pass. */
+static st_status_t open_context(const ir_graph_t *graph, const compile_options_t *options,
+                                compile_context_t *c, target_t **out_target) {
+    *c = (compile_context_t){.target = {.name = "cpu", .evaluate = compile_evaluate}};
+    *out_target = NULL;
+    TRY(fill_defaults(options, &c->options));
+    c->plan = st_calloc(1, sizeof *c->plan);
+    if (!c->plan) return st_no_memory(sizeof *c->plan, "a plan");
+    TRY(take_target(c, graph, out_target));
+    TRY(record_options(c, *out_target));
+    return take_source(c, graph);
+}
+
+st_status_t compile_front(const ir_graph_t *graph, const compile_options_t *options,
+                          compile_context_t *context, target_t **out_target) {
+    TRY(open_context(graph, options, context, out_target));
+    return compile_run_passes(context, pipeline, pass_index("lower"));
+}
+
+void compile_front_close(compile_context_t *context, target_t *target) {
+    ir_graph_destroy(context->graph);
+    plan_destroy(context->plan);
+    compile_fit_close(&context->fit);
+    target_destroy(target);
+}
+
 st_status_t compile_single(const ir_graph_t *graph, const compile_options_t *options,
                            bool *out_found, plan_t **out_plan) {
     *out_plan = NULL;
     if (out_found) *out_found = false;
-    compile_context_t c = {.target = {.name = "cpu", .evaluate = compile_evaluate}};
-    target_t *target = NULL;
+    compile_context_t c;
+    target_t *target;
+    const char *cache = NULL;
     st_status_t status = ST_OK;
     const size_t ranks = pass_index("lower") + 1, last = pass_index("prove");
-    TRY(fill_defaults(options, &c.options));
-    const char *cache = NULL;
-    c.plan = st_calloc(1, sizeof *c.plan);
-    if (!c.plan) return st_no_memory(sizeof *c.plan, "a plan");
-    TRY_GOTO(take_target(&c, graph, &target), done);
-    TRY_GOTO(record_options(&c, target), done);
-    TRY_GOTO(take_source(&c, graph), done);
+    TRY_GOTO(open_context(graph, options, &c, &target), done);
     TRY_GOTO(look_up(&c, &cache, out_plan), done);
     if (*out_plan) {
         if (out_found) *out_found = true;
@@ -381,10 +405,7 @@ st_status_t compile_single(const ir_graph_t *graph, const compile_options_t *opt
     *out_plan = c.plan;
     c.plan = NULL;
 done:
-    ir_graph_destroy(c.graph);
-    plan_destroy(c.plan);
-    compile_fit_close(&c.fit);
-    target_destroy(target);
+    compile_front_close(&c, target);
     return status;
 }
 
@@ -392,17 +413,10 @@ done:
 static st_status_t compile_contested(const ir_graph_t *graph, const compile_options_t *options,
                                      plan_t **out_plan) {
     bool found;
-    char why[1024] = "";
-    plan_t *plan;
-    st_status_t status = compile_single(graph, options, &found, &plan);
-    if (status == ST_DOES_NOT_FIT)
-        snprintf(why, sizeof why, "%s", st_last_error());
-    else
-        TRY(status);
-    status = found ? ST_OK : compile_contest(graph, options, &plan);
-    if (status == ST_OK && !plan) status = FAIL(ST_DOES_NOT_FIT, "%s", why);
-    if (status == ST_OK && !found && options->plan_cache)
-        status = plan_cache_write(options->plan_cache, plan);
+    plan_t *plan = NULL;
+    TRY(compile_contest(graph, options, &found, &plan));
+    st_status_t status = ST_OK;
+    if (!found && options->plan_cache) status = plan_cache_write(options->plan_cache, plan);
     if (status != ST_OK)
         plan_destroy(plan);
     else

@@ -81,14 +81,17 @@ typedef struct plan_option {
     const char *key, *value;
 } plan_option_t;
 
-/* What else the placements of an axis could have been (sharding.h), and which was chosen. */
+/* What else the placements could have been, and which were chosen: of one axis (sharding.h), or of a whole
+ * mesh, whose text `axis` then is (contest.h). */
 typedef struct plan_alternative {
     const char *axis, *name;
     bool chosen, fits;
     double step_us, exposed_us;
     double compiled_us; /* of the plan that was compiled with it, simulated; 0: none was */
     uint64_t state_bytes, live_bytes;
-    const char *reason; /* why nothing was searched for; NULL: it was */
+    const char *
+        reason; /* why there is nothing of it: nothing was searched for, or it cannot be lowered, or
+                         * does not fit; NULL: there is */
 } plan_alternative_t;
 
 typedef struct plan {

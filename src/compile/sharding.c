@@ -16,14 +16,13 @@ static const double weights[N_WEIGHTS] = {1, 0.05, 0.3};
 enum { FORM_WEIGHTS = 2 };
 /* Of the limit, for what the energy knows of memory. */
 static const double budgets[N_BUDGETS] = {0.8, 0.6, 0.4};
-/* Beside those of the data axis; a tensor axis, whose inputs are whole, has this one alone. */
-enum { FORM_TENSOR = SHARD_FORM_END };
 /* Entries of the elimination's largest table. */
 static const size_t WIDTH = (size_t)1 << 16;
 
 typedef struct own {
     st_arena_t arena; /* rows and choices */
-    shard_model_t *models[N_WEIGHTS];
+    shard_model_t *model;
+    shard_energy_t energies[N_WEIGHTS]; /* of it */
 } own_t;
 
 typedef struct chooser {
@@ -48,9 +47,9 @@ static bool fits(const chooser_t *c, const sharding_price_t *price) {
     return !limit || price->state_bytes + price->live_bytes <= limit;
 }
 
-static st_status_t price_labels(chooser_t *c, const shard_model_t *model, sharding_row_t *row) {
+static st_status_t price_labels(chooser_t *c, sharding_row_t *row) {
     const ir_graph_t *graph = c->request->graph;
-    shard_model_choose(model, c->labels, &c->room);
+    shard_model_choose(c->own->model, c->labels, &c->room);
     TRY(sharding_simulate(c->request, &c->room, &row->price));
     row->fits = fits(c, &row->price);
     row->choices.nodes =
@@ -62,7 +61,13 @@ static st_status_t price_labels(chooser_t *c, const shard_model_t *model, shardi
     return ST_OK;
 }
 
+/* The axis's name, for its forms and what is lowered to be sure. */
+static const char *axis_of(const sharding_request_t *r) {
+    return r->lowers ? r->lowers : r->splits_inputs ? IR_AXIS_DATA : IR_AXIS_TENSOR;
+}
+
 static bool is_better(const sharding_row_t *a, const sharding_row_t *b) {
+    if (a->reason || b->reason) return !a->reason;
     if (a->fits != b->fits) return a->fits;
     if (!a->fits)
         return a->price.state_bytes + a->price.live_bytes <
@@ -72,10 +77,10 @@ static bool is_better(const sharding_row_t *a, const sharding_row_t *b) {
 
 /* ---- uniform plans ---- */
 
-static st_status_t keep_start(chooser_t *c, const shard_model_t *model) {
-    const uint8_t *copy =
-        st_arena_copy(&c->own->arena, c->labels, shard_model_energy(model)->variables.n);
-    if (!copy) return st_no_memory(shard_model_energy(model)->variables.n, "labels");
+static st_status_t keep_start(chooser_t *c) {
+    const size_t n = shard_model_energy(c->own->model)->variables.n;
+    const uint8_t *copy = st_arena_copy(&c->own->arena, c->labels, n);
+    if (!copy) return st_no_memory(n, "labels");
     c->starts[c->n_starts++] = copy;
     return ST_OK;
 }
@@ -90,88 +95,113 @@ static void keep_row(chooser_t *c, const sharding_row_t *row) {
 }
 
 static st_status_t try_form(chooser_t *c, uint32_t w, uint32_t form) {
-    const shard_model_t *model = c->own->models[w];
+    const shard_model_t *model = c->own->model;
     const shard_start_t start = shard_model_starts(model);
     shard_energy_t energy;
     shard_answer_t answer;
     st_status_t status = ST_OK;
-    TRY_GOTO(shard_uniform_energy(model, form, &energy), done);
+    TRY_GOTO(shard_uniform_energy(model, &c->own->energies[w], form, &energy), done);
     TRY_GOTO(shard_energy_solve(&energy, &start, WIDTH, c->labels, &answer), done);
     if (answer.energy == SHARD_FORBIDDEN) goto done; /* not possible here */
     sharding_row_t row = {.exact = answer.exact, .form = -1};
     snprintf(row.name, sizeof row.name, "%s", shard_uniform_name(form));
-    TRY_GOTO(price_labels(c, model, &row), done);
-    TRY_GOTO(keep_start(c, model), done);
+    TRY_GOTO(price_labels(c, &row), done);
+    TRY_GOTO(keep_start(c), done);
     keep_row(c, &row);
 done:
     shard_energy_close(&energy);
     return status;
 }
 
-/* ---- the lowering's own forms ---- */
+/* ---- lowering ---- */
 
-/* Decides the form for a graph into which it is worked, and simulates what comes out. */
-static st_status_t price_prepared(chooser_t *c, const shard_prepared_t *prepared,
+/* What is settled, worked in and decided; where `row` is a form's, simulated as well. */
+static st_status_t lower_prepared(chooser_t *c, const shard_prepared_t *prepared,
                                   sharding_row_t *row) {
     sharding_request_t request = *c->request;
-    const bool data = row->form != FORM_TENSOR;
-    const shard_axis_t axis = {.name = data ? IR_AXIS_DATA : IR_AXIS_TENSOR,
+    const shard_axis_t axis = {.name = axis_of(&request),
                                .n_ranks = request.ring.n_ranks,
-                               .splits_batch = data,
+                               .splits_batch = request.splits_inputs,
                                .forced = prepared->forced,
-                               .homes = prepared->homes};
+                               .homes = prepared->homes,
+                               .places_inputs = prepared->places_inputs};
     shard_lowering_t *lowering;
     TRY(shard_decide(prepared->graph, &axis, &lowering));
     request.graph = prepared->graph;
-    st_status_t status = shard_choices_of(lowering, &c->own->arena, &row->choices);
-    if (status == ST_OK) status = sharding_simulate(&request, &row->choices, &row->price);
-    row->fits = fits(c, &row->price);
+    st_status_t status = ST_OK;
+    if (row->form >= 0) status = shard_choices_of(lowering, &c->own->arena, &row->choices);
+    if (row->form >= 0 && status == ST_OK)
+        status = sharding_simulate(&request, &row->choices, &row->price);
+    if (row->form >= 0) row->fits = fits(c, &row->price);
     shard_lowering_destroy(lowering);
     return status;
 }
 
-static st_status_t settle_form(const sharding_request_t *request, int form,
-                               shard_settled_t *settled) {
-    if (form == FORM_TENSOR) return shard_form_tensor(request->graph, settled);
-    return shard_form_data(request->graph, request->ring.n_ranks, (shard_form_t)form, settled);
+static st_status_t settle_row(const sharding_request_t *request, const sharding_row_t *row,
+                              shard_settled_t *settled) {
+    return row->form >= 0 ? shard_form_axis(request->graph, (shard_form_t)row->form,
+                                            SHARD_CONTEXT_GATHER, settled)
+                          : shard_choices_settle(request->graph, &row->choices, settled);
 }
 
-static st_status_t try_lowering(chooser_t *c, int form, const char *name) {
+/* Lowers the row's placements: `reason` says why that cannot be. */
+static st_status_t lower_row(chooser_t *c, sharding_row_t *row) {
+    const sharding_request_t *r = c->request;
     shard_settled_t settled = {0};
     shard_prepared_t prepared = {0};
-    sharding_row_t row = {.form = form};
     st_status_t status = ST_OK;
-    snprintf(row.name, sizeof row.name, "%s", name);
-    TRY_GOTO(shard_settled_open(c->request->graph, &settled), done);
-    settled.axis = form == FORM_TENSOR ? IR_AXIS_TENSOR : IR_AXIS_DATA;
-    settled.n_ranks = c->request->ring.n_ranks;
-    TRY_GOTO(settle_form(c->request, form, &settled), done);
-    if (c->request->pins)
-        TRY_GOTO(shard_pins_apply(c->request->pins, c->request->mesh, c->request->axis,
-                                  c->request->graph, &settled),
-                 done);
-    TRY_GOTO(shard_prepare(c->request->graph, &settled, &prepared), done);
-    TRY_GOTO(price_prepared(c, &prepared, &row), done);
-    keep_row(c, &row);
+    TRY_GOTO(shard_settled_open(r->graph, &settled), done);
+    settled.axis = axis_of(r);
+    settled.n_ranks = r->ring.n_ranks;
+    TRY_GOTO(settle_row(r, row, &settled), done);
+    if (r->pins) TRY_GOTO(shard_pins_apply(r->pins, r->mesh, r->axis, r->graph, &settled), done);
+    TRY_GOTO(shard_prepare(r->graph, &settled, &prepared), done);
+    TRY_GOTO(lower_prepared(c, &prepared, row), done);
 done:
     shard_prepared_free(&prepared);
     shard_settled_free(&settled);
-    return status;
+    if (status != ST_UNSUPPORTED && status != ST_INVALID) return status;
+    row->reason = st_arena_strdup(&c->own->arena, st_last_error());
+    st_clear_error();
+    return row->reason ? ST_OK : st_no_memory(0, "a reason");
+}
+
+/* The forms that the lowering has of the axis. */
+static st_status_t try_lowering(chooser_t *c) {
+    static const char *const names[] = {"dp", "zero1", "zero2", "zero3"};
+    const char *axis = c->request->lowers;
+    const bool data = strcmp(axis, IR_AXIS_DATA) == 0, tensor = strcmp(axis, IR_AXIS_TENSOR) == 0;
+    for (int form = SHARD_FORM_DP; form < (data ? SHARD_FORM_END : 1); form++) {
+        sharding_row_t row = {.form = form};
+        snprintf(row.name, sizeof row.name, "%s", data ? names[form] : tensor ? "tp" : axis);
+        TRY(lower_row(c, &row));
+        keep_row(c, &row);
+    }
+    return ST_OK;
 }
 
 st_status_t sharding_settle(const sharding_request_t *request, const sharding_t *sharding,
                             uint32_t row, shard_settled_t *settled) {
-    const sharding_row_t *chosen = &sharding->rows[row];
-    if (chosen->form >= 0) return settle_form(request, chosen->form, settled);
-    return shard_choices_settle(request->graph, &chosen->choices, settled);
+    return settle_row(request, &sharding->rows[row], settled);
+}
+
+st_status_t sharding_price_form(const sharding_request_t *request, shard_form_t form,
+                                sharding_price_t *out_price, bool *out_possible) {
+    own_t own = {0};
+    chooser_t c = {.request = request, .own = &own};
+    sharding_row_t row = {.form = (int)form};
+    const st_status_t status = lower_row(&c, &row);
+    *out_price = row.price;
+    *out_possible = status == ST_OK && !row.reason;
+    st_arena_clear(&own.arena);
+    return status;
 }
 
 /* ---- free choices ---- */
 
-static st_status_t try_labels(chooser_t *c, const shard_model_t *model, bool exact,
-                              bool *out_fits) {
+static st_status_t try_labels(chooser_t *c, bool exact, bool *out_fits) {
     sharding_row_t row = {.name = "auto", .exact = exact, .form = -1};
-    TRY(price_labels(c, model, &row));
+    TRY(price_labels(c, &row));
     *out_fits = row.fits;
     if (!c->best.choices.nodes || is_better(&row, &c->best)) c->best = row;
     return ST_OK;
@@ -180,38 +210,46 @@ static st_status_t try_labels(chooser_t *c, const shard_model_t *model, bool exa
 static st_status_t try_free(chooser_t *c, uint32_t w) {
     const sharding_request_t *r = c->request;
     const shard_start_t start = {c->n_starts, c->starts};
-    const shard_model_t *model = c->own->models[w];
+    const shard_energy_t *energy = &c->own->energies[w];
     shard_answer_t answer;
-    TRY(shard_energy_solve(shard_model_energy(model), &start, WIDTH, c->labels, &answer));
+    TRY(shard_energy_solve(energy, &start, WIDTH, c->labels, &answer));
     bool fits_already;
-    TRY(try_labels(c, model, answer.exact, &fits_already));
+    TRY(try_labels(c, answer.exact, &fits_already));
     for (int b = 0; r->memory_limit && !fits_already && b < N_BUDGETS; b++) {
         shard_limited_t limited;
-        TRY(shard_energy_limited(shard_model_energy(model), &start, WIDTH,
+        TRY(shard_energy_limited(energy, &start, WIDTH,
                                  (uint64_t)(budgets[b] * (double)r->memory_limit), c->labels,
                                  &limited));
-        TRY(try_labels(c, model, limited.answer.exact, &fits_already));
+        TRY(try_labels(c, limited.answer.exact, &fits_already));
     }
     return ST_OK;
 }
 
 /* ---- the choice ---- */
 
-static void choose(chooser_t *c) {
+/* The best that can be lowered. */
+static st_status_t choose(chooser_t *c) {
     sharding_t *out = c->out;
     out->rows[out->n_rows++] = c->best;
-    for (uint32_t i = 1; i < out->n_rows; i++)
-        if (is_better(&out->rows[i], &out->rows[out->chosen])) out->chosen = i;
+    for (;;) {
+        for (uint32_t i = 0; i < out->n_rows; i++)
+            if (is_better(&out->rows[i], &out->rows[out->chosen])) out->chosen = i;
+        sharding_row_t *best = &out->rows[out->chosen];
+        if (best->reason) return FAIL(ST_UNSUPPORTED, "%s", best->reason);
+        if (best->form >= 0) return ST_OK; /* it has been lowered */
+        TRY(lower_row(c, best));
+        if (!best->reason) return ST_OK;
+    }
 }
 
 static st_status_t open_chooser(chooser_t *c) {
     const ir_graph_t *graph = c->request->graph;
     st_arena_t *arena = &c->own->arena;
-    const shard_start_t given = shard_model_starts(c->own->models[0]);
+    const shard_start_t given = shard_model_starts(c->own->model);
     c->starts = st_arena_array(arena, given.n + FORM_WEIGHTS * MAX_FORMS, sizeof *c->starts);
     c->room.nodes = st_arena_array(arena, graph->nodes.n, sizeof *c->room.nodes);
     c->room.copies = st_arena_array(arena, graph->values.n, sizeof *c->room.copies);
-    c->labels = st_arena_array(arena, shard_model_energy(c->own->models[0])->variables.n, 1);
+    c->labels = st_arena_array(arena, shard_model_energy(c->own->model)->variables.n, 1);
     c->out->rows = st_arena_array(arena, MAX_FORMS + 1, sizeof *c->out->rows);
     if (!c->starts || !c->room.nodes || !c->room.copies || !c->labels || !c->out->rows)
         return st_no_memory(graph->nodes.n * sizeof *c->room.nodes, "a choice of placements");
@@ -228,23 +266,18 @@ static st_status_t run(chooser_t *c) {
     const ir_placement_t *const *pinned = NULL;
     if (r->pins)
         TRY(shard_pins_states(r->pins, r->mesh, r->axis, r->graph, &c->own->arena, &pinned));
+    TRY(shard_model_open(r->graph, r->target, &r->ring, r->splits_inputs, pinned, &c->own->model));
+    TRY(open_chooser(c));
     for (uint32_t w = 0; w < N_WEIGHTS; w++) {
-        shard_ring_t ring = r->ring;
-        ring.weight *= weights[w];
-        TRY(shard_model_open(r->graph, r->target, &ring, r->splits_inputs, pinned,
-                             &c->own->models[w]));
-        if (!w) TRY(open_chooser(c));
+        TRY(shard_model_weigh(c->own->model, r->ring.weight * weights[w], &c->own->energies[w]));
         for (uint32_t form = 0; w < FORM_WEIGHTS && shard_uniform_name(form); form++) {
             ASSERT(form < MAX_FORMS);
             TRY(try_form(c, w, form));
         }
     }
-    static const char *const forms[] = {"dp", "zero1", "zero2", "zero3", "tp"};
-    for (int form = SHARD_FORM_DP; r->lowers_forms && form <= FORM_TENSOR; form++)
-        if (r->splits_inputs == (form != FORM_TENSOR)) TRY(try_lowering(c, form, forms[form]));
+    if (r->lowers) TRY(try_lowering(c));
     for (uint32_t w = 0; w < N_WEIGHTS; w++) TRY(try_free(c, w));
-    choose(c);
-    return ST_OK;
+    return choose(c);
 }
 
 st_status_t sharding_choose(const sharding_request_t *request, sharding_t *out_sharding) {
@@ -259,7 +292,8 @@ st_status_t sharding_choose(const sharding_request_t *request, sharding_t *out_s
 
 void sharding_free(sharding_t *sharding) {
     own_t *own = sharding->own;
-    for (uint32_t w = 0; own && w < N_WEIGHTS; w++) shard_model_destroy(own->models[w]);
+    for (uint32_t w = 0; own && w < N_WEIGHTS; w++) shard_energy_close(&own->energies[w]);
+    if (own) shard_model_destroy(own->model);
     if (own) st_arena_clear(&own->arena);
     st_free(own);
     *sharding = (sharding_t){0};

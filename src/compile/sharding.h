@@ -6,7 +6,8 @@
  * (shard/uniform.h), solved by elimination or cuts, and as the lowering's own rules make it
  * (shard/forms.h), whichever takes less; and the best free choices, at several weights of
  * communication (of which part will be hidden) and, under a limit, several budgets for what the sum
- * knows of memory. Since the uniform plans are candidates, none of them is faster.
+ * knows of memory. Since the uniform plans are candidates, none of them is faster. What is chosen is
+ * lowered to be sure; a candidate that cannot be drops out, and says why.
  *
  * Simulation (sharding_simulate) runs the global graph in its order on one rank: each node takes what it
  * does on the largest part (shard/price.h); a conversion that goes over the links starts when its value
@@ -36,7 +37,9 @@ typedef struct sharding_row {
     sharding_price_t price;
     bool exact; /* by the energy: no other labels of the form cost less */
     bool fits;
-    int form; /* shard_form_t, SHARD_FORM_END for shard_form_tensor, of which this is the lowering; -1: the choices say it */
+    int form; /* the form of the axis of which this is the lowering: shard_form_t, which the data axis has, of others 0;
+               * -1: the choices say it */
+    const char *reason; /* it cannot be lowered, for this; NULL: it can */
     shard_choices_t
         choices; /* of a form: for another graph than the request's, into which it is worked */
 } sharding_row_t;
@@ -47,7 +50,8 @@ typedef struct sharding_request {
     shard_ring_t ring;   /* weight 1 */
     double link_overlap; /* simulate.h */
     bool splits_inputs;
-    bool lowers_forms;     /* the lowering's own forms (shard/forms.h) are candidates */
+    const char *lowers;    /* the lowering's own forms of an axis of this name (shard/forms.h) are
+                         * candidates; NULL: none */
     uint64_t memory_limit; /* of states and live values together; 0: none */
     const char
         *pins; /* placements asked for (shard/pins.h), which all candidates keep to; NULL: none */
@@ -62,7 +66,7 @@ typedef struct sharding {
     void *own;
 } sharding_t;
 
-/* UNSUPPORTED: a node with bodies. Where no candidate keeps within the limit the smallest is chosen, which
+/* UNSUPPORTED: a node with bodies, or no candidate can be lowered. Where no candidate keeps within the limit the smallest is chosen, which
  * does not fit: it may once values are computed again. */
 st_status_t sharding_choose(const sharding_request_t *request,
                             sharding_t *out_sharding) ST_WARN_UNUSED;
@@ -70,6 +74,10 @@ st_status_t sharding_choose(const sharding_request_t *request,
 st_status_t sharding_settle(const sharding_request_t *request, const sharding_t *sharding,
                             uint32_t row, shard_settled_t *settled) ST_WARN_UNUSED;
 void sharding_free(sharding_t *sharding); /* zeroed is fine */
+/* What the lowering's own form of axis `request->lowers` takes: shard_form_t of the data axis, of others DP. Not
+ * `*out_possible`: it cannot be lowered. */
+st_status_t sharding_price_form(const sharding_request_t *request, shard_form_t form,
+                                sharding_price_t *out_price, bool *out_possible) ST_WARN_UNUSED;
 /* What choices take. */
 st_status_t sharding_simulate(const sharding_request_t *request, const shard_choices_t *choices,
                               sharding_price_t *out_price) ST_WARN_UNUSED;

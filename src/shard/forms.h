@@ -24,6 +24,10 @@ typedef enum shard_form {
 
 typedef enum shard_context { SHARD_CONTEXT_GATHER = 0, SHARD_CONTEXT_RING } shard_context_t;
 
+/* What axis `settled->axis` does by its name, of as many ranks as `settled` says: one of those below. `form` is the data
+ * axis's, `how` the context axis's. An axis of another name (pipe) settles nothing. */
+st_status_t shard_form_axis(const ir_graph_t *graph, shard_form_t form, shard_context_t how,
+                            shard_settled_t *settled) ST_WARN_UNUSED;
 /* Whole states, and their parts of ranks along the data axis. `settled` is open. */
 st_status_t shard_form_data(const ir_graph_t *graph, uint32_t n_ranks, shard_form_t form,
                             shard_settled_t *settled) ST_WARN_UNUSED;

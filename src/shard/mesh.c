@@ -136,12 +136,7 @@ static st_status_t settle(const lowering_t *l, uint32_t axis, const ir_graph_t *
     settled->axis = o->mesh->axes[axis].name;
     settled->n_ranks = o->mesh->axes[axis].size;
     if (o->settle && !o->home_of) return o->settle(o->settle_context, graph, axis, settled);
-    if (data && !o->home_of)
-        return shard_form_data(graph, o->mesh->axes[axis].size, o->form, settled);
-    if (is_axis(o->mesh, axis, IR_AXIS_TENSOR)) TRY(shard_form_tensor(graph, settled));
-    if (is_axis(o->mesh, axis, IR_AXIS_EXPERT)) TRY(shard_form_expert(graph, settled));
-    if (is_axis(o->mesh, axis, IR_AXIS_CONTEXT))
-        TRY(shard_form_context(graph, o->context_attention, settled));
+    if (!data || !o->home_of) TRY(shard_form_axis(graph, o->form, o->context_attention, settled));
     for (ir_node_t n = 0; n < graph->nodes.n && o->home_of; n++) {
         const ir_node_info_t *node = ir_node(graph, n);
         if (!(ir_op_def(node->op)->flags & IR_STATE)) continue;

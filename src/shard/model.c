@@ -51,6 +51,7 @@ struct shard_model {
     ST_VEC(reading_t) readings;
     st_map_t by_hash, by_value, by_reading;
     shard_energy_t energy;
+    const int64_t *own_costs; /* of labels, without readings */
     uint32_t n_starts;
     const uint8_t *starts[MOST_STARTS];
 };
@@ -314,8 +315,8 @@ static ir_placement_t read_as(const shard_model_t *m, uint32_t variable, uint32_
     return shard_strategy_in(&kind_of(m, n)->ways[x], ir_node(m->graph, n)->n_inputs, j);
 }
 
-static st_status_t reading_cost(const shard_model_t *m, const reading_t *r, uint32_t x, uint32_t y,
-                                int64_t *out) {
+static st_status_t reading_cost(const shard_model_t *m, double weight, const reading_t *r,
+                                uint32_t x, uint32_t y, int64_t *out) {
     const ir_placement_t from = made_as(m, r->from, r->output, x);
     const ir_placement_t to = read_as(m, r->to, r->operand, y);
     *out = 0;
@@ -332,18 +333,19 @@ static st_status_t reading_cost(const shard_model_t *m, const reading_t *r, uint
         from.kind == IR_SPLIT && to.kind == IR_REPLICATE && shard_is_weight(m->graph, r->value);
     shard_conversion_t cost = shard_convert_merged(
         &m->ring, m->target, ir_value_type(m->graph, r->value), from, to, m->hides[r->value]);
-    if (m->hides[r->value]) cost.link_ps = (int64_t)((double)cost.link_ps * m->ring.weight);
+    if (m->hides[r->value]) cost.link_ps = (int64_t)((double)cost.link_ps * weight);
     return times(cost.link_ps + cost.pass_ps, (again ? r->n_phases : 1) * r->n, out);
 }
 
-static st_status_t add_reading(shard_model_t *m, const reading_t *r) {
-    const shard_variable_t *variables = m->energy.variables.data;
+static st_status_t add_reading(const shard_model_t *m, double weight, const reading_t *r,
+                               shard_energy_t *energy) {
+    const shard_variable_t *variables = energy->variables.data;
     const uint32_t n_from = variables[r->from].n_labels, n_to = variables[r->to].n_labels;
     int64_t table[SHARD_MAX_LABELS * SHARD_MAX_LABELS], cost;
     if (r->from == r->to) { /* layer to layer, of one class: the same way on both sides */
         for (uint32_t x = 0; x < n_from; x++) {
-            int64_t *own = &m->energy.costs.data[variables[r->from].first + x];
-            TRY(reading_cost(m, r, x, x, &cost));
+            int64_t *own = &energy->costs.data[variables[r->from].first + x];
+            TRY(reading_cost(m, weight, r, x, x, &cost));
             *own = shard_cost_add(*own, cost);
         }
         return ST_OK;
@@ -351,10 +353,27 @@ static st_status_t add_reading(shard_model_t *m, const reading_t *r) {
     bool any = false;
     for (uint32_t x = 0; x < n_from; x++)
         for (uint32_t y = 0; y < n_to; y++) {
-            TRY(reading_cost(m, r, x, y, &table[x * n_to + y]));
+            TRY(reading_cost(m, weight, r, x, y, &table[x * n_to + y]));
             any |= table[x * n_to + y] != 0;
         }
-    return any ? shard_energy_pair(&m->energy, r->from, r->to, table) : ST_OK;
+    return any ? shard_energy_pair(energy, r->from, r->to, table) : ST_OK;
+}
+
+static st_status_t add_readings(const shard_model_t *m, double weight, shard_energy_t *energy) {
+    for (size_t r = 0; r < m->readings.n; r++)
+        TRY(add_reading(m, weight, &m->readings.data[r], energy));
+    return ST_OK;
+}
+
+st_status_t shard_model_weigh(const shard_model_t *m, double weight, shard_energy_t *out_energy) {
+    shard_energy_open(out_energy);
+    for (uint32_t v = 0; v < m->energy.variables.n; v++) {
+        const shard_variable_t *variable = &m->energy.variables.data[v];
+        TRY(shard_energy_variable(out_energy, variable->n_labels, m->own_costs + variable->first,
+                                  m->energy.classes.data + variable->first,
+                                  m->energy.memory.data + variable->first, NULL));
+    }
+    return add_readings(m, weight, out_energy);
 }
 
 /* ---- starts ---- */
@@ -407,7 +426,11 @@ static st_status_t build(shard_model_t *m, bool splits_inputs) {
     TRY(find_readings(m));
     for (size_t g = 0; g < m->groups.n; g++) TRY(add_group(m, &m->groups.data[g]));
     TRY(add_copies(m));
-    for (size_t r = 0; r < m->readings.n; r++) TRY(add_reading(m, &m->readings.data[r]));
+    m->own_costs = st_arena_copy(&m->arena, m->energy.costs.data,
+                                 m->energy.costs.n * sizeof *m->energy.costs.data);
+    if (!m->own_costs)
+        return st_no_memory(m->energy.costs.n * sizeof *m->own_costs, "the model of placements");
+    TRY(add_readings(m, m->ring.weight, &m->energy));
     return add_starts(m);
 }
 

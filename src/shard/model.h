@@ -38,6 +38,10 @@ st_status_t shard_model_open(const ir_graph_t *graph, const ir_target_t *target,
 void shard_model_destroy(shard_model_t *model); /* NULL is fine */
 const shard_energy_t *shard_model_energy(const shard_model_t *model);
 const ir_graph_t *shard_model_graph(const shard_model_t *model);
+/* The energy at another weight of communication than the ring's: the same variables and labels. Closed by the
+ * caller, whatever came out. */
+st_status_t shard_model_weigh(const shard_model_t *model, double weight,
+                              shard_energy_t *out_energy) ST_WARN_UNUSED;
 
 /* Labellings to begin with, owned by the model: all whole; and for each number of granules that
  * occurs the ways that split into so many, wherever there are some. */

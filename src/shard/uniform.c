@@ -108,10 +108,10 @@ static st_status_t copy_tables(const shard_energy_t *from, shard_energy_t *to) {
     return ST_OK;
 }
 
-static st_status_t restrict_labels(const shard_model_t *model, const form_t *form,
-                                   const bool *read_before, shard_energy_t *out) {
+static st_status_t restrict_labels(const shard_model_t *model, const shard_energy_t *energy,
+                                   const form_t *form, const bool *read_before,
+                                   shard_energy_t *out) {
     const ir_graph_t *graph = shard_model_graph(model);
-    const shard_energy_t *energy = shard_model_energy(model);
     const marks_t batch = find_marks(model, graph, SPLIT);
     for (uint32_t v = 0; v < energy->variables.n; v++) {
         const shard_variable_t *variable = &energy->variables.data[v];
@@ -135,8 +135,8 @@ static st_status_t restrict_labels(const shard_model_t *model, const form_t *for
     return copy_tables(energy, out);
 }
 
-st_status_t shard_uniform_energy(const shard_model_t *model, uint32_t form,
-                                 shard_energy_t *out_energy) {
+st_status_t shard_uniform_energy(const shard_model_t *model, const shard_energy_t *energy,
+                                 uint32_t form, shard_energy_t *out_energy) {
     const ir_graph_t *graph = shard_model_graph(model);
     shard_energy_open(out_energy);
     ASSERT(form < N_FORMS);
@@ -146,7 +146,8 @@ st_status_t shard_uniform_energy(const shard_model_t *model, uint32_t form,
         for (uint32_t j = 0; j < ir_node(graph, n)->n_inputs; j++)
             if (ir_node(graph, n)->phase != IR_PHASE_OPTIMIZER)
                 read_before[ir_node(graph, n)->inputs[j]] = true;
-    const st_status_t status = restrict_labels(model, &forms[form], read_before, out_energy);
+    const st_status_t status =
+        restrict_labels(model, energy, &forms[form], read_before, out_energy);
     st_free(read_before);
     return status;
 }

@@ -19,8 +19,9 @@
 
 /* "dp", …; NULL after the last. */
 const char *shard_uniform_name(uint32_t form);
-/* The model's energy with the form's labels alone. Closed by the caller, after a failure too. */
-st_status_t shard_uniform_energy(const shard_model_t *model, uint32_t form,
-                                 shard_energy_t *out_energy) ST_WARN_UNUSED;
+/* An energy of the model's (shard_model_energy, shard_model_weigh) with the form's labels alone. Closed by the
+ * caller, after a failure too. */
+st_status_t shard_uniform_energy(const shard_model_t *model, const shard_energy_t *energy,
+                                 uint32_t form, shard_energy_t *out_energy) ST_WARN_UNUSED;
 
 #endif

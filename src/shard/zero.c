@@ -131,3 +131,16 @@ st_status_t shard_form_data(const ir_graph_t *graph, uint32_t n_ranks, shard_for
         if (is_optimizer(ir_node(graph, n))) TRY(split_update(graph, n, n_ranks, form, settled));
     return form == SHARD_FORM_ZERO3 ? shard_gather_states(graph, settled) : ST_OK;
 }
+
+/* ---- by the name of the axis ---- */
+
+st_status_t shard_form_axis(const ir_graph_t *graph, shard_form_t form, shard_context_t how,
+                            shard_settled_t *settled) {
+    const char *axis = settled->axis;
+    if (strcmp(axis, IR_AXIS_DATA) == 0)
+        return shard_form_data(graph, settled->n_ranks, form, settled);
+    if (strcmp(axis, IR_AXIS_TENSOR) == 0) return shard_form_tensor(graph, settled);
+    if (strcmp(axis, IR_AXIS_EXPERT) == 0) return shard_form_expert(graph, settled);
+    if (strcmp(axis, IR_AXIS_CONTEXT) == 0) return shard_form_context(graph, how, settled);
+    return ST_OK;
+}

@@ -280,28 +280,35 @@ static void print_recomputed(const stator_report_totals_t *t) {
            milliseconds(t->us_recomputed));
 }
 
-static const char *compiled_text(double us, char text[32]) {
-    if (!(us > 0)) return "";
-    snprintf(text, 32, "%.3f", us * 1e-3);
+/* "" where there is none. */
+static const char *ms_text(double us, char text[32]) {
+    text[0] = 0;
+    if (us > 0) snprintf(text, 32, "%.3f", us * 1e-3);
     return text;
 }
 
 /* What the placements could have been, and which were chosen. */
 static void print_alternatives(const stator_report_t *report) {
     stator_report_alternative_t row;
-    char states[32], live[32], compiled[32];
+    char states[32], live[32], step[32], exposed[32], compiled[32];
+    int wide = 8;
     if (!stator_report_alternative_at(report, 0, &row)) return;
+    for (size_t i = 0; stator_report_alternative_at(report, i, &row); i++)
+        if ((int)strlen(row.axis) > wide) wide = (int)strlen(row.axis);
     printf(
         "\nplacements, simulated before fusion: ms a step, of them not hidden; states, alive; ms "
         "as compiled\n");
-    for (size_t i = 0; stator_report_alternative_at(report, i, &row); i++)
+    for (size_t i = 0; stator_report_alternative_at(report, i, &row); i++) {
+        snprintf(exposed, sizeof exposed, "%.3f", row.exposed_us * 1e-3);
         if (row.reason[0])
-            printf("  %-8s %s: %s\n", row.axis, row.name, row.reason);
+            printf("  %-*s %s: %s\n", wide, row.axis, row.name, row.reason);
         else
-            printf("%s %-8s %-8s %10.3f %10.3f %12s %12s %10s%s\n", row.chosen ? ">" : " ",
-                   row.axis, row.name, row.step_us * 1e-3, row.exposed_us * 1e-3,
-                   tool_bytes(row.state_bytes, states), tool_bytes(row.live_bytes, live),
-                   compiled_text(row.compiled_us, compiled), row.fits ? "" : "  too much");
+            printf("%s %-*s %-8s %10s %10s %12s %12s %10s%s\n", row.chosen ? ">" : " ", wide,
+                   row.axis, row.name, ms_text(row.step_us, step), row.step_us > 0 ? exposed : "",
+                   row.step_us > 0 ? tool_bytes(row.state_bytes, states) : "",
+                   row.step_us > 0 ? tool_bytes(row.live_bytes, live) : "",
+                   ms_text(row.compiled_us, compiled), row.fits ? "" : "  too much");
+    }
 }
 
 static void print_tables(const stator_plan_t *plan, const stator_report_t *report, int64_t rank) {

@@ -107,6 +107,32 @@ shard_model_t shard_with(const shard_model_t *model, const char *key, const char
     return made;
 }
 
+/* ---- machines ---- */
+
+const char *shard_machine(const char *name, const char *us, const char *gbps) {
+    static char text[1 << 20], out[1 << 20], paths[2][4096];
+    char *path = paths[strcmp(name, "free.target") == 0];
+    const char *source = STATOR_SOURCE_DIR "/targets/cpu.target";
+    FILE *file = fopen(source, "r");
+    assert_non_null(file);
+    text[fread(text, 1, sizeof text - 1, file)] = 0;
+    fclose(file);
+    out[0] = 0;
+    for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
+        if (strncmp(line, "link_us", 7) == 0)
+            snprintf(out + strlen(out), 128, "link_us %s\n", us);
+        else if (strncmp(line, "link_gbps", 9) == 0)
+            snprintf(out + strlen(out), 128, "link_gbps %s\n", gbps);
+        else if (strncmp(line, "launch_us", 9) == 0)
+            strcat(out, "launch_us 0\n");
+        else
+            strcat(strcat(out, line), "\n");
+    }
+    snprintf(path, sizeof paths[0], "%s", scratch(name));
+    spill(path, out, strlen(out));
+    return path;
+}
+
 /* ---- one run ---- */
 
 typedef struct trained {

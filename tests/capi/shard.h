@@ -20,6 +20,10 @@ extern const shard_model_t shard_llama_micro, shard_llama_tied, shard_resnet_mic
 /* `model` with one more option. */
 shard_model_t shard_with(const shard_model_t *model, const char *key, const char *value);
 
+/* A file with the processor's own description, but with such links, and launches that cost nothing. Two files at a
+ * time: "free.target" and another. */
+const char *shard_machine(const char *name, const char *us, const char *gbps);
+
 /* Trains ten steps in float64 on one rank and on the mesh; fails unless every output of every step
  * (loss, gradient norm), and at the end every parameter, buffer and moment, is within 1e-9 of the one
  * rank's, relative to the tensor's largest element. The one rank's run is kept between calls for one

@@ -160,7 +160,7 @@ static void open_fixture(fixture_t *f, const char *text, uint32_t n_ranks) {
         .ring = {n_ranks, ir_links_of(f->ir.machine, n_ranks, 1), 1, false},
         .link_overlap = 1,
         .splits_inputs = true,
-        .lowers_forms = true,
+        .lowers = IR_AXIS_DATA,
     };
 }
 
@@ -244,7 +244,7 @@ static void uniform_plans_are_what_their_names_say(void **state) {
     fixture_t f;
     sharding_t made;
     open_fixture(&f, mlp(4096, 512), 4);
-    f.request.lowers_forms = false;
+    f.request.lowers = NULL;
     assert_int_equal(sharding_choose(&f.request, &made), ST_OK);
     const struct {
         const char *form;

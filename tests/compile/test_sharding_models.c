@@ -117,7 +117,8 @@ static void compare(const fixture_t *f, uint32_t n_ranks, const char *what, uint
     compare_energy(shard_model_energy(model), &starts, "free", n_compared);
     for (uint32_t form = 0; shard_uniform_name(form); form++) {
         shard_energy_t energy;
-        assert_int_equal(shard_uniform_energy(model, form, &energy), ST_OK);
+        assert_int_equal(shard_uniform_energy(model, shard_model_energy(model), form, &energy),
+                         ST_OK);
         compare_energy(&energy, &starts, shard_uniform_name(form), n_compared);
         shard_energy_close(&energy);
     }
