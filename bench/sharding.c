@@ -133,7 +133,7 @@ static void run(const bench_case_t *c) {
     const sharding_request_t request = {
         .graph = graph,
         .target = &ir,
-        .ring = {c->n_ranks, ir_links_of(&target->machine, c->n_ranks, 1), 1, false},
+        .ring = {c->n_ranks, ir_links_of(&target->machine, c->n_ranks, 1), 1, false, NULL},
         .link_overlap = target->machine.link_overlap,
         .splits_inputs = true,
         .memory_limit =

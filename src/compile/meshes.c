@@ -44,7 +44,7 @@ static st_status_t price_alone(pricing_t *p, axis_t axis, uint32_t size, uint32_
     const sharding_request_t request = {
         .graph = r->graph,
         .target = r->target,
-        .ring = {size, links, 1, false},
+        .ring = {size, links, 1, false, NULL},
         .link_overlap = r->target->machine->link_overlap,
         .splits_inputs = axis != TENSOR,
         .lowers = names[axis],

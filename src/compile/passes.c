@@ -313,7 +313,7 @@ static st_status_t settle_axis(void *context, const ir_graph_t *graph, uint32_t 
         .graph = graph,
         .target = &c->target,
         .ring = {n_ranks, ir_links_of(machine, n_ranks, ir_mesh_stride(mesh, axis)), 1,
-                 order[0] != axis},
+                 order[0] != axis, NULL},
         .link_overlap = machine->link_overlap,
         .splits_inputs = strcmp(name, IR_AXIS_TENSOR) != 0,
         .lowers = name,

@@ -21,11 +21,13 @@ static const size_t WIDTH = (size_t)1 << 16;
 
 typedef struct own {
     st_arena_t arena; /* rows and choices */
+    shard_prices_t *prices;
     shard_model_t *model;
     shard_energy_t energies[N_WEIGHTS]; /* of it */
 } own_t;
 
 typedef struct chooser {
+    sharding_request_t kept; /* the request, with prices */
     const sharding_request_t *request;
     sharding_t *out;
     own_t *own;
@@ -185,18 +187,6 @@ st_status_t sharding_settle(const sharding_request_t *request, const sharding_t 
     return settle_row(request, &sharding->rows[row], settled);
 }
 
-st_status_t sharding_price_form(const sharding_request_t *request, shard_form_t form,
-                                sharding_price_t *out_price, bool *out_possible) {
-    own_t own = {0};
-    chooser_t c = {.request = request, .own = &own};
-    sharding_row_t row = {.form = (int)form};
-    const st_status_t status = lower_row(&c, &row);
-    *out_price = row.price;
-    *out_possible = status == ST_OK && !row.reason;
-    st_arena_clear(&own.arena);
-    return status;
-}
-
 /* ---- free choices ---- */
 
 static st_status_t try_labels(chooser_t *c, bool exact, bool *out_fits) {
@@ -258,11 +248,21 @@ static st_status_t open_chooser(chooser_t *c) {
     return ST_OK;
 }
 
+/* From here on the request's prices are kept. */
+static st_status_t keep_prices(chooser_t *c) {
+    TRY(shard_prices_create(&c->own->prices));
+    c->kept = *c->request;
+    c->kept.ring.prices = c->own->prices;
+    c->request = &c->kept;
+    return ST_OK;
+}
+
 static st_status_t run(chooser_t *c) {
-    const sharding_request_t *r = c->request;
     c->own = st_calloc(1, sizeof *c->own);
     c->out->own = c->own;
     if (!c->own) return st_no_memory(sizeof *c->own, "a choice of placements");
+    TRY(keep_prices(c));
+    const sharding_request_t *r = c->request;
     const ir_placement_t *const *pinned = NULL;
     if (r->pins)
         TRY(shard_pins_states(r->pins, r->mesh, r->axis, r->graph, &c->own->arena, &pinned));
@@ -280,6 +280,20 @@ static st_status_t run(chooser_t *c) {
     return choose(c);
 }
 
+st_status_t sharding_price_form(const sharding_request_t *request, shard_form_t form,
+                                sharding_price_t *out_price, bool *out_possible) {
+    own_t own = {0};
+    chooser_t c = {.request = request, .own = &own};
+    sharding_row_t row = {.form = (int)form};
+    st_status_t status = keep_prices(&c);
+    if (status == ST_OK) status = lower_row(&c, &row);
+    *out_price = row.price;
+    *out_possible = status == ST_OK && !row.reason;
+    st_arena_clear(&own.arena);
+    shard_prices_destroy(own.prices);
+    return status;
+}
+
 st_status_t sharding_choose(const sharding_request_t *request, sharding_t *out_sharding) {
     const double begin = now_us();
     chooser_t c = {.request = request, .out = out_sharding};
@@ -294,6 +308,7 @@ void sharding_free(sharding_t *sharding) {
     own_t *own = sharding->own;
     for (uint32_t w = 0; own && w < N_WEIGHTS; w++) shard_energy_close(&own->energies[w]);
     if (own) shard_model_destroy(own->model);
+    if (own) shard_prices_destroy(own->prices);
     if (own) st_arena_clear(&own->arena);
     st_free(own);
     *sharding = (sharding_t){0};

@@ -25,6 +25,9 @@ typedef struct search {
     int64_t *linear;   /* [n]: of taking the proposed label */
     uint32_t *scratch; /* [n]: zero */
     uint32_t *block;   /* [BLOCK_VARIABLES] */
+    uint32_t now;      /* counts changes of labels */
+    uint32_t *changed; /* [n]: when the label did */
+    uint32_t *chosen;  /* [n]: when the block around it was chosen; 0: never */
     int64_t energy;
     st_arena_t arena;
 } search_t;
@@ -251,6 +254,8 @@ static st_status_t cut_move(search_t *s, form_t form, moved_t *out) {
     out->proved = form == FORM_PLAIN ||
                   (form == FORM_DOUBLED && energy == m.constant + (int64_t)((value + 1) / 2));
     if (energy == s->energy) memcpy(s->labels, s->before, s->n);
+    for (uint32_t v = 0; energy < s->energy && v < s->n; v++)
+        if (s->labels[v] != s->before[v]) s->changed[v] = ++s->now;
     s->energy = energy;
 done:
     st_free(sink);
@@ -303,17 +308,37 @@ static st_status_t choose_block(search_t *s, uint32_t n, bool *out_wide) {
     const int64_t gain = shard_energy_of(&part, now) - answer.energy;
     ASSERT(gain >= 0);
     s->energy -= gain;
-    for (uint32_t i = 0; gain && i < n; i++) s->labels[s->block[i]] = labels[i];
+    for (uint32_t i = 0; gain && i < n; i++) {
+        if (s->labels[s->block[i]] != labels[i]) s->changed[s->block[i]] = ++s->now;
+        s->labels[s->block[i]] = labels[i];
+    }
 done:
     shard_energy_close(&part);
     return status;
 }
 
+/* Whether a label of the block or beside it has changed since the block around `v` was chosen: else the
+ * same would be chosen again. */
+static bool is_stale(const search_t *s, uint32_t v, uint32_t n) {
+    if (!s->chosen[v]) return true;
+    for (uint32_t i = 0; i < n; i++) {
+        const uint32_t w = s->block[i];
+        if (s->changed[w] > s->chosen[v]) return true;
+        for (uint32_t k = s->core->first[w]; k < s->core->first[w + 1]; k++)
+            if (s->changed[shard_other_end(&s->core->energy.pairs.data[s->core->adjacent[k]], w)] >
+                s->chosen[v])
+                return true;
+    }
+    return false;
+}
+
 static st_status_t choose_blocks(search_t *s) {
     for (uint32_t v = 0; v < s->n; v++) {
         if (s->core->energy.variables.data[v].n_labels < 2) continue;
-        bool wide = true;
-        for (uint32_t n = grow_block(s, v); wide && n; n /= 2) TRY(choose_block(s, n, &wide));
+        uint32_t n = grow_block(s, v);
+        if (!is_stale(s, v, n)) continue;
+        for (bool wide = true; wide && n; n /= 2) TRY(choose_block(s, n, &wide));
+        s->chosen[v] = s->now;
     }
     return ST_OK;
 }
@@ -479,7 +504,7 @@ static st_status_t solve_two(search_t *s, shard_answer_t *out_answer, bool *out_
 }
 
 static st_status_t open_search(const shard_core_t *core, search_t *s) {
-    *s = (search_t){.core = core, .n = (uint32_t)core->energy.variables.n};
+    *s = (search_t){.core = core, .n = (uint32_t)core->energy.variables.n, .now = 1};
     s->labels = st_arena_array(&s->arena, s->n, 1);
     s->proposal = st_arena_array(&s->arena, s->n, 1);
     s->before = st_arena_array(&s->arena, s->n, 1);
@@ -487,8 +512,10 @@ static st_status_t open_search(const shard_core_t *core, search_t *s) {
     s->linear = st_arena_array(&s->arena, s->n, sizeof *s->linear);
     s->scratch = st_arena_array(&s->arena, s->n, sizeof *s->scratch);
     s->block = st_arena_array(&s->arena, BLOCK_VARIABLES, sizeof *s->block);
+    s->changed = st_arena_array(&s->arena, s->n, sizeof *s->changed);
+    s->chosen = st_arena_array(&s->arena, s->n, sizeof *s->chosen);
     if (!s->labels || !s->proposal || !s->before || !s->vertex || !s->linear || !s->scratch ||
-        !s->block)
+        !s->block || !s->changed || !s->chosen)
         return st_no_memory(s->n * sizeof *s->linear, "a search for labels");
     return ST_OK;
 }

@@ -1,4 +1,5 @@
-/* Exact elimination (energy.h): dominated labels, then variables one by one. */
+/* Exact elimination (energy.h): dominated labels, then variables one by one. The order is found first, from
+ * who joins whom alone, so that an energy whose tables would be too wide costs none of them. */
 #include <string.h>
 
 #include "base/arena.h"
@@ -173,6 +174,13 @@ static st_status_t add_unary(elimination_t *e, uint32_t v) {
     return add_factor(e, 1, scope, table);
 }
 
+static st_status_t add_neighbours(elimination_t *e, const shard_pair_t *pair) {
+    if (e->n_alive[pair->a] == 1 || e->n_alive[pair->b] == 1) return ST_OK;
+    /* pairs come sorted, so that the lists are ascending: all (x, b) stand before all (b, y) */
+    TRY(ST_VEC_PUSH(&e->near[pair->a], pair->b));
+    return ST_VEC_PUSH(&e->near[pair->b], pair->a);
+}
+
 static st_status_t add_pair(elimination_t *e, const shard_pair_t *pair) {
     const uint32_t a = pair->a, b = pair->b;
     if (e->n_alive[a] == 1 || e->n_alive[b] == 1) return ST_OK;
@@ -186,8 +194,6 @@ static st_status_t add_pair(elimination_t *e, const shard_pair_t *pair) {
         for (uint32_t y = 0; y < e->n_alive[b]; y++)
             table[x * e->n_alive[b] + y] =
                 finite(shard_pair_cost(&e->core->energy, pair, alive(e, a, x), alive(e, b, y)));
-    TRY(ST_VEC_PUSH(&e->near[a], b)); /* pairs come sorted, so that the lists are ascending … */
-    TRY(ST_VEC_PUSH(&e->near[b], a)); /* … here too: all (x, b) stand before all (b, y) */
     return add_factor(e, 2, scope, table);
 }
 
@@ -330,48 +336,40 @@ static void minimize(const elimination_t *e, uint32_t v, const list_t *scope, op
     }
 }
 
-/* *out_wide: its table would exceed the limit. */
-static st_status_t eliminate_one(elimination_t *e, uint32_t v, bool *out_wide) {
-    const list_t *scope = &e->near[v];
+/* Computes the step's table, which is its neighbours' from then on. *out_wide: of too many factors. */
+static st_status_t eliminate_one(elimination_t *e, step_t *step, bool *out_wide) {
+    const list_t *factors = &e->factors[step->variable];
+    const list_t scope = {.data = step->scope, .n = step->n};
     size_t n_entries = 1;
     uint32_t n_operands = 0;
-    *out_wide = scope->n > MOST_NEIGHBOURS || e->factors[v].n > MOST_FACTORS;
-    for (size_t i = 0; i < scope->n && !*out_wide; i++) {
-        n_entries *= e->n_alive[scope->data[i]];
-        *out_wide = n_entries > e->max_entries;
-    }
+    *out_wide = factors->n > MOST_FACTORS;
     if (*out_wide) return ST_OK;
-    step_t step = {v, (uint32_t)scope->n, NULL, NULL};
-    step.scope = st_arena_copy(&e->arena, scope->data, scope->n * sizeof *scope->data);
-    step.best = st_arena_array(&e->arena, n_entries, 1);
+    for (uint32_t i = 0; i < step->n; i++) n_entries *= e->n_alive[step->scope[i]];
+    step->best = st_arena_array(&e->arena, n_entries, 1);
     int64_t *table = st_arena_array(&e->arena, n_entries, sizeof *table);
-    operand_t *operands = st_malloc(e->factors[v].n * sizeof *operands);
+    operand_t *operands = st_malloc(factors->n * sizeof *operands);
     st_status_t status = ST_OK;
-    if (!step.scope || !step.best || !table || !operands)
+    if (!step->best || !table || !operands)
         TRY_GOTO(st_no_memory(n_entries * sizeof *table, "an elimination"), done);
-    for (size_t i = 0; i < e->factors[v].n; i++) {
-        factor_t *factor = &e->all.data[e->factors[v].data[i]];
+    for (size_t i = 0; i < factors->n; i++) {
+        factor_t *factor = &e->all.data[factors->data[i]];
         if (factor->used) continue;
         factor->used = true;
-        place_operand(e, factor, v, scope, &operands[n_operands++]);
+        place_operand(e, factor, step->variable, &scope, &operands[n_operands++]);
     }
-    minimize(e, v, scope, operands, n_operands, n_entries, table, step.best);
-    TRY_GOTO(ST_VEC_PUSH(&e->steps, step), done);
-    status = add_factor(e, step.n, step.scope, table);
+    minimize(e, step->variable, &scope, operands, n_operands, n_entries, table, step->best);
+    status = add_factor(e, step->n, step->scope, table);
 done:
     st_free(operands);
     return status;
 }
 
-static st_status_t run(elimination_t *e, bool *out_wide) {
+/* The variables in the order in which they go, with their neighbours then. */
+static st_status_t find_order(elimination_t *e, bool *out_wide) {
     bool *touched = st_arena_array(&e->arena, e->n, sizeof *touched);
-    uint32_t left = e->n;
     if (!touched) return st_no_memory(e->n, "an elimination");
-    for (uint32_t v = 0; v < e->n; v++) TRY(add_unary(e, v));
-    for (size_t p = 0; p < e->core->energy.pairs.n; p++)
-        TRY(add_pair(e, &e->core->energy.pairs.data[p]));
     for (uint32_t v = 0; v < e->n; v++) TRY(rate(e, v));
-    while (left) {
+    while (e->steps.n < e->n) {
         if (!e->heap.n) { /* only variables with too many neighbours are left */
             *out_wide = true;
             return ST_OK;
@@ -379,11 +377,29 @@ static st_status_t run(elimination_t *e, bool *out_wide) {
         st_heap_drop(e->heap.data, e->heap.n--, sizeof(candidate_t), comes_before);
         const candidate_t c = e->heap.data[e->heap.n];
         if (c.version != e->version[c.variable]) continue;
-        TRY(eliminate_one(e, c.variable, out_wide));
-        if (*out_wide) return ST_OK;
+        const list_t *near = &e->near[c.variable];
+        if (c.entries > e->max_entries) {
+            *out_wide = true;
+            return ST_OK;
+        }
+        step_t step = {.variable = c.variable, .n = (uint32_t)near->n};
+        step.scope = st_arena_copy(&e->arena, near->data, near->n * sizeof *near->data);
+        if (!step.scope) return st_no_memory(near->n * sizeof *near->data, "an elimination");
+        TRY(ST_VEC_PUSH(&e->steps, step));
         TRY(detach(e, c.variable, touched));
-        left--;
     }
+    return ST_OK;
+}
+
+static st_status_t run(elimination_t *e, bool *out_wide) {
+    const shard_energy_t *energy = &e->core->energy;
+    for (size_t p = 0; p < energy->pairs.n; p++) TRY(add_neighbours(e, &energy->pairs.data[p]));
+    TRY(find_order(e, out_wide));
+    if (*out_wide) return ST_OK;
+    for (uint32_t v = 0; v < e->n; v++) TRY(add_unary(e, v));
+    for (size_t p = 0; p < energy->pairs.n; p++) TRY(add_pair(e, &energy->pairs.data[p]));
+    for (size_t s = 0; s < e->steps.n && !*out_wide; s++)
+        TRY(eliminate_one(e, &e->steps.data[s], out_wide));
     return ST_OK;
 }
 

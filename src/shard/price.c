@@ -2,8 +2,11 @@
 #include "shard/price.h"
 
 #include <math.h>
+#include <string.h>
 
+#include "base/hash.h"
 #include "base/memory.h"
+#include "ir/structure.h"
 
 /* Of what a node that nests take in costs by itself. */
 static const double NEST_SHARE = 0.5;
@@ -74,11 +77,89 @@ shard_conversion_t shard_convert_merged(const shard_ring_t *ring, const ir_targe
     return (shard_conversion_t){to_ps(link), to_ps(pass)};
 }
 
+/* ---- nodes that are known ---- */
+
+typedef struct price_slot {
+    uint64_t key; /* 0: empty */
+    int64_t ps;
+} price_slot_t;
+
+/* Open addressing, at most half full. */
+struct shard_prices {
+    size_t n, capacity; /* a power of two */
+    price_slot_t *slots;
+};
+
+st_status_t shard_prices_create(shard_prices_t **out_prices) {
+    enum { FIRST = 4096 };
+    shard_prices_t *made = st_calloc(1, sizeof *made);
+    *out_prices = made;
+    if (!made) return st_no_memory(sizeof *made, "prices");
+    made->capacity = FIRST;
+    made->slots = st_calloc(FIRST, sizeof *made->slots);
+    if (made->slots) return ST_OK;
+    st_free(made);
+    *out_prices = NULL;
+    return st_no_memory(FIRST * sizeof *made->slots, "prices");
+}
+
+void shard_prices_destroy(shard_prices_t *prices) {
+    if (prices) st_free(prices->slots);
+    st_free(prices);
+}
+
+/* The key's slot, or the empty one where it goes. */
+static price_slot_t *slot_of(const shard_prices_t *prices, uint64_t key) {
+    size_t at = (size_t)key & (prices->capacity - 1);
+    while (prices->slots[at].key && prices->slots[at].key != key)
+        at = (at + 1) & (prices->capacity - 1);
+    return &prices->slots[at];
+}
+
+static st_status_t keep_price(shard_prices_t *prices, uint64_t key, int64_t ps) {
+    if (2 * (prices->n + 1) > prices->capacity) {
+        const shard_prices_t old = *prices;
+        prices->slots = st_calloc(2 * old.capacity, sizeof *prices->slots);
+        if (!prices->slots) {
+            *prices = old;
+            return st_no_memory(2 * old.capacity * sizeof *prices->slots, "prices");
+        }
+        prices->capacity *= 2;
+        for (size_t i = 0; i < old.capacity; i++)
+            if (old.slots[i].key) *slot_of(prices, old.slots[i].key) = old.slots[i];
+        st_free(old.slots);
+    }
+    *slot_of(prices, key) = (price_slot_t){key, ps};
+    prices->n++;
+    return ST_OK;
+}
+
+/* All that a node's cost depends on: op, attributes, types, and how the parts are cut. */
+static uint64_t price_key(const ir_graph_t *graph, const ir_node_info_t *node,
+                          const ir_strategy_t *strategy) {
+    uint64_t hash = ir_attrs_hash(node->op, node->attrs, node->n_inputs);
+    for (uint32_t i = 0; i < node->n_inputs + node->n_outputs; i++) {
+        const bool input = i < node->n_inputs;
+        const uint32_t k = i - node->n_inputs;
+        const ir_type_t *type =
+            ir_value_type(graph, input ? node->inputs[i] : node->first_output + k);
+        ir_placement_t placement = IR_PLACE_REPLICATE;
+        if (strategy)
+            placement = input ? shard_strategy_in(strategy, node->n_inputs, i)
+                              : shard_strategy_out(strategy, k);
+        int64_t what[5 + IR_MAX_RANK] = {type->dtype, type->rank, placement.kind};
+        if (placement.kind == IR_SPLIT) what[3] = placement.dim, what[4] = placement.granules;
+        memcpy(what + 5, type->dims, (size_t)type->rank * sizeof *type->dims);
+        hash = st_hash64(what, (5 + (size_t)type->rank) * sizeof *what, hash);
+    }
+    return hash | 1;
+}
+
 /* ---- nodes ---- */
 
-st_status_t shard_node_ps(const shard_ring_t *ring, const ir_target_t *target,
-                          const ir_graph_t *graph, ir_node_t n, const ir_strategy_t *strategy,
-                          int64_t *out_ps) {
+static st_status_t node_ps(const shard_ring_t *ring, const ir_target_t *target,
+                           const ir_graph_t *graph, ir_node_t n, const ir_strategy_t *strategy,
+                           int64_t *out_ps) {
     const ir_node_info_t *node = ir_node(graph, n);
     const ir_op_def_t *def = ir_op_def(node->op);
     const uint32_t n_types = node->n_inputs + node->n_outputs, n_attrs = ir_op_n_attrs(def);
@@ -87,7 +168,6 @@ st_status_t shard_node_ps(const shard_ring_t *ring, const ir_target_t *target,
     ir_cost_t cost;
     bool any = false;
     *out_ps = 0;
-    if (def->flags & (IR_SOURCE | IR_VIEW | IR_STATE) || node->op == IR_OP_UPDATE) return ST_OK;
     ir_type_t *whole = st_arena_array(&arena, n_types, sizeof *whole);
     ir_type_t *local = st_arena_array(&arena, n_types, sizeof *local);
     ir_part_t *parts = st_arena_array(&arena, n_types, sizeof *parts);
@@ -120,4 +200,31 @@ st_status_t shard_node_ps(const shard_ring_t *ring, const ir_target_t *target,
 done:
     st_arena_clear(&arena);
     return status;
+}
+
+st_status_t shard_node_ps(const shard_ring_t *ring, const ir_target_t *target,
+                          const ir_graph_t *graph, ir_node_t n, const ir_strategy_t *strategy,
+                          int64_t *out_ps) {
+    const ir_node_info_t *node = ir_node(graph, n);
+    shard_prices_t *prices = ring->prices;
+    *out_ps = 0;
+    if (ir_op_def(node->op)->flags & (IR_SOURCE | IR_VIEW | IR_STATE) || node->op == IR_OP_UPDATE)
+        return ST_OK;
+    if (!prices) return node_ps(ring, target, graph, n, strategy, out_ps);
+    const uintptr_t address = (uintptr_t)strategy;
+    const uint64_t way = st_hash64(&address, sizeof address, 0) & ~(uint64_t)1;
+    const price_slot_t *slot = way ? slot_of(prices, way) : NULL;
+    if (strategy && slot && slot->key) {
+        *out_ps = slot->ps;
+        return ST_OK;
+    }
+    const uint64_t key = price_key(graph, node, strategy);
+    slot = slot_of(prices, key);
+    if (slot->key) {
+        *out_ps = slot->ps;
+    } else {
+        TRY(node_ps(ring, target, graph, n, strategy, out_ps));
+        TRY(keep_price(prices, key, *out_ps));
+    }
+    return strategy && way ? keep_price(prices, way, *out_ps) : ST_OK;
 }

@@ -18,6 +18,11 @@
 #include "ir/link.h"
 #include "shard/choices.h"
 
+/* What nodes cost along one axis, kept: a model asks for thousands that are alike. */
+typedef struct shard_prices shard_prices_t;
+st_status_t shard_prices_create(shard_prices_t **out_prices) ST_WARN_UNUSED;
+void shard_prices_destroy(shard_prices_t *prices); /* NULL is fine */
+
 /* One axis of the mesh, as far as prices go. */
 typedef struct shard_ring {
     uint32_t n_ranks;
@@ -26,6 +31,9 @@ typedef struct shard_ring {
      * weights. 1: as the links have it; less where most of it will be hidden. */
     double weight;
     bool fine_states; /* kinds.h: the axis is lowered after another */
+    /* Costs of nodes that are known already, of this axis and target; a strategy's address stands for what it was
+     * first asked for, so strategies outlive it. NULL: nothing is kept. */
+    shard_prices_t *prices;
 } shard_ring_t;
 
 /* Bytes of the largest rank's part; IR_REPLICATE and IR_PARTIAL have all. */

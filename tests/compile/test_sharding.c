@@ -43,7 +43,7 @@ static const ir_target_t bare = {.name = "test", .machine = &machine, .cost = co
 static sharding_request_t request_of(const ir_graph_t *graph) {
     return (sharding_request_t){.graph = graph,
                                 .target = &bare,
-                                .ring = {4, {4, 4, 0, 1, 0, 0}, 1, false},
+                                .ring = {4, {4, 4, 0, 1, 0, 0}, 1, false, NULL},
                                 .link_overlap = 1,
                                 .splits_inputs = true};
 }
@@ -157,7 +157,7 @@ static void open_fixture(fixture_t *f, const char *text, uint32_t n_ranks) {
     f->request = (sharding_request_t){
         .graph = f->graph,
         .target = &f->ir,
-        .ring = {n_ranks, ir_links_of(f->ir.machine, n_ranks, 1), 1, false},
+        .ring = {n_ranks, ir_links_of(f->ir.machine, n_ranks, 1), 1, false, NULL},
         .link_overlap = 1,
         .splits_inputs = true,
         .lowers = IR_AXIS_DATA,

@@ -63,7 +63,7 @@ static sharding_request_t request_of(const fixture_t *f, uint32_t n_ranks) {
     return (sharding_request_t){
         .graph = f->graph,
         .target = &f->ir,
-        .ring = {n_ranks, ir_links_of(f->ir.machine, n_ranks, 1), 1, false},
+        .ring = {n_ranks, ir_links_of(f->ir.machine, n_ranks, 1), 1, false, NULL},
         .link_overlap = 1,
         .splits_inputs = true,
         .memory_limit = f->ir.machine->memory_bytes,
@@ -144,8 +144,8 @@ static void cuts_are_as_good_as_elimination_on_models(void **state) {
     assert_true(n_llama >= 6 && n_resnet >= 6);
 }
 
-/* 32 layers of 8 billion parameters, every uniform plan beside: three seconds of processor time at most,
- * on whatever machine; a quiet one takes less than one (bench_sharding). */
+/* 32 layers of 8 billion parameters, every uniform plan beside: a second of processor time at most, on
+ * whatever machine; a quiet one takes a quarter (bench_sharding). */
 static void a_large_llama_is_quick(void **state) {
     (void)state;
     const uint32_t ranks[] = {8, 64, 1024};
@@ -158,11 +158,11 @@ static void a_large_llama_is_quick(void **state) {
         print_message("%u ranks: %.0f ms, %s\n", ranks[i], made.us * 1e-3,
                       made.rows[made.chosen].name);
 #if defined(NDEBUG) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-        for (int again = 0; made.us >= 3e6 && again < 2; again++) { /* others share the caches */
+        for (int again = 0; made.us >= 1e6 && again < 2; again++) { /* others share the caches */
             sharding_free(&made);
             assert_int_equal(sharding_choose(&request, &made), ST_OK);
         }
-        assert_true(made.us < 3e6);
+        assert_true(made.us < 1e6);
 #endif
         assert_true(made.rows[made.chosen].fits);
         for (uint32_t r = 0; r < made.n_rows; r++)

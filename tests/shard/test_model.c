@@ -35,7 +35,7 @@ static const ir_machine_t machine = {.name = "test",
                                      .launch_us = 0};
 static const ir_target_t target = {.name = "test", .machine = &machine, .cost = cost};
 /* 4 ranks, 10 bytes a nanosecond. */
-static const shard_ring_t ring = {4, {4, 4, 0.001, 10, 0, 0}, 1, false};
+static const shard_ring_t ring = {4, {4, 4, 0.001, 10, 0, 0}, 1, false, NULL};
 
 static ir_graph_t *parse(const char *text) {
     ir_graph_t *graph = NULL;
@@ -260,7 +260,7 @@ static void reshapes_say_how_coarse_a_split_has_to_be(void **state) {
         "  %3 heads = reshape(%2) {shape=[2,8,6,16]}\n"
         "  output \"heads\" = %3\n"
         "}\n");
-    const shard_ring_t two = {2, {2, 2, 0.001, 10, 0, 0}, 1, false};
+    const shard_ring_t two = {2, {2, 2, 0.001, 10, 0, 0}, 1, false, NULL};
     shard_kinds_t kinds;
     char found[256] = "";
     assert_int_equal(shard_kinds_open(graph, &two, true, &kinds), ST_OK);
@@ -347,7 +347,7 @@ static void conversions_cost_what_their_collectives_move(void **state) {
     for (size_t i = 0; i < sizeof rows_of / sizeof rows_of[0]; i++)
         assert_int_equal(shard_convert_ps(&ring, &target, &type, rows_of[i].from, rows_of[i].to),
                          rows_of[i].ns * 1000);
-    const shard_ring_t alone = {1, {1, 1, 1, 1, 0, 0}, 1, false};
+    const shard_ring_t alone = {1, {1, 1, 1, 1, 0, 0}, 1, false, NULL};
     assert_int_equal(shard_convert_ps(&alone, &target, &type, sum, whole), 0);
     /* uneven: the last of four ranks has 3 of 10 columns */
     assert_int_equal(shard_part_bytes(&ring, &type, columns), 100 * 3 * 4);
