@@ -1,6 +1,7 @@
 /* Recognition (recognize.h): the search, the choice of matches, and the rewriting. */
 #include "fusion/recognize.h"
 
+#include <pthread.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -16,18 +17,23 @@ static const fuse_patterns_t *const tables[] = {
     &fuse_patterns_activation, &fuse_patterns_softmax,
 };
 
-typedef struct recognition {
-    const ir_graph_t *graph;
-    fuse_cone_t cone;
+/* The tables' rows with their patterns read. */
+typedef struct pattern_rows {
     uint32_t n_rows;
     const fuse_row_t *rows[MAX_ROWS];
     match_pattern_t *patterns[MAX_ROWS];
     uint64_t by_op[IR_OP_END]; /* rows that can start with the op, a bit each */
-    uint64_t *forbidden;       /* [nodes]: rows that did not pay there */
-    uint8_t *trained;          /* [values] */
-    uint8_t *claimed;          /* [nodes]: inside a match */
-    uint8_t *live;             /* [nodes] with all matches in place */
-    uint32_t *site_of;         /* [nodes]: of a root, its site plus one */
+} pattern_rows_t;
+
+typedef struct recognition {
+    const ir_graph_t *graph;
+    const pattern_rows_t *table;
+    fuse_cone_t cone;
+    uint64_t *forbidden; /* [nodes]: rows that did not pay there */
+    uint8_t *trained;    /* [values] */
+    uint8_t *claimed;    /* [nodes]: inside a match */
+    uint8_t *live;       /* [nodes] with all matches in place */
+    uint32_t *site_of;   /* [nodes]: of a root, its site plus one */
     ST_VEC(fuse_site_t) sites;
 } recognition_t;
 
@@ -78,7 +84,7 @@ ir_value_t site_as_root(const fuse_site_t *site, ir_build_t *b, ir_value_t x) {
 
 /* ---- the search ---- */
 
-static st_status_t open_rows(recognition_t *r) {
+static st_status_t read_rows(pattern_rows_t *r) {
     for (size_t t = 0; t < sizeof tables / sizeof tables[0]; t++) {
         for (const fuse_row_t *row = tables[t]->rows; row->pattern; row++) {
             ASSERT(r->n_rows < MAX_ROWS);
@@ -93,11 +99,30 @@ static st_status_t open_rows(recognition_t *r) {
     return ST_OK;
 }
 
+/* The tables are read when they are first asked for, and stay, for all threads: reading them takes as long as
+ * a small graph. What failed for lack of memory is tried again. */
+static st_status_t open_rows(const pattern_rows_t **out) {
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static pattern_rows_t table;
+    static bool is_read;
+    st_status_t status = ST_OK;
+    pthread_mutex_lock(&lock);
+    if (!is_read) {
+        status = read_rows(&table);
+        is_read = status == ST_OK;
+        for (uint32_t i = 0; !is_read && i < MAX_ROWS; i++) match_free(table.patterns[i]);
+        if (!is_read) table = (pattern_rows_t){0};
+    }
+    pthread_mutex_unlock(&lock);
+    *out = &table;
+    return status;
+}
+
 static st_status_t open_recognition(recognition_t *r, const ir_target_t *target) {
     const ir_graph_t *graph = r->graph;
     size_t n = graph->nodes.n + 1;
     TRY(fuse_cone_open(graph, target, &r->cone));
-    TRY(open_rows(r));
+    TRY(open_rows(&r->table));
     r->forbidden = st_calloc(n, sizeof *r->forbidden);
     r->claimed = st_calloc(n, 1);
     r->live = st_calloc(n, 1);
@@ -116,7 +141,6 @@ static st_status_t open_recognition(recognition_t *r, const ir_target_t *target)
 
 static void close_recognition(recognition_t *r) {
     fuse_cone_close(&r->cone);
-    for (uint32_t i = 0; i < MAX_ROWS; i++) match_free(r->patterns[i]);
     st_free(r->forbidden);
     st_free(r->claimed);
     st_free(r->live);
@@ -134,15 +158,15 @@ static st_status_t check_site(match_t *match, void *context, bool *out_accepted)
 
 static st_status_t try_node(recognition_t *r, ir_node_t n, fuse_site_t *site) {
     const ir_node_info_t *node = ir_node(r->graph, n);
-    uint64_t rows = r->by_op[node->op] & ~r->forbidden[n];
-    for (uint32_t i = 0; i < r->n_rows && rows >> i; i++) {
+    uint64_t rows = r->table->by_op[node->op] & ~r->forbidden[n];
+    for (uint32_t i = 0; i < r->table->n_rows && rows >> i; i++) {
         if (!(rows >> i & 1)) continue;
         bool found;
-        *site = (fuse_site_t){.row = r->rows[i],
+        *site = (fuse_site_t){.row = r->table->rows[i],
                               .trained = r->trained,
                               .type = *ir_value_type(r->graph, node->first_output)};
-        TRY(match_at(r->patterns[i], &r->cone, node->first_output, check_site, site, &site->match,
-                     &found));
+        TRY(match_at(r->table->patterns[i], &r->cone, node->first_output, check_site, site,
+                     &site->match, &found));
         if (!found) continue;
         TRY(ST_VEC_PUSH(&r->sites, *site));
         r->site_of[n] = (uint32_t)r->sites.n;
@@ -162,7 +186,7 @@ static st_status_t find_sites(recognition_t *r) {
     r->sites.n = 0;
     for (ir_node_t i = (ir_node_t)n; i-- > 0 && status == ST_OK;)
         if (!r->claimed[i] && ir_node(r->graph, i)->n_outputs > 0 &&
-            r->by_op[ir_node(r->graph, i)->op])
+            r->table->by_op[ir_node(r->graph, i)->op])
             status = try_node(r, i, site);
     st_free(site);
     return status;
@@ -223,7 +247,7 @@ static st_status_t choose_sites(recognition_t *r) {
             if (!r->site_of[n] || !r->live[n] || pays(r, n)) continue;
             const fuse_row_t *row = r->sites.data[r->site_of[n] - 1].row;
             uint32_t i = 0;
-            while (r->rows[i] != row) i++;
+            while (r->table->rows[i] != row) i++;
             r->forbidden[n] |= round < MAX_ROUNDS ? (uint64_t)1 << i : UINT64_MAX;
             again = true;
         }
