@@ -23,6 +23,7 @@ struct fuse_decision {
     regions_t regions;
     judge_t judge;
     bool *fusable;   /* [nodes] */
+    bool *updates;   /* [nodes]: fusable, and an update reads what it makes */
     double *us;      /* [groups]: what it costs as it stands */
     bool *fused;     /* [groups]: as one node; false: its nodes one by one */
     uint64_t *alone; /* [n_given]: how the node by itself adds up its sums; 0: it makes none */

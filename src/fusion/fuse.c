@@ -29,6 +29,7 @@ void fuse_decision_destroy(fuse_decision_t *d) {
     st_free(d->chain);
     st_free(d->fusable_given);
     st_free(d->fusable);
+    st_free(d->updates);
     st_free(d->us);
     st_free(d->fused);
     st_free(d->alone);
@@ -87,12 +88,13 @@ static st_status_t open_groups(fuse_decision_t *d) {
     TRY(groups_open(d->copies.graph, &d->groups));
     TRY(regions_open(&d->groups, &d->regions));
     d->fusable = st_calloc(n, sizeof *d->fusable);
+    d->updates = st_calloc(n, sizeof *d->updates);
     d->us = st_calloc(n, sizeof *d->us);
     d->fused = st_calloc(n, sizeof *d->fused);
     d->sums = st_calloc(n, sizeof *d->sums);
     d->order = st_calloc(n, sizeof *d->order);
     d->names = st_calloc(n, sizeof *d->names);
-    if (!d->fusable || !d->us || !d->fused || !d->sums || !d->order || !d->names)
+    if (!d->fusable || !d->updates || !d->us || !d->fused || !d->sums || !d->order || !d->names)
         return st_no_memory(n * sizeof *d->us, "the fuse pass");
     for (ir_node_t i = 0; i < n; i++) {
         ir_cost_t cost;
@@ -100,6 +102,10 @@ static st_status_t open_groups(fuse_decision_t *d) {
         TRY(ir_target_cost(&d->target, d->copies.graph, i, &cost));
         d->us[i] = cost.us;
         d->sums[i] = d->alone[d->copies.origin[i]];
+        const ir_node_info_t *node = ir_node(d->copies.graph, i);
+        if (node->op != IR_OP_UPDATE) continue;
+        const ir_node_t maker = d->copies.graph->values.data[node->inputs[1]].producer;
+        d->updates[maker] = d->fusable[maker];
     }
     return ST_OK;
 }

@@ -13,17 +13,6 @@ typedef struct member {
 
 typedef ST_VEC(member_t) members_t;
 
-static bool makes_state(const fuse_decision_t *d, ir_node_t n) {
-    const ir_graph_t *graph = d->copies.graph;
-    const ir_node_info_t *node = ir_node(graph, n);
-    const ir_uses_t *uses = &d->groups.uses;
-    if (!d->fusable[n]) return false;
-    uint32_t end = uses->first[node->first_output + node->n_outputs];
-    for (uint32_t u = uses->first[node->first_output]; u < end; u++)
-        if (ir_node(graph, uses->node[u])->op == IR_OP_UPDATE) return true;
-    return false;
-}
-
 static st_status_t add_member(fuse_decision_t *d, group_t g, members_t *members) {
     const ir_graph_t *graph = d->copies.graph;
     const region_t *region = &d->regions.region;
@@ -49,7 +38,7 @@ static int by_level(const void *a, const void *b) {
 
 bool multi_makes_state(const fuse_decision_t *d, group_t g) {
     for (ir_node_t n = d->groups.first[g]; n != IR_NONE; n = d->groups.next[n])
-        if (makes_state(d, n)) return true;
+        if (d->updates[n]) return true;
     return false;
 }
 
@@ -62,7 +51,7 @@ static st_status_t find_members(fuse_decision_t *d, members_t *members) {
     if (!marked || !level) TRY_GOTO(st_no_memory(n * sizeof *level, "the fuse pass"), done);
     for (ir_node_t i = 0; i < n; i++) {
         group_t g = d->groups.of[i];
-        if (marked[g] || !makes_state(d, i)) continue;
+        if (marked[g] || !d->updates[i]) continue;
         if (d->like && d->sums[g]) continue; /* with those that it has to be with already */
         marked[g] = true;
         TRY_GOTO(add_member(d, g, members), done);
