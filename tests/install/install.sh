@@ -3,7 +3,7 @@
 # Usage: install.sh <build folder> <source folder> <C compiler> <lib folder> [C++ compiler]
 set -eu
 build=$1 source=$2 cc=$3 lib=$4 cxx=${5:-}
-limit_kib=11264 # the archive and the shared library hold the same code: twice a few megabytes
+limit_kib=10240 # the archive and the shared library hold the same code: twice a few megabytes
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 prefix="$work/a prefix" # a space: paths must be quoted everywhere
