@@ -1,4 +1,5 @@
-/* Minimum cut (flow.h). */
+/* Minimum cut (flow.h): Dinic's algorithm, levels counted from the sink, so that walks from the source meet
+ * few dead ends. Arcs lie by the vertex that they leave, those of a walk's next look side by side. */
 #include "base/flow.h"
 
 #include <string.h>
@@ -7,13 +8,13 @@
 
 typedef struct network {
     uint32_t n, source, sink;
+    uint32_t *first;    /* [n + 1]: arcs out of vertex v are first[v] … first[v + 1] - 1 */
     uint32_t *to;       /* [2 arcs] */
+    uint32_t *mate;     /* [2 arcs]: the same arc the other way */
     uint64_t *residual; /* [2 arcs]: what an arc can still take; of a reverse one, what flows */
-    uint32_t *first; /* [n + 1]: arcs out of vertex v are out[first[v]] … out[first[v + 1] - 1] */
-    uint32_t *out;   /* [2 arcs] */
-    uint32_t *current; /* [n]: place in `out` of the arc to try next */
-    uint32_t *level;   /* [n]: distance from the source; UINT32_MAX: not reached */
-    uint32_t *queue;   /* [n]: also the arcs of the walk at hand */
+    uint32_t *current;  /* [n]: the arc to try next */
+    uint32_t *level;    /* [n]: distance to the sink; UINT32_MAX: farther than the source's */
+    uint32_t *queue;    /* [n]: also the arcs of the walk at hand */
 } network_t;
 
 void st_flow_open(uint32_t n_vertices, st_flow_t *out_flow) {
@@ -36,7 +37,7 @@ static void network_close(network_t *net) {
     st_free(net->to);
     st_free(net->residual);
     st_free(net->first);
-    st_free(net->out);
+    st_free(net->mate);
     st_free(net->current);
     st_free(net->level);
     st_free(net->queue);
@@ -60,45 +61,50 @@ static st_status_t network_open(const st_flow_t *flow, uint64_t infinite, networ
     net->n = flow->n;
     net->to = st_calloc(2 * n_arcs, sizeof *net->to);
     net->residual = st_calloc(2 * n_arcs, sizeof *net->residual);
-    net->out = st_calloc(2 * n_arcs, sizeof *net->out);
+    net->mate = st_calloc(2 * n_arcs, sizeof *net->mate);
     net->first = st_calloc(n + 2, sizeof *net->first);
     net->current = st_calloc(n, sizeof *net->current);
     net->level = st_calloc(n, sizeof *net->level);
     net->queue = st_calloc(n, sizeof *net->queue);
-    if (!net->to || !net->residual || !net->out || !net->first || !net->current || !net->level ||
+    if (!net->to || !net->residual || !net->mate || !net->first || !net->current || !net->level ||
         !net->queue)
         return st_no_memory(2 * n_arcs * sizeof *net->residual, "a network");
     for (size_t i = 0; i < n_arcs; i++) {
         const st_flow_arc_t *arc = &flow->arcs.data[i];
-        net->to[2 * i] = arc->to;
-        net->to[2 * i + 1] = arc->from;
-        net->residual[2 * i] = arc->capacity == ST_FLOW_INFINITE ? infinite : arc->capacity;
         net->first[arc->from + 2]++;
         net->first[arc->to + 2]++;
     }
     /* counts shifted by two: after the sums first[v + 1] is where v's list is filled */
     for (size_t v = 0; v < n; v++) net->first[v + 2] += net->first[v + 1];
-    for (size_t i = 0; i < 2 * n_arcs; i++)
-        net->out[net->first[net->to[i ^ 1] + 1]++] = (uint32_t)i;
+    for (size_t i = 0; i < n_arcs; i++) {
+        const st_flow_arc_t *arc = &flow->arcs.data[i];
+        const uint32_t there = net->first[arc->from + 1]++, back = net->first[arc->to + 1]++;
+        net->to[there] = arc->to;
+        net->to[back] = arc->from;
+        net->mate[there] = back;
+        net->mate[back] = there;
+        net->residual[there] = arc->capacity == ST_FLOW_INFINITE ? infinite : arc->capacity;
+    }
     return ST_OK;
 }
 
-/* Distances from the source over arcs that can take more; whether the sink is reached. */
+/* Distances to the sink over arcs that can take more, up to the source's; whether there is a way from there. */
 static bool find_levels(network_t *net) {
     uint32_t head = 0, tail = 0;
     memset(net->level, 0xff, net->n * sizeof *net->level);
-    net->level[net->source] = 0;
-    net->queue[tail++] = net->source;
+    net->level[net->sink] = 0;
+    net->queue[tail++] = net->sink;
     while (head < tail) {
         uint32_t v = net->queue[head++];
-        for (uint32_t i = net->first[v]; i < net->first[v + 1]; i++) {
-            uint32_t arc = net->out[i], w = net->to[arc];
-            if (!net->residual[arc] || net->level[w] != UINT32_MAX) continue;
+        for (uint32_t arc = net->first[v]; arc < net->first[v + 1]; arc++) {
+            uint32_t w = net->to[arc];
+            if (net->level[w] != UINT32_MAX || !net->residual[net->mate[arc]]) continue;
             net->level[w] = net->level[v] + 1;
+            if (w == net->source) return true;
             net->queue[tail++] = w;
         }
     }
-    return net->level[net->sink] != UINT32_MAX;
+    return false;
 }
 
 /* Sends what the path of arcs can take; returns how many of its arcs lead up to the first full one.
@@ -111,7 +117,7 @@ static uint32_t send(network_t *net, uint32_t depth, uint64_t *value) {
         if (net->residual[path[i]] <= least) least = net->residual[path[i]], full = i;
     for (uint32_t i = 0; i < depth; i++) {
         net->residual[path[i]] -= least;
-        net->residual[path[i] ^ 1] += least;
+        net->residual[net->mate[path[i]]] += least;
     }
     *value += least;
     return full;
@@ -120,25 +126,24 @@ static uint32_t send(network_t *net, uint32_t depth, uint64_t *value) {
 /* A flow after which every path of the levels has a full arc, or which is more than `limit`. */
 static void block(network_t *net, uint64_t limit, uint64_t *value) {
     uint32_t depth = 0, v = net->source;
-    uint32_t *path = net->queue; /* shorter than the number of vertices: levels rise along it */
+    uint32_t *path = net->queue; /* shorter than the number of vertices: levels fall along it */
     for (uint32_t i = 0; i < net->n; i++) net->current[i] = net->first[i];
     for (;;) {
         if (v == net->sink) {
             depth = send(net, depth, value);
-            v = net->to[path[depth] ^ 1];
+            v = net->to[net->mate[path[depth]]];
             if (*value > limit) return;
             continue;
         }
-        uint32_t *at = &net->current[v], arc = UINT32_MAX;
-        for (; *at < net->first[v + 1]; ++*at) {
-            arc = net->out[*at];
-            if (net->residual[arc] && net->level[net->to[arc]] == net->level[v] + 1) break;
-        }
-        if (*at < net->first[v + 1]) {
+        const uint32_t below = net->level[v] - 1, end = net->first[v + 1];
+        uint32_t arc = net->current[v];
+        while (arc < end && (net->level[net->to[arc]] != below || !net->residual[arc])) arc++;
+        net->current[v] = arc;
+        if (arc < end) {
             path[depth++] = arc;
             v = net->to[arc];
         } else if (depth) { /* a dead end: back, and not here again */
-            v = net->to[path[--depth] ^ 1];
+            v = net->to[net->mate[path[--depth]]];
             net->current[v]++;
         } else {
             return;
@@ -154,9 +159,9 @@ static void mark_sink_side(network_t *net, bool *out_sink) {
     net->queue[tail++] = net->sink;
     while (head < tail) {
         uint32_t v = net->queue[head++];
-        for (uint32_t i = net->first[v]; i < net->first[v + 1]; i++) {
-            uint32_t arc = net->out[i], w = net->to[arc];
-            if (!net->residual[arc ^ 1] || out_sink[w]) continue;
+        for (uint32_t arc = net->first[v]; arc < net->first[v + 1]; arc++) {
+            uint32_t w = net->to[arc];
+            if (out_sink[w] || !net->residual[net->mate[arc]]) continue;
             out_sink[w] = true;
             net->queue[tail++] = w;
         }

@@ -1,6 +1,6 @@
-/* Compiling takes time near proportional to the graph: four times the nodes take at most 6.5 times
- * the processor time, where a stage that looks at all pairs would take sixteen times; and 100,000 nodes take
- * less than 20 seconds of it. */
+/* Compiling takes time near proportional to the graph: four times the nodes take at most 5.3 times
+ * the processor time (twice: 2.3 times), where a stage that looks at all pairs would take sixteen
+ * times; and 150,000 nodes take less than 20 seconds of it. */
 #include "compile/compile.h"
 
 #include <math.h>
@@ -30,8 +30,8 @@
 #define IS_SLOW 0
 #endif
 
-enum { ROUNDS = 5, N_NODES = 750, TIMES = 4, MANY = 100000 };
-static const double MOST_GROWTH = 6.5, MOST_SECONDS = 20;
+enum { ROUNDS = 5, N_NODES = 750, TIMES = 4, MANY = 150000 };
+static const double MOST_GROWTH = 5.3, MOST_SECONDS = 20;
 
 typedef void make_graph_t(ir_build_t *b, uint32_t n);
 
@@ -151,11 +151,11 @@ static void check_growth(const char *what, make_graph_t *make, uint32_t n_ranks)
         fail_msg("%s: four times the nodes take %.2f times as long", what, least[1] / least[0]);
 }
 
-static void a_hundred_thousand_nodes_take_less_than_20_seconds(void **state) {
+static void a_large_step_takes_less_than_20_seconds(void **state) {
     (void)state;
     size_t nodes;
     skip_if_slow("mesh");
-    double taken = compile_time(make_mesh, 26000, 1, &nodes);
+    double taken = compile_time(make_mesh, 40000, 1, &nodes);
     print_message("mesh: %.1f s for %zu nodes\n", taken, nodes);
     assert_true(nodes >= MANY);
     assert_true(taken < MOST_SECONDS);
@@ -185,7 +185,7 @@ int main(void) {
         cmocka_unit_test(a_long_chain_scales),
         cmocka_unit_test(a_wide_collective_scales),
         cmocka_unit_test(a_mesh_scales),
-        cmocka_unit_test(a_hundred_thousand_nodes_take_less_than_20_seconds),
+        cmocka_unit_test(a_large_step_takes_less_than_20_seconds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
