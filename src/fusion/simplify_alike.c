@@ -16,6 +16,7 @@
 #include "base/memory.h"
 #include "fusion/rules.h"
 #include "fusion/simplify.h"
+#include "ir/bodies.h"
 
 enum { MAX_SWEEPS = 32 };
 
@@ -110,65 +111,27 @@ done:
     return status;
 }
 
-/* ---- bodies ---- */
-
-typedef struct swap {
-    ir_node_t node;
-    uint32_t attr;
-    const ir_graph_t *body;
-} swap_t;
-
-/* The node with the body at hand in place of the one attribute. */
-static st_status_t swap_body(void *context, ir_graph_t *to, const ir_graph_t *from, ir_node_t node,
-                             ir_value_t *map) {
-    const swap_t *swap = context;
-    const ir_node_info_t *info = ir_node(from, node);
-    if (node != swap->node) return ir_graph_clone_node(to, from, node, NULL, map);
-    const uint32_t n = ir_op_n_attrs(ir_op_def(info->op));
-    ir_attr_t *attrs = st_malloc(n * sizeof *attrs);
-    if (!attrs) return st_no_memory(n * sizeof *attrs, "a body");
-    memcpy(attrs, info->attrs, n * sizeof *attrs);
-    attrs[swap->attr].graph = (ir_graph_t *)(uintptr_t)swap->body;
-    st_status_t status = ir_graph_clone_node(to, from, node, attrs, map);
-    st_free(attrs);
-    return status;
-}
-
-static st_status_t simplify_bodies(uint32_t n, const ir_target_t *target, ir_graph_t **graphs,
-                                   ir_node_t node, uint32_t attr) {
-    const ir_graph_t **bodies = st_calloc(n, sizeof *bodies);
-    ir_graph_t **made = st_calloc(n, sizeof *made);
-    st_status_t status = ST_OK;
-    if (!bodies || !made) TRY_GOTO(st_no_memory(n * sizeof *made, "bodies"), done);
-    for (uint32_t g = 0; g < n; g++) bodies[g] = ir_node(graphs[g], node)->attrs[attr].graph;
-    TRY_GOTO(fuse_simplify_alike(n, bodies, target, made), done);
-    for (uint32_t g = 0; g < n; g++) {
-        ir_graph_t *whole;
-        swap_t swap = {node, attr, made[g]};
-        TRY_GOTO(ir_graph_rewrite(graphs[g], NULL, swap_body, &swap, &whole), done);
-        ir_graph_destroy(graphs[g]);
-        graphs[g] = whole;
-    }
-done:
-    for (uint32_t g = 0; made && g < n; g++) ir_graph_destroy(made[g]);
-    st_free(made);
-    st_free(bodies);
-    return status;
-}
-
 /* ---- the whole ---- */
+
+static st_status_t simplify_bodies(void *context, uint32_t n, const ir_graph_t *const *bodies,
+                                   ir_graph_t **made) {
+    return fuse_simplify_alike(n, bodies, context, made);
+}
 
 static st_status_t simplify_copies(uint32_t n, const ir_target_t *target, ir_graph_t **graphs) {
     size_t n_rewrites = 1;
     for (int i = 0; i < MAX_SWEEPS && n_rewrites; i++) TRY(step(n, target, graphs, &n_rewrites));
-    for (ir_node_t i = 0; i < graphs[0]->nodes.n; i++) {
-        const ir_op_t op = ir_node(graphs[0], i)->op;
-        if (!(ir_op_def(op)->flags & IR_REGION)) continue;
-        for (uint32_t a = 0; a < ir_op_n_attrs(ir_op_def(op)); a++)
-            if (ir_node(graphs[0], i)->attrs[a].kind == IR_ATTR_GRAPH)
-                TRY(simplify_bodies(n, target, graphs, i, a));
+    if (!ir_has_bodies(graphs[0])) return ST_OK;
+    ir_graph_t **made = st_calloc(n, sizeof *made);
+    if (!made) return st_no_memory(n * sizeof *made, "bodies");
+    st_status_t status = ir_with_bodies(n, (const ir_graph_t *const *)graphs, simplify_bodies,
+                                        (void *)(uintptr_t)target, made);
+    for (uint32_t g = 0; g < n; g++) {
+        ir_graph_destroy(status == ST_OK ? graphs[g] : made[g]);
+        if (status == ST_OK) graphs[g] = made[g];
     }
-    return ST_OK;
+    st_free(made);
+    return status;
 }
 
 st_status_t fuse_simplify_alike(uint32_t n_graphs, const ir_graph_t *const *graphs,
