@@ -12,12 +12,14 @@ find_path(CUDNN_INCLUDE cudnn.h HINTS ${CUDAToolkit_INCLUDE_DIRS} REQUIRED)
 
 file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS
      ${CMAKE_SOURCE_DIR}/src/device/cuda/*.c ${CMAKE_SOURCE_DIR}/src/device/cuda/*.cu
-     ${CMAKE_SOURCE_DIR}/src/kernels/cuda/*.c ${CMAKE_SOURCE_DIR}/src/kernels/cuda/*.cu)
+     ${CMAKE_SOURCE_DIR}/src/kernels/cuda/*.c ${CMAKE_SOURCE_DIR}/src/kernels/cuda/*.cu
+     ${CMAKE_SOURCE_DIR}/src/comm/nccl/*.c ${CMAKE_SOURCE_DIR}/src/comm/nccl/*.cu)
 file(GLOB shared_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/kernels/emit/*.c)
 add_library(stator_cuda MODULE ${cuda_sources} ${shared_sources}
             ${CMAKE_BINARY_DIR}/generated/emit_prelude.c ${CMAKE_SOURCE_DIR}/src/kernels/problem.c
             ${CMAKE_SOURCE_DIR}/src/kernels/product.c ${CMAKE_SOURCE_DIR}/src/kernels/gpu_rules.c
-            ${CMAKE_SOURCE_DIR}/src/kernels/record.c ${CMAKE_SOURCE_DIR}/src/kernels/scatter.c)
+            ${CMAKE_SOURCE_DIR}/src/kernels/record.c ${CMAKE_SOURCE_DIR}/src/kernels/scatter.c
+            ${CMAKE_SOURCE_DIR}/src/comm/comm.c ${CMAKE_SOURCE_DIR}/src/comm/sum.c)
 set_target_properties(stator_cuda PROPERTIES LINKER_LANGUAGE C CUDA_SEPARABLE_COMPILATION OFF)
 target_compile_definitions(stator_cuda PRIVATE STATOR_BUILD="${STATOR_BUILD}")
 target_include_directories(stator_cuda PRIVATE ${CMAKE_SOURCE_DIR}/src)

@@ -14,7 +14,7 @@ function(stator_folder folder)
     list(FILTER sources EXCLUDE REGEX "/src/device/cuda/")
   endif()
   # So does MPI, see cmake/mpi.cmake.
-  list(FILTER sources EXCLUDE REGEX "/src/comm/mpi/")
+  list(FILTER sources EXCLUDE REGEX "/src/comm/(mpi|nccl)/")
   if(NOT sources)
     return()
   endif()

@@ -24,9 +24,9 @@ typedef enum comm_kind {
 
 /* A collective as started on one rank. Numbers and data by kind:
  *   all-reduce       numbers: elements of each segment           data: a pointer a segment
- *   all-gather,      numbers: (outer, parts[size]) a segment     data: (in, out) a segment
- *   reduce-scatter
- *   all-to-all       numbers: outer, parts[size] of `in`, then   data: in, out
+ *   all-gather,      numbers: (outer, parts[size]) a segment     data: (in, out) a segment, then a
+ *   reduce-scatter                                               stage a segment
+ *   all-to-all       numbers: outer, parts[size] of `in`, then   data: in, out, their stages
  *                    the same of `out`
  *   broadcast        numbers: root, elements of each segment     data: a pointer a segment
  *   send, receive    numbers: peer, elements                     data: a pointer
@@ -51,6 +51,11 @@ typedef struct comm_backend {
     /* `status` is PEER_LOST or RANKS_DISAGREE. */
     void (*abort)(comm_t *comm, st_status_t status, const char *reason);
     void (*destroy)(comm_t *comm);
+    st_status_t (*check)(const comm_t *comm, char *reason, size_t capacity);
+    /* Of a device's communicators alone. */
+    st_status_t (*pair_open)(comm_t *comm, int peer, bool sends);
+    void (*step_begin)(comm_t *comm, uint64_t step);
+    st_status_t (*step_end)(comm_t *comm);
 } comm_backend_t;
 
 struct comm {

@@ -24,6 +24,21 @@ st_status_t comm_wait_for(comm_t *comm, uint32_t ticket, int64_t limit_ms) {
 void comm_mark(comm_t *comm, uint64_t step, const char *op) {
     if (comm->backend->mark) comm->backend->mark(comm, step, op);
 }
+st_status_t comm_check(const comm_t *comm, char *reason, size_t capacity) {
+    return comm->backend->check(comm, reason, capacity);
+}
+bool comm_on_device(const comm_t *comm) {
+    return comm->backend->step_begin != NULL;
+}
+st_status_t comm_pair_open(comm_t *comm, int peer, bool sends) {
+    return comm->backend->pair_open ? comm->backend->pair_open(comm, peer, sends) : ST_OK;
+}
+void comm_step_begin(comm_t *comm, uint64_t step) {
+    if (comm->backend->step_begin) comm->backend->step_begin(comm, step);
+}
+st_status_t comm_step_end(comm_t *comm) {
+    return comm->backend->step_end ? comm->backend->step_end(comm) : ST_OK;
+}
 void comm_abort(comm_t *comm, st_status_t status, const char *reason) {
     (comm->backend->abort)(comm, status == ST_RANKS_DISAGREE ? status : ST_PEER_LOST, reason);
 }
@@ -151,14 +166,15 @@ st_status_t comm_all_reduce_start(comm_t *comm, uint32_t ticket, ir_dtype_t dtyp
 static st_status_t start_cut(comm_t *comm, uint32_t ticket, comm_kind_t kind, ir_dtype_t dtype,
                              uint32_t n, const comm_segment_t *segments) {
     uint32_t width = 1 + (uint32_t)comm->size;
-    TRY(room(comm, ticket, n * width, 2 * n));
+    TRY(room(comm, ticket, n * width, 3 * n));
     for (uint32_t i = 0; i < n; i++) {
         TRY(put_split(comm, comm->numbers + (size_t)i * width, segments[i].outer,
                       segments[i].parts));
         comm->data[2 * i] = (void *)(uintptr_t)segments[i].in;
         comm->data[2 * i + 1] = segments[i].out;
+        comm->data[2 * n + i] = segments[i].stage;
     }
-    return start(comm, ticket, kind, dtype, n, n * width, 2 * n);
+    return start(comm, ticket, kind, dtype, n, n * width, 3 * n);
 }
 
 st_status_t comm_all_gather_start(comm_t *comm, uint32_t ticket, ir_dtype_t dtype, uint32_t n,
@@ -175,12 +191,14 @@ st_status_t comm_reduce_scatter_start(comm_t *comm, uint32_t ticket, ir_dtype_t 
 st_status_t comm_all_to_all_start(comm_t *comm, uint32_t ticket, ir_dtype_t dtype, const void *in,
                                   comm_side_t from, void *out, comm_side_t to) {
     uint32_t width = 1 + (uint32_t)comm->size;
-    TRY(room(comm, ticket, 2 * width, 2));
+    TRY(room(comm, ticket, 2 * width, 4));
     TRY(put_split(comm, comm->numbers, from.outer, from.parts));
     TRY(put_split(comm, comm->numbers + width, to.outer, to.parts));
     comm->data[0] = (void *)(uintptr_t)in;
     comm->data[1] = out;
-    return start(comm, ticket, COMM_ALL_TO_ALL, dtype, 1, 2 * width, 2);
+    comm->data[2] = from.stage;
+    comm->data[3] = to.stage;
+    return start(comm, ticket, COMM_ALL_TO_ALL, dtype, 1, 2 * width, 4);
 }
 
 st_status_t comm_broadcast_start(comm_t *comm, uint32_t ticket, ir_dtype_t dtype, int root,

@@ -16,6 +16,7 @@
 #ifndef STATOR_COMM_COMM_H
 #define STATOR_COMM_COMM_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -67,6 +68,8 @@ typedef struct comm_segment {
     void *out;
     int64_t outer;
     const int64_t *parts; /* [size of the communicator] */
+    void *stage; /* room for the whole, which a communicator of a device needs where outer is
+                           * not 1; others leave it alone */
 } comm_segment_t;
 
 /* Concatenation of parts: `in` is the own part, outer × parts[rank]; `out` receives the whole,
@@ -83,6 +86,7 @@ st_status_t comm_reduce_scatter_start(comm_t *comm, uint32_t ticket, ir_dtype_t 
 typedef struct comm_side {
     int64_t outer;
     const int64_t *parts; /* [size of the communicator] */
+    void *stage;          /* as a segment has it */
 } comm_side_t;
 
 /* Rank a's part for b, its pieces in order, becomes b's part from a: `in` and `out` may be cut
@@ -113,6 +117,25 @@ typedef struct comm_fact {
 } comm_fact_t;
 st_status_t comm_agree(comm_t *comm, size_t n, const comm_fact_t *facts) ST_WARN_UNUSED;
 
+/* ---- communicators of a device ----
+ *
+ * Their collectives are work on the device's stream: a start is ordered behind what is there, a wait
+ * lets the stream wait, and neither blocks the caller. Sums and their order are the library's: the same
+ * bits on all ranks and in each run of the same ranks, not those of another number of ranks. */
+bool comm_on_device(const comm_t *comm);
+/* Rank `peer` will be sent to (`sends`) or received from: the ends of a pair make the connection together.
+ * All ranks go through their pairs in the same order. */
+st_status_t comm_pair_open(comm_t *comm, int peer, bool sends) ST_WARN_UNUSED;
+/* Around a step's work, of the rank's first communicator: `begin` before it is put on the stream, `end` after
+ * the stream was synchronized. If another rank is lost meanwhile, or what is in flight does not move for the
+ * timeout, the stream comes free and `end` FAILs with ST_PEER_LOST and the cause. */
+void comm_step_begin(comm_t *comm, uint64_t step);
+st_status_t comm_step_end(comm_t *comm) ST_WARN_UNUSED;
+
+/* ---- standing ---- */
+
+/* ST_OK, or what every later call will return, with its reason; does not block. From any thread. */
+st_status_t comm_check(const comm_t *comm, char *reason, size_t capacity) ST_WARN_UNUSED;
 /* Says where the rank stands, for the others' message if it is lost: costs no system call. */
 void comm_mark(comm_t *comm, uint64_t step, const char *op);
 /* A rank that fails calls it: every call of the others fails with the reason, from now on; what they

@@ -234,6 +234,10 @@ static void throttle_abort(comm_t *comm, st_status_t status, const char *reason)
     comm_abort(((throttle_t *)comm)->inner, status, reason);
 }
 
+static st_status_t throttle_check(const comm_t *comm, char *reason, size_t capacity) {
+    return comm_check(((const throttle_t *)comm)->inner, reason, capacity);
+}
+
 static void throttle_destroy(comm_t *comm) {
     throttle_t *t = (throttle_t *)comm;
     for (size_t i = t->link->pending.n; i-- > 0;)
@@ -261,6 +265,7 @@ static const comm_backend_t backend = {
     .done = throttle_done,
     .mark = throttle_mark,
     .abort = throttle_abort,
+    .check = throttle_check,
     .destroy = throttle_destroy,
 };
 

@@ -13,6 +13,7 @@
  * Complexity: linear in the nodes times the length of a list (at most a dozen).
  * Source: implementation lists are those of oneDNN. */
 #include "compile/memory.h"
+#include "compile/plan_stage.h"
 #include "compile/target.h"
 #include "ir/node_ctx.h"
 
@@ -65,6 +66,8 @@ st_status_t compile_choose_program(compile_context_t *context, plan_program_t *p
         plan_step_t *step = &program->steps[n];
         step->kind = step_kind(graph, node);
         if (step->kind == PLAN_STEP_START) step->ticket = n_tickets++;
+        if (step->kind == PLAN_STEP_START && plan_has_stages(context->plan))
+            step->workspace.bytes = plan_stage_bytes(graph, n);
         if (step->kind == PLAN_STEP_WAIT)
             step->ticket = program->steps[graph->values.data[node->inputs[0]].producer].ticket;
         if (step->kind == PLAN_STEP_KERNEL) TRY_GOTO(choose(context, program, n, &scratch), done);

@@ -1,7 +1,7 @@
 /* Places: storages get offsets in the three regions.
  *
  *   state   by name, one after the other; or as another plan has them, so that sessions can share it
- *   work    packed by lifetime, kernels' workspaces included
+ *   work    packed by lifetime, workspaces included: a kernel's for its node, a collective's until its wait
  *   comm    packed by lifetime
  *
  * Problem: every byte of a step is placed before it runs; what lives at the same time must not overlap, and
@@ -21,6 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "compile/plan_stage.h"
 #include "schedule/pack.h"
 #include "schedule/storage.h"
 
@@ -104,9 +105,11 @@ static st_status_t pack_kind(plan_program_t *program, const sched_memory_t *memo
     plan_region_t region = kind == SCHED_WORK ? PLAN_WORK : PLAN_COMM;
     size_t n_nodes = program->graph->nodes.n, n = memory->n_storages + n_nodes;
     sched_piece_t *pieces = st_calloc(n, sizeof *pieces);
+    ir_node_t *ends = st_calloc(n_nodes, sizeof *ends);
     uint64_t bytes = 0, bound = 0;
     st_status_t status = ST_OK;
-    if (!pieces) return st_no_memory(n * sizeof *pieces, "the memory packing");
+    if (!pieces || !ends) TRY_GOTO(st_no_memory(n * sizeof *pieces, "the memory packing"), done);
+    plan_workspace_ends(program->graph, ends);
     for (uint32_t s = 0; s < memory->n_storages; s++) {
         const sched_storage_t *storage = &memory->storages[s];
         if (storage->kind == kind)
@@ -115,7 +118,7 @@ static st_status_t pack_kind(plan_program_t *program, const sched_memory_t *memo
     if (kind == SCHED_WORK)
         for (size_t i = 0; i < n_nodes; i++)
             pieces[memory->n_storages + i] =
-                (sched_piece_t){(int64_t)i, (int64_t)i, program->steps[i].workspace.bytes, 0};
+                (sched_piece_t){(int64_t)i, (int64_t)ends[i], program->steps[i].workspace.bytes, 0};
     TRY_GOTO(sched_pack((uint32_t)n, pieces, PLAN_ALIGNMENT, &bytes, &bound), done);
     program->region_bytes[region] = bytes;
     if (kind == SCHED_WORK) program->live_bound_bytes = bound;
@@ -128,6 +131,7 @@ static st_status_t pack_kind(plan_program_t *program, const sched_memory_t *memo
                                     workspace->bytes, memory->n_storages + (uint32_t)i};
     }
 done:
+    st_free(ends);
     st_free(pieces);
     return status;
 }

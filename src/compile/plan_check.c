@@ -41,6 +41,8 @@ typedef struct machine {
     ir_value_t *update;   /* [values]: of a state: its new value, else IR_NONE */
     read_t *reads;        /* [values] */
     ir_node_t *waited_by; /* [nodes]: of a start: its wait */
+    uint32_t n_stages;    /* starts in flight that have a workspace … */
+    ir_node_t *stages;    /* … [nodes] */
     plan_reuse_t *reuse;  /* of the fused node at hand, once it is asked for */
 } machine_t;
 
@@ -264,10 +266,20 @@ static st_status_t check_sharing(machine_t *m, ir_node_t n, uint32_t k, ir_value
     return ST_OK;
 }
 
+/* Nobody may write where a collective in flight lays out its parts. */
+static st_status_t check_stages(const machine_t *m, const plan_place_t *place) {
+    for (uint32_t i = 0; i < m->n_stages; i++)
+        if (overlap(&m->program->steps[m->stages[i]].workspace, place))
+            return FAIL(ST_INVALID, "it writes into the workspace of %s, which is in flight",
+                        ir_node_label(m->graph, m->stages[i]));
+    return ST_OK;
+}
+
 /* Node n writes the place of its output k (IR_NONE: its workspace): what overlaps is intact no more,
  * and must not be what the node itself needs. A value is looked at once for each time it is
  * written, so that nodes with many operands take no longer than many nodes. */
 static st_status_t write_place(machine_t *m, ir_node_t n, uint32_t k, const plan_place_t *place) {
+    TRY(check_stages(m, place));
     for (ir_value_t v; (v = intact_take(&m->places, place)) != IR_NONE;) {
         const ir_value_info_t *value = &m->graph->values.data[v];
         m->intact[v] = false;
@@ -297,14 +309,18 @@ static st_status_t run_kernel(machine_t *m, ir_node_t n) {
 /* A start copies inputs that lie elsewhere into the in-flight buffers. */
 static st_status_t run_start(machine_t *m, ir_node_t n) {
     const ir_node_info_t *node = ir_node(m->graph, n);
+    const plan_place_t *workspace = &m->program->steps[n].workspace;
     if (m->waited_by[n] == IR_NONE) return FAIL(ST_INVALID, "no one waits for the collective");
+    TRY(write_place(m, n, IR_NONE, workspace));
     for (uint32_t k = 0; k < node->n_outputs; k++) {
         const plan_place_t *out = place_of(m, node->first_output + k);
         if (out->region != PLAN_COMM && out->bytes)
             return FAIL(ST_INVALID, "the collective's buffer %u lies outside the comm region", k);
+        if (overlap(workspace, out)) return FAIL(ST_INVALID, "the workspace lies on output %u", k);
         TRY(write_place(m, n, k, out));
         set_intact(m, node->first_output + k);
     }
+    if (workspace->bytes) m->stages[m->n_stages++] = n;
     return ST_OK;
 }
 
@@ -313,6 +329,8 @@ static st_status_t run_wait(machine_t *m, ir_node_t n) {
     ir_node_t start = m->graph->values.data[node->inputs[0]].producer;
     if (m->waited_by[start] != n || node->n_inputs != ir_node(m->graph, start)->n_outputs)
         return FAIL(ST_INVALID, "it does not wait for all of one collective");
+    for (uint32_t i = 0; i < m->n_stages; i++)
+        if (m->stages[i] == start) m->stages[i] = m->stages[--m->n_stages];
     const bool reads = ir_start_reads_input(ir_op_def(ir_node(m->graph, start)->op));
     for (uint32_t j = 0; reads && j < ir_node(m->graph, start)->n_inputs; j++)
         TRY(need(m, ir_node(m->graph, start)->inputs[j], "the collective has read it"));
@@ -345,6 +363,7 @@ static st_status_t run_node(machine_t *m, ir_node_t n) {
     if (step->kind == PLAN_STEP_START) TRY(run_start(m, n));
     if (step->kind == PLAN_STEP_WAIT) TRY(run_wait(m, n));
     if (step->kind == PLAN_STEP_COPY) {
+        TRY(check_stages(m, place_of(m, node->inputs[0])));
         /* the old content goes; the new one is intact at the state's place from here on */
         if (overlap(place_of(m, node->inputs[0]), place_of(m, node->inputs[1])))
             return FAIL(ST_INVALID, "the copy's source lies on the state");
@@ -439,7 +458,8 @@ static st_status_t check_program(const plan_t *plan, const plan_program_t *progr
     m.update = st_calloc(n_values, sizeof *m.update);
     m.reads = st_calloc(n_values, sizeof *m.reads);
     m.waited_by = st_calloc(n_nodes, sizeof *m.waited_by);
-    if (!m.intact || !m.copied || !m.update || !m.reads || !m.waited_by)
+    m.stages = st_calloc(n_nodes, sizeof *m.stages);
+    if (!m.intact || !m.copied || !m.update || !m.reads || !m.waited_by || !m.stages)
         TRY_GOTO(st_no_memory(n_values * sizeof *m.update, "the plan's proof"), done);
     status = machine_run(&m);
 done:
@@ -449,6 +469,7 @@ done:
     st_free(m.copied);
     st_free(m.update);
     st_free(m.reads);
+    st_free(m.stages);
     st_free(m.waited_by);
     return status;
 }

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "compile/plan_stage.h"
 #include "compile/predict.h"
 #include "compile/simulate.h"
 #include "ir/body.h"
@@ -51,6 +52,7 @@ typedef struct making {
     report_t *report;
     sched_memory_t memory;
     report_kind_t *kind_of;        /* [storages] */
+    ir_node_t *workspace_ends;     /* [nodes] */
     ir_cost_t *costs;              /* [nodes] */
     double products[IR_DTYPE_END]; /* FLOP of products by element type */
 } making_t;
@@ -129,6 +131,11 @@ static st_status_t find_peak(const making_t *m, uint32_t *out_peak) {
     int64_t *change = st_calloc(n + 2, sizeof *change), live = 0, most = -1;
     *out_peak = 0;
     if (!change) return st_no_memory(n * sizeof *change, "a report");
+    for (size_t i = 0; i < n; i++) {
+        const int64_t bytes = (int64_t)aligned(m->program->steps[i].workspace.bytes);
+        change[i] += bytes;
+        change[m->workspace_ends[i] + 1] -= bytes;
+    }
     for (uint32_t s = 0; s < m->memory.n_storages; s++) {
         const sched_storage_t *storage = &m->memory.storages[s];
         if (storage->kind != SCHED_WORK) continue;
@@ -138,9 +145,8 @@ static st_status_t find_peak(const making_t *m, uint32_t *out_peak) {
     }
     for (size_t i = 0; i < n; i++) {
         live += change[i];
-        int64_t now = live + (int64_t)aligned(m->program->steps[i].workspace.bytes);
-        if (now > most) {
-            most = now;
+        if (live > most) {
+            most = live;
             *out_peak = (uint32_t)i;
         }
     }
@@ -164,7 +170,8 @@ static st_status_t list_tensors(making_t *m) {
     report_t *r = m->report;
     const ir_graph_t *graph = m->program->graph;
     int64_t at = r->peak_step, end = (int64_t)graph->nodes.n - 1;
-    r->tensors = st_arena_array(&r->arena, m->memory.n_storages + 1, sizeof *r->tensors);
+    r->tensors =
+        st_arena_array(&r->arena, m->memory.n_storages + graph->nodes.n, sizeof *r->tensors);
     if (!r->tensors) return st_no_memory(m->memory.n_storages * sizeof *r->tensors, "a report");
     for (uint32_t s = 0; s < m->memory.n_storages; s++) {
         const sched_storage_t *storage = &m->memory.storages[s];
@@ -181,20 +188,22 @@ static st_status_t list_tensors(making_t *m) {
                                (uint32_t)(storage->end < end ? storage->end : end)};
         if (!t->what) return st_no_memory(0, "a report");
     }
-    const plan_step_t *step = &m->program->steps[at];
-    if (step->workspace.bytes) {
+    for (ir_node_t n = 0; n < graph->nodes.n; n++) {
+        const plan_step_t *step = &m->program->steps[n];
+        if (!step->workspace.bytes || n > at || m->workspace_ends[n] < at) continue;
         report_tensor_t *t = &r->tensors[r->n_tensors++];
-        const char *node = label(m, (ir_node_t)at);
+        const char *node = label(m, n), *what = step->kernel ? step->kernel : "bodies";
         if (!node) return st_no_memory(0, "a report");
         *t = (report_tensor_t){
-            st_arena_printf(&r->arena, "%s: %s", node, step->kernel ? step->kernel : "bodies"),
+            st_arena_printf(&r->arena, "%s: %s", node,
+                            step->kind == PLAN_STEP_START ? "parts laid out" : what),
             ir_type_make(IR_U8, 1, (int64_t[]){(int64_t)step->workspace.bytes}),
             REPORT_WORKSPACE,
             step->workspace.bytes,
-            r->peak_step,
-            r->peak_step};
+            n,
+            m->workspace_ends[n]};
         if (!t->what) return st_no_memory(0, "a report");
-        r->kind_bytes[REPORT_WORKSPACE] = aligned(step->workspace.bytes);
+        r->kind_bytes[REPORT_WORKSPACE] += aligned(step->workspace.bytes);
     }
     if (r->n_tensors) qsort(r->tensors, r->n_tensors, sizeof *r->tensors, by_bytes);
     if (r->n_tensors > MOST_TENSORS) r->n_tensors = MOST_TENSORS;
@@ -210,6 +219,10 @@ static st_status_t tell_memory(making_t *m) {
     r->live_bound_bytes = m->program->live_bound_bytes;
     r->capacity_bytes = m->target->machine.memory_bytes;
     if (!m->program->graph->nodes.n) return ST_OK;
+    m->workspace_ends =
+        st_arena_array(&r->arena, m->program->graph->nodes.n, sizeof *m->workspace_ends);
+    if (!m->workspace_ends) return st_no_memory(m->program->graph->nodes.n * 4, "a report");
+    plan_workspace_ends(m->program->graph, m->workspace_ends);
     TRY(find_kinds(m));
     TRY(find_peak(m, &r->peak_step));
     TRY(list_tensors(m));

@@ -11,6 +11,7 @@
 #include "base/status.h"
 
 struct st_draw;                         /* base/draw_math.h */
+struct comm;                            /* comm/comm.h */
 typedef struct dev_team dev_team_t;     /* CPU threads of one rank: device/cpu/team.h */
 typedef struct dev_stream dev_stream_t; /* ordered queue of work on a device */
 typedef struct dev_graph dev_graph_t;   /* recorded work that is launched as one */
@@ -105,6 +106,17 @@ typedef struct dev_device {
     /* Bytes free and in all on the stream's device. */
     st_status_t (*memory)(dev_stream_t *stream, size_t *out_free, size_t *out_total);
     void (*startup)(dev_stream_t *stream, dev_startup_t *out);
+    /* Devices of this kind on this host, and one's own name among all there are anywhere. */
+    st_status_t (*count)(int *out_n);
+    st_status_t (*identity)(dev_stream_t *stream, char *text, size_t capacity);
+    /* A communicator that moves this device's memory on the stream, of the ranks of `host`, which it takes
+     * over on success. All of them call it together. */
+    st_status_t (*collectives)(dev_stream_t *stream, struct comm *host, int64_t timeout_ms,
+                               struct comm **out_comm);
+    /* What tuning has chosen on this kind of device so far, as text (st_free), for ranks that must choose
+     * alike; taken where there is no choice yet. */
+    st_status_t (*choices_give)(dev_stream_t *stream, char **out_text);
+    st_status_t (*choices_take)(dev_stream_t *stream, const char *text);
 } dev_device_t;
 
 /* Device by name; FAILs with the list of known devices. */

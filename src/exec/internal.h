@@ -85,6 +85,7 @@ typedef struct exec_rank {
     comm_t
         *axes[IR_MAX_AXES]; /* those that differ from this one on the axis alone; `comm` where that
                                 * is all */
+    comm_t *words; /* of all ranks, on the host, where `comm` is the device's (devices.c) */
     void *regions[PLAN_REGION_END];
     uint64_t region_bytes[PLAN_REGION_END]; /* really allocated; a shared state region counts */
     bool owns_state;
@@ -181,6 +182,14 @@ st_status_t exec_state_part_out(const exec_rank_t *rank, const exec_part_t *part
 
 /* Fills the feeds region, beside the rank's step and on another thread. */
 st_status_t exec_rank_feed_ahead(exec_rank_t *rank) ST_WARN_UNUSED;
+
+/* Ranks with devices of their own (devices.c). Opens the rank's, and the device's own communicator in place of
+ * the host's, where it has one. */
+st_status_t exec_open_device(exec_rank_t *rank) ST_WARN_UNUSED;
+/* Connections for the program's sends and receives. */
+st_status_t exec_open_pairs(exec_rank_t *rank) ST_WARN_UNUSED;
+/* exec_tune, such that ranks choose alike. */
+st_status_t exec_tune_alike(exec_rank_t *rank) ST_WARN_UNUSED;
 
 /* One step: feeds in, the program, outputs out. */
 st_status_t exec_rank_step(exec_rank_t *rank) ST_WARN_UNUSED;

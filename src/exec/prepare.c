@@ -5,6 +5,7 @@
 
 #include "base/memory.h"
 #include "base/parallel.h"
+#include "compile/plan_stage.h"
 #include "compile/predict.h"
 #include "compile/simulate.h"
 #include "exec/internal.h"
@@ -227,6 +228,13 @@ static comm_side_t side_of(const ir_type_t *type, int64_t dim, int64_t granules,
     return side;
 }
 
+/* Where the collective lays out operand j, NULL if its parts are whole. */
+static void *stage_of(const exec_rank_t *rank, const exec_step_t *step, uint32_t j) {
+    const plan_place_t *workspace = &rank->program->steps[step->node].workspace;
+    uint64_t bytes, offset = plan_stage_offset(rank->program->graph, step->node, j, &bytes);
+    return workspace->bytes && bytes ? (char *)exec_address(rank, workspace) + offset : NULL;
+}
+
 /* Operand j of a gather, or of a sum of which the rank keeps its part. */
 static comm_segment_t cut_segment(exec_rank_t *rank, const exec_step_t *step, uint32_t j,
                                   int64_t *parts) {
@@ -236,8 +244,11 @@ static comm_segment_t cut_segment(exec_rank_t *rank, const exec_step_t *step, ui
     const comm_side_t whole = side_of(
         ir_value_type(graph, step->scatters ? in : out), ir_node_attr(node, "axis")->ints.v[j],
         ir_node_attr(node, "granules")->ints.v[j], comm_size(step->comm), parts);
-    return (comm_segment_t){value_address(rank, in), value_address(rank, out), whole.outer,
-                            whole.parts};
+    return (comm_segment_t){.in = value_address(rank, in),
+                            .out = value_address(rank, out),
+                            .outer = whole.outer,
+                            .parts = whole.parts,
+                            .stage = stage_of(rank, step, j)};
 }
 
 static st_status_t prepare_cuts(exec_rank_t *rank, exec_step_t *step) {
@@ -276,6 +287,7 @@ static st_status_t prepare_exchange(exec_rank_t *rank, exec_step_t *step) {
         side_of(out, axis, ir_attr_int(node, "granules"), n_ranks, step->sizes + n_ranks);
     step->buffers[0] = value_address(rank, node->inputs[0]);
     step->buffers[1] = value_address(rank, node->first_output);
+    for (uint32_t j = 0; j < 2; j++) step->sides[j].stage = stage_of(rank, step, j);
     return ST_OK;
 }
 
@@ -307,6 +319,15 @@ static st_status_t find_comm(const exec_rank_t *rank, exec_step_t *step) {
     return ST_OK;
 }
 
+static st_status_t check_stage(const exec_rank_t *rank, const exec_step_t *step) {
+    const uint64_t given = rank->program->steps[step->node].workspace.bytes;
+    const uint64_t need = plan_stage_bytes(rank->program->graph, step->node);
+    if (!comm_on_device(step->comm) || given >= need) return ST_OK;
+    return FAIL(ST_UNSUPPORTED,
+                "its parts are laid out in %llu bytes, the plan has %llu: compile the plan again",
+                (unsigned long long)need, (unsigned long long)given);
+}
+
 static st_status_t prepare_step(exec_rank_t *rank, exec_step_t *step) {
     const ir_node_info_t *node = ir_node(rank->program->graph, step->node);
     step->ticket = rank->program->steps[step->node].ticket;
@@ -317,6 +338,7 @@ static st_status_t prepare_step(exec_rank_t *rank, exec_step_t *step) {
         case PLAN_STEP_COPY:
             return add_copy(rank, step, 1, node->inputs[0], node->inputs[1]);
         case PLAN_STEP_START:
+            TRY(check_stage(rank, step));
             if (node->op == IR_OP_ALL_TO_ALL_START) return prepare_exchange(rank, step);
             if (node->op == IR_OP_SEND_START || node->op == IR_OP_RECEIVE_START)
                 return prepare_pair(rank, step);
@@ -539,17 +561,18 @@ static st_status_t count_regions(exec_rank_t *rank) {
 
 st_status_t exec_rank_prepare(exec_rank_t *rank) {
     const exec_session_t *session = rank->session;
-    TRY(open_axes(rank));
     st_status_t status = dev_find(session->plan->device, &rank->device);
     if (status != ST_OK)
         return st_error_context(status, "the plan is for target '%s'", plan_target(session->plan));
     double begin = exec_now_us();
-    TRY(rank->device->open(0, (int)session->plan->n_threads, &rank->stream));
+    TRY(exec_open_device(rank));
+    TRY(open_axes(rank));
     rank->open_s = take_seconds(&begin);
     TRY(count_regions(rank));
     TRY(exec_fill_constants(rank));
     rank->memory_s = take_seconds(&begin);
     TRY(rank->device->computes ? exec_prepare_steps(rank) : prepare_time(rank));
+    TRY(exec_open_pairs(rank));
     if (rank->device->computes) TRY(exec_shadows_prepare(rank));
     TRY(prepare_ports(rank));
     rank->prepare_s = take_seconds(&begin);
@@ -578,6 +601,14 @@ void exec_rank_release(exec_rank_t *rank) {
     exec_measure_release(rank);
     if (rank->graph) rank->device->graph_destroy(rank->graph);
     rank->graph = NULL;
+    for (uint32_t a = 0; a < IR_MAX_AXES;
+         a++) { /* before the memory that they move, and the stream */
+        if (rank->axes[a] != rank->comm) comm_destroy(rank->axes[a]);
+        rank->axes[a] = NULL;
+    }
+    comm_destroy(rank->words);
+    comm_destroy(rank->comm);
+    rank->words = rank->comm = NULL;
     if (rank->stream) {
         for (int r = PLAN_STATE; r < PLAN_REGION_END; r++)
             if (r != PLAN_STATE || rank->owns_state)
@@ -586,10 +617,4 @@ void exec_rank_release(exec_rank_t *rank) {
     }
     rank->stream = NULL;
     st_arena_clear(&rank->arena);
-    for (uint32_t a = 0; a < IR_MAX_AXES; a++) {
-        if (rank->axes[a] != rank->comm) comm_destroy(rank->axes[a]);
-        rank->axes[a] = NULL;
-    }
-    comm_destroy(rank->comm);
-    rank->comm = NULL;
 }

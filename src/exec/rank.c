@@ -28,9 +28,10 @@ static st_status_t run_copies(const exec_rank_t *rank, const exec_step_t *step) 
 }
 
 static st_status_t run_start(const exec_rank_t *rank, const exec_step_t *step) {
+    const bool on_device = comm_on_device(step->comm);
     TRY(run_copies(rank, step));
-    TRY(rank->device->synchronize(rank->stream));
-    if (rank->session->beside)
+    if (!on_device) TRY(rank->device->synchronize(rank->stream));
+    if (rank->session->beside || on_device)
         comm_mark(rank->comm, rank->session->generation,
                   ir_node_label(rank->program->graph, step->node));
     if (step->sides)
@@ -226,7 +227,7 @@ static st_status_t check_fault(const exec_rank_t *rank) {
 static st_status_t run_all(exec_rank_t *rank) {
     if (!rank->has_run) {
         double begin = exec_now_us();
-        TRY(exec_tune(rank));
+        TRY(exec_tune_alike(rank));
         rank->tune_s = (exec_now_us() - begin) * 1e-6;
     }
     TRY(exec_shadows_refresh(rank));
@@ -244,7 +245,9 @@ st_status_t exec_rank_step(exec_rank_t *rank) {
     dev_team_t *team = rank->device->team(rank->stream);
     rank->wait_us = 0;
     if (team) dev_team_enter(team);
-    st_status_t status = run_all(rank);
+    comm_step_begin(rank->comm, rank->session->generation);
+    st_status_t status = run_all(rank), lost = comm_step_end(rank->comm);
+    if (lost != ST_OK) status = lost; /* which the failure of a call may come from */
     if (team) dev_team_leave(team);
     rank->step_us = exec_now_us() - begin;
     if (!rank->device->computes) {

@@ -61,7 +61,7 @@ static void *rank_main(void *argument) {
     st_status_t status = exec_rank_prepare(rank);
     if (status != ST_OK) {
         report(session, rank->index, status);
-        if (session->beside) comm_abort(rank->comm, status, st_last_error());
+        if (rank->comm) comm_abort(rank->comm, status, st_last_error());
     }
     done(session);
     while (next_generation(session, &generation)) {

@@ -137,6 +137,34 @@ st_status_t record_add(record_t *record, const record_entry_t *entry) {
     return ST_VEC_PUSH(&record->entries, *entry);
 }
 
+st_status_t record_text(const record_t *record, char **out_text) {
+    char line[LINE_BYTES];
+    size_t used = 0, capacity = record->entries.n * LINE_BYTES + 1;
+    char *text = *out_text = st_malloc(capacity);
+    if (!text) return st_no_memory(capacity, "a tuning record");
+    text[0] = '\0';
+    for (size_t i = 0; i < record->entries.n; i++) {
+        print_line(record, &record->entries.data[i], line);
+        used += (size_t)snprintf(text + used, capacity - used, "%s", line);
+    }
+    return ST_OK;
+}
+
+st_status_t record_take(record_t *record, const char *text) {
+    for (size_t bytes; *text; text += bytes + (text[bytes] != '\0')) {
+        record_entry_t entry;
+        size_t i = 0;
+        bytes = strcspn(text, "\n");
+        if (!parse_line(record, text, bytes, &entry)) continue;
+        while (i < record->entries.n && record->entries.data[i].key != entry.key) i++;
+        if (i < record->entries.n)
+            record->entries.data[i] = entry;
+        else
+            TRY(ST_VEC_PUSH(&record->entries, entry));
+    }
+    return ST_OK;
+}
+
 st_status_t record_budget(const char *text, double *out_seconds) {
     *out_seconds = DEFAULT_SECONDS;
     if (strcmp(text, "on") == 0) return ST_OK;

@@ -37,6 +37,11 @@ const record_entry_t *record_find(const record_t *record, uint64_t key);
 /* Adds to the record and its file; an entry of the key that is there already stays and holds. */
 st_status_t record_add(record_t *record, const record_entry_t *entry) ST_WARN_UNUSED;
 size_t record_count(const record_t *record);
+/* All entries, a line each as the file has them (st_free). */
+st_status_t record_text(const record_t *record, char **out_text) ST_WARN_UNUSED;
+/* Entries of another's text hold from now on, in place of what is here; the file stays as it is. Lines of
+ * another identity count as absent. */
+st_status_t record_take(record_t *record, const char *text) ST_WARN_UNUSED;
 
 /* Seconds that may be spent on measuring, from option tune: "on" a default, "off" -1. */
 st_status_t record_budget(const char *text, double *out_seconds) ST_WARN_UNUSED;

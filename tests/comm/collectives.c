@@ -15,7 +15,8 @@ typedef struct run {
     int rank, size;
     unsigned seed;
     ir_dtype_t dtype;
-    size_t bytes; /* of an element */
+    size_t bytes;                       /* of an element */
+    const collectives_memory_t *memory; /* NULL: the host's */
     int n_buffers;
     void *buffers[MAX_BUFFERS];
 } run_t;
@@ -30,7 +31,8 @@ static double element(int rank, int key, int64_t i) {
 }
 
 static void *room(run_t *run, int64_t elements) {
-    void *made = calloc((size_t)elements + 1, run->bytes);
+    const size_t bytes = ((size_t)elements + 1) * run->bytes;
+    void *made = run->memory ? run->memory->alloc(run->memory->context, bytes) : calloc(1, bytes);
     if (!made || run->n_buffers == MAX_BUFFERS) abort();
     run->buffers[run->n_buffers++] = made;
     return made;
@@ -44,8 +46,23 @@ static void *filled(run_t *run, int rank, int key, int64_t elements) {
     return made;
 }
 
+static void drop(run_t *run, int n) {
+    for (; n; n--) {
+        void *buffer = run->buffers[--run->n_buffers];
+        if (run->memory)
+            (run->memory->free)(run->memory->context, buffer);
+        else
+            free(buffer);
+    }
+}
+
 static void release(run_t *run) {
-    while (run->n_buffers) free(run->buffers[--run->n_buffers]);
+    drop(run, run->n_buffers);
+}
+
+static st_status_t done(const run_t *run, comm_t *comm, uint32_t ticket) {
+    TRY(comm_wait(comm, ticket));
+    return run->memory ? run->memory->settle(run->memory->context) : ST_OK;
 }
 
 /* What the sum over ranks of filled() has to be, bit for bit: one after the other, in the type's own
@@ -103,6 +120,11 @@ static int64_t block_of(const run_t *run, const int64_t *parts) {
     return block;
 }
 
+/* What a device's communicator lays parts out in. */
+static void *stage(run_t *run, int64_t outer, int64_t block) {
+    return comm_on_device(run->comm) && outer != 1 ? room(run, outer * block) : NULL;
+}
+
 /* ---- kinds ---- */
 
 static st_status_t sums(run_t *run) {
@@ -122,13 +144,14 @@ static st_status_t sums(run_t *run) {
     for (int s = 0; s < 3; s++) {
         cuts[s].in = filled(run, run->rank, 5 + s, cuts[s].outer * block_of(run, cuts[s].parts));
         cuts[s].out = room(run, cuts[s].outer * cuts[s].parts[run->rank]);
+        cuts[s].stage = stage(run, cuts[s].outer, block_of(run, cuts[s].parts));
     }
     /* the second in place */
     cuts[1].out = (char *)(uintptr_t)cuts[1].in + (size_t)run->rank * 4001 * run->bytes;
     TRY(comm_reduce_scatter_start(run->comm, 1, run->dtype, 3, cuts));
     nap(run);
-    TRY(comm_wait(run->comm, 3));
-    TRY(comm_wait(run->comm, 1));
+    TRY(done(run, run->comm, 3));
+    TRY(done(run, run->comm, 1));
     for (int s = 0; s < 3; s++)
         TRY(check(run, "all-reduce", data[s], summed(run, s, lengths[s]), lengths[s]));
     for (int s = 0; s < 3; s++) {
@@ -150,10 +173,11 @@ static st_status_t gathers(run_t *run) {
         whole[s] = filled(run, 0, s, n);
         cuts[s].in = part_of(run, &cuts[s], run->rank, whole[s]);
         cuts[s].out = room(run, n);
+        cuts[s].stage = stage(run, cuts[s].outer, block_of(run, cuts[s].parts));
     }
     TRY(comm_all_gather_start(run->comm, 0, run->dtype, 2, cuts));
     nap(run);
-    TRY(comm_wait(run->comm, 0));
+    TRY(done(run, run->comm, 0));
     for (int s = 0; s < 2; s++)
         TRY(check(run, "all-gather", cuts[s].out, whole[s],
                   cuts[s].outer * block_of(run, cuts[s].parts)));
@@ -181,13 +205,16 @@ static st_status_t transposes(run_t *run) {
     void *want = part_of(run, &by_column, run->rank, whole);
     int64_t n_mine = 2 * row_cut[run->rank], n_want = 2 * m * column_cut[run->rank];
     void *got = room(run, n_want), *back = room(run, n_mine);
-    comm_side_t rows_side = {2 * rows[run->rank], from}, columns_side = {2, to};
+    comm_side_t rows_side = {.outer = 2 * rows[run->rank], .parts = from};
+    comm_side_t columns_side = {.outer = 2, .parts = to};
+    rows_side.stage = stage(run, rows_side.outer, block_of(run, from));
+    columns_side.stage = stage(run, columns_side.outer, block_of(run, to));
     TRY(comm_all_to_all_start(run->comm, 2, run->dtype, mine, rows_side, got, columns_side));
     nap(run);
-    TRY(comm_wait(run->comm, 2));
+    TRY(done(run, run->comm, 2));
     TRY(check(run, "all-to-all", got, want, n_want));
     TRY(comm_all_to_all_start(run->comm, 2, run->dtype, got, columns_side, back, rows_side));
-    TRY(comm_wait(run->comm, 2));
+    TRY(done(run, run->comm, 2));
     return check(run, "all-to-all back", back, mine, n_mine);
 }
 
@@ -201,11 +228,22 @@ static st_status_t broadcasts(run_t *run) {
         }
         TRY(comm_broadcast_start(run->comm, 4, run->dtype, root, 3, data, lengths));
         nap(run);
-        TRY(comm_wait(run->comm, 4));
+        TRY(done(run, run->comm, 4));
         for (int s = 0; s < 3; s++) TRY(check(run, "broadcast", data[s], want[s], lengths[s]));
-        run->n_buffers -= 6;
-        for (int b = 0; b < 6; b++) free(run->buffers[run->n_buffers + b]);
+        drop(run, 6);
     }
+    return ST_OK;
+}
+
+/* The pairs of a ring, in an order that is the same at both ends. */
+static st_status_t open_ring(run_t *run) {
+    for (int peer = 0; peer < run->size; peer++)
+        for (int up = 1; up >= 0; up--) {
+            bool sends = (run->rank < peer) == (up == 1);
+            const int ahead = (peer - run->rank + run->size) % run->size;
+            if (ahead != (sends ? 1 : run->size - 1)) continue;
+            TRY(comm_pair_open(run->comm, peer, sends));
+        }
     return ST_OK;
 }
 
@@ -213,6 +251,7 @@ static st_status_t broadcasts(run_t *run) {
  * two ends. */
 static st_status_t rings(run_t *run) {
     if (run->size == 1) return ST_OK;
+    TRY(open_ring(run));
     int next = (run->rank + 1) % run->size, before = (run->rank + run->size - 1) % run->size;
     int64_t lengths[3] = {700, 0, 20011};
     void *out[3], *in[3];
@@ -225,8 +264,8 @@ static st_status_t rings(run_t *run) {
         TRY(comm_receive_start(run->comm, 10 + ticket, before, run->dtype, in[k], lengths[k]));
     }
     for (int k = 2; k >= 0; k--) {
-        TRY(comm_wait(run->comm, (uint32_t)(20 + k)));
-        TRY(comm_wait(run->comm, (uint32_t)(10 + k)));
+        TRY(done(run, run->comm, (uint32_t)(20 + k)));
+        TRY(done(run, run->comm, (uint32_t)(10 + k)));
         TRY(check(run, "receive", in[k], filled(run, before, k, lengths[k]), lengths[k]));
     }
     return ST_OK;
@@ -245,9 +284,12 @@ static st_status_t every_kind(run_t *run) {
 /* ---- groups ---- */
 
 /* One sum in flight in each communicator under one ticket, waited for in the order made. */
-static st_status_t overlapping(comm_t *const *comms, const int (*members)[MAX_RANKS], int n) {
-    double x[8], want[8] = {0};
+static st_status_t overlapping(run_t *run, comm_t *const *comms, const int (*members)[MAX_RANKS],
+                               int n) {
+    double want[8] = {0}, *x;
     int64_t one = 1;
+    run->bytes = sizeof *x;
+    x = room(run, 8);
     for (int g = 0; g < n; g++) {
         int size = comm_size(comms[g]);
         for (int r = 0; r < size; r++) want[g] += 1.0 / (3 + g + members[g][r]);
@@ -256,7 +298,7 @@ static st_status_t overlapping(comm_t *const *comms, const int (*members)[MAX_RA
         TRY(comm_all_reduce_start(comms[g], 7, IR_F64, 1, &data, &one));
     }
     for (int g = 0; g < n; g++) {
-        TRY(comm_wait(comms[g], 7));
+        TRY(done(run, comms[g], 7));
         if (memcmp(&x[g], &want[g], sizeof x[g]) != 0)
             return FAIL(ST_INTERNAL, "group %d: the sum is %.17g, not %.17g", g, x[g], want[g]);
     }
@@ -281,7 +323,8 @@ static st_status_t groups(run_t *run) {
         if (status == ST_OK) n++;
     }
     for (int step = 0; step < 4 && status == ST_OK; step++)
-        status = overlapping(comms, (const int(*)[MAX_RANKS])members, n);
+        status = overlapping(run, comms, (const int(*)[MAX_RANKS])members, n);
+    release(run);
     if (status == ST_OK) { /* a group of a group; its parent goes first */
         int first[2] = {1, 0}, alone[1] = {0};
         int size = comm_size(comms[4]);
@@ -323,14 +366,22 @@ static st_status_t agreements(const run_t *run) {
     return ST_OK;
 }
 
-st_status_t collectives_run(comm_t *comm, unsigned seed) {
-    run_t run = {.comm = comm, .rank = comm_rank(comm), .size = comm_size(comm), .seed = seed};
+st_status_t collectives_run_in(comm_t *comm, unsigned seed, const collectives_memory_t *memory) {
+    run_t run = {.comm = comm,
+                 .rank = comm_rank(comm),
+                 .size = comm_size(comm),
+                 .seed = seed,
+                 .memory = memory};
     for (int d = 1; d < IR_DTYPE_END; d++) {
         if (!ir_dtype_valid(d)) continue;
         run.dtype = (ir_dtype_t)d;
         run.bytes = ir_dtype_bytes(run.dtype);
         TRY(every_kind(&run));
     }
-    TRY(agreements(&run));
+    if (!comm_on_device(comm)) TRY(agreements(&run)); /* of texts on the host */
     return groups(&run);
+}
+
+st_status_t collectives_run(comm_t *comm, unsigned seed) {
+    return collectives_run_in(comm, seed, NULL);
 }

@@ -9,4 +9,14 @@
  * a value is wrong; else the first failure of the communicator. */
 st_status_t collectives_run(comm_t *comm, unsigned seed);
 
+/* The same in other memory, which host and communicator reach both; after `settle` the host sees what the
+ * waits so far have brought. */
+typedef struct collectives_memory {
+    void *(*alloc)(void *context, size_t bytes); /* zeroed */
+    void (*free)(void *context, void *memory);
+    st_status_t (*settle)(void *context);
+    void *context;
+} collectives_memory_t;
+st_status_t collectives_run_in(comm_t *comm, unsigned seed, const collectives_memory_t *memory);
+
 #endif

@@ -301,7 +301,8 @@ static void *ends_body(void *argument) {
     st_status_t status;
     if (arg->seed == 1) {
         int64_t even[2] = {1, 1}, uneven[2] = {1, 2};
-        comm_side_t from = {1, arg->rank ? uneven : even}, to = {1, even};
+        comm_side_t from = {.outer = 1, .parts = arg->rank ? uneven : even};
+        comm_side_t to = {.outer = 1, .parts = even};
         status = comm_all_to_all_start(arg->comm, 0, IR_F64, x, from, y, to);
     } else if (arg->rank == 0) {
         status = comm_send_start(arg->comm, 0, 1, IR_F64, x, 3);

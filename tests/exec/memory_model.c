@@ -89,6 +89,11 @@ static bool operands_are_apart(const tape_t *t, ir_node_t n) {
     return true;
 }
 
+/* What the workspace of a start holds until its wait. */
+static uint32_t stage_content(const tape_t *t, ir_node_t start) {
+    return 2 * (uint32_t)t->graph->values.n + start + 1;
+}
+
 static bool run_step(tape_t *t, ir_node_t n) {
     const ir_node_info_t *node = ir_node(t->graph, n);
     const plan_step_t *step = &t->program->steps[n];
@@ -111,7 +116,11 @@ static bool run_step(tape_t *t, ir_node_t n) {
     }
     if (step->kind == PLAN_STEP_WAIT) {
         const ir_node_info_t *start = ir_value_producer(t->graph, node->inputs[0]);
+        const plan_place_t *stage =
+            &t->program->steps[t->graph->values.data[node->inputs[0]].producer].workspace;
         if (ir_start_reads_input(ir_op_def(start->op)) && !finds(t, start->inputs[0])) return false;
+        if (!holds(t, stage, stage_content(t, t->graph->values.data[node->inputs[0]].producer)))
+            return false;
         for (uint32_t k = 0; k < node->n_outputs; k++) {
             const plan_place_t *in = &places[node->inputs[k]],
                                *out = &places[node->first_output + k];
@@ -122,7 +131,7 @@ static bool run_step(tape_t *t, ir_node_t n) {
     }
     if (step->kind == PLAN_STEP_NOTHING) return true; /* whoever reads it will not find it */
     if (!operands_are_apart(t, n)) return false;
-    fill(t, &step->workspace, 0);
+    fill(t, &step->workspace, step->kind == PLAN_STEP_START ? stage_content(t, n) : 0);
     for (uint32_t k = 0; k < node->n_outputs; k++) write_value(t, node->first_output + k);
     for (uint32_t k = 0; k < node->n_outputs; k++)
         if (!finds(t, node->first_output + k)) return false;

@@ -7,8 +7,8 @@
 #   comm → ir/types.h and ir/convert.h (a reduction needs the element type), and of ir nothing else
 #   capi → everything; it alone includes both include/stator/ and internals
 #
-# Vendor headers stay in the folder that wraps them: oneDNN in kernels/onednn, CUDA in device/cuda and
-# kernels/cuda, generated readers and JSON where a format is read.
+# Vendor headers stay in the folder that wraps them: oneDNN in kernels/onednn, CUDA in device/cuda,
+# kernels/cuda and comm/nccl, generated readers and JSON where a format is read.
 set -eu
 cd "$1"
 
@@ -45,8 +45,8 @@ BEGIN {
     outside["sentencepiece.pb-c.h"] = "state"
     outside["dnnl"] = "kernels/onednn"
     outside["oneapi/"] = "kernels/onednn"
-    outside["cuda"] = "device/cuda kernels/cuda"
-    outside["nccl"] = "comm/nccl"
+    outside["cuda"] = "device/cuda kernels/cuda comm/nccl"
+    outside["nccl"] = "comm/nccl device/cuda"
     outside["mpi.h"] = "comm/mpi"
     n_seen = n_bad = 0
 }

@@ -360,6 +360,15 @@ static bool local_done(comm_t *comm, uint32_t ticket) {
     return done;
 }
 
+static st_status_t local_check(const comm_t *comm, char *reason, size_t capacity) {
+    local_world_t *world = ((const local_t *)comm)->group->world;
+    pthread_mutex_lock(&world->mutex);
+    st_status_t status = world->failed;
+    if (status != ST_OK) snprintf(reason, capacity, "%s", world->reason);
+    pthread_mutex_unlock(&world->mutex);
+    return status;
+}
+
 static void local_abort(comm_t *comm, st_status_t status, const char *reason) {
     local_t *local = (local_t *)comm;
     char text[LOCAL_REASON_BYTES];
@@ -464,6 +473,7 @@ static const comm_backend_t backend = {
     .wait = local_wait,
     .done = local_done,
     .abort = local_abort,
+    .check = local_check,
     .destroy = local_destroy,
 };
 

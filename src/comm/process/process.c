@@ -200,6 +200,15 @@ static void process_abort(comm_t *base, st_status_t status, const char *reason) 
     control_report(process->control, status, -1, text);
 }
 
+static st_status_t process_check(const comm_t *base, char *reason, size_t capacity) {
+    process_t *process = ((const process_comm_t *)base)->process;
+    pthread_mutex_lock(&process->mutex);
+    st_status_t status = process->failed;
+    if (status != ST_OK) snprintf(reason, capacity, "%s", process->reason);
+    pthread_mutex_unlock(&process->mutex);
+    return status;
+}
+
 static void process_mark(comm_t *base, uint64_t step, const char *op) {
     control_mark(((process_comm_t *)base)->process->control, step, op);
 }
@@ -261,6 +270,7 @@ static const comm_backend_t backend = {
     .done = process_done,
     .mark = process_mark,
     .abort = process_abort,
+    .check = process_check,
     .destroy = process_destroy,
 };
 

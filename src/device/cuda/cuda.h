@@ -92,6 +92,12 @@ st_status_t dev_cuda_choose(dev_stream_t *stream, const unsigned char *condition
 st_status_t dev_cuda_copy_turn(dev_stream_t *stream, void *to, size_t to_stride, const void *from,
                                size_t from_stride, size_t n_bytes, const int64_t *index);
 
+/* Collectives (comm/nccl), and what tuning chose (kernels/cuda/tune.c). */
+st_status_t dev_cuda_collectives(dev_stream_t *stream, struct comm *host, int64_t timeout_ms,
+                                 struct comm **out_comm);
+st_status_t dev_cuda_choices_give(dev_stream_t *stream, char **out_text);
+st_status_t dev_cuda_choices_take(dev_stream_t *stream, const char *text);
+
 extern const dev_device_t dev_cuda;
 
 #endif

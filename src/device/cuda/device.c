@@ -264,6 +264,25 @@ static st_status_t cuda_mark_read(dev_stream_t *stream, uint32_t n, double *out_
     return ST_OK;
 }
 
+/* ---- among others ---- */
+
+static st_status_t cuda_count(int *out_n) {
+    *out_n = 0;
+    TRY(check_machine(0));
+    CUDA_TRY(cudaGetDeviceCount(out_n));
+    return ST_OK;
+}
+
+static st_status_t cuda_identity(dev_stream_t *stream, char *text, size_t capacity) {
+    const unsigned char *id = (const unsigned char *)stream->properties.uuid.bytes;
+    size_t used =
+        (size_t)snprintf(text, capacity, "GPU %d (%s, ", stream->index, stream->properties.name);
+    for (size_t i = 0; i < sizeof stream->properties.uuid.bytes && used < capacity; i++)
+        used += (size_t)snprintf(text + used, capacity - used, "%02x", id[i]);
+    if (used < capacity) snprintf(text + used, capacity - used, ")");
+    return ST_OK;
+}
+
 const dev_device_t dev_cuda = {
     .name = "cuda",
     .computes = true,
@@ -294,4 +313,9 @@ const dev_device_t dev_cuda = {
     .mark_read = cuda_mark_read,
     .memory = cuda_memory,
     .startup = cuda_startup,
+    .count = cuda_count,
+    .identity = cuda_identity,
+    .collectives = dev_cuda_collectives,
+    .choices_give = dev_cuda_choices_give,
+    .choices_take = dev_cuda_choices_take,
 };

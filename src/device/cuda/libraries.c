@@ -10,7 +10,7 @@
 
 #include "base/options.h"
 
-enum { MIN_DNN = 91600 };
+enum { MIN_DNN = 91600, MIN_NCCL = 22700 };
 
 typedef struct library_name {
     const char *title, *file;
@@ -93,6 +93,15 @@ static st_status_t fill_rtc(void *library, const library_name_t *name, dev_cuda_
     return ST_OK;
 }
 
+static st_status_t fill_nccl(void *library, const library_name_t *name, dev_cuda_nccl_t *out) {
+    CUDA_NCCL_FUNCTIONS(FIND)
+    int version = 0;
+    if (out->ncclGetVersion(&version) != ncclSuccess || version / 10000 != 2 || version < MIN_NCCL)
+        return FAIL(ST_UNSUPPORTED, "%s is of version %d: 2.27 (22700) or a later 2 is needed",
+                    name->title, version);
+    return ST_OK;
+}
+
 /* dev_cuda_<short>: the table, filled once; a failure is found again at the next call. */
 #define LIBRARY(short_, title_, file_)                                           \
     st_status_t dev_cuda_##short_(const dev_cuda_##short_##_t **out_functions) { \
@@ -114,6 +123,7 @@ static st_status_t fill_rtc(void *library, const library_name_t *name, dev_cuda_
 LIBRARY(blas, "cuBLASLt", "libcublasLt.so.13")
 LIBRARY(dnn, "cuDNN", "libcudnn.so.9")
 LIBRARY(rtc, "NVRTC", "libnvrtc.so.13")
+LIBRARY(nccl, "NCCL", "libnccl.so.2")
 
 static st_status_t make_blas(dev_stream_t *stream, cublasLtHandle_t *out_handle) {
     const dev_cuda_blas_t *blas;

@@ -6,6 +6,7 @@
 
 #include <cublasLt.h>
 #include <cudnn.h>
+#include <nccl.h>
 #include <nvrtc.h>
 
 #include "device/cuda/cuda.h"
@@ -31,6 +32,12 @@
     X(nvrtcVersion) X(nvrtcGetErrorString) X(nvrtcCreateProgram) X(nvrtcDestroyProgram) \
     X(nvrtcCompileProgram) X(nvrtcGetProgramLogSize) X(nvrtcGetProgramLog) \
     X(nvrtcGetCUBINSize) X(nvrtcGetCUBIN)
+/* NCCL 2.27 or a later 2 */
+#define CUDA_NCCL_FUNCTIONS(X) \
+    X(ncclGetVersion) X(ncclGetErrorString) X(ncclGetLastError) X(ncclGetUniqueId) \
+    X(ncclCommInitRankConfig) X(ncclCommAbort) X(ncclCommGetAsyncError) X(ncclGroupStart) \
+    X(ncclGroupEnd) X(ncclAllReduce) X(ncclAllGather) X(ncclReduceScatter) X(ncclBroadcast) \
+    X(ncclReduce) X(ncclSend) X(ncclRecv)
 /* clang-format on */
 
 #define CUDA_MEMBER(name) __typeof__(name) *name;
@@ -43,11 +50,15 @@ typedef struct dev_cuda_dnn {
 typedef struct dev_cuda_rtc {
     CUDA_RTC_FUNCTIONS(CUDA_MEMBER)
 } dev_cuda_rtc_t;
+typedef struct dev_cuda_nccl {
+    CUDA_NCCL_FUNCTIONS(CUDA_MEMBER)
+} dev_cuda_nccl_t;
 #undef CUDA_MEMBER
 
 st_status_t dev_cuda_blas(const dev_cuda_blas_t **out_functions) ST_WARN_UNUSED;
 st_status_t dev_cuda_dnn(const dev_cuda_dnn_t **out_functions) ST_WARN_UNUSED;
 st_status_t dev_cuda_rtc(const dev_cuda_rtc_t **out_functions) ST_WARN_UNUSED;
+st_status_t dev_cuda_nccl(const dev_cuda_nccl_t **out_functions) ST_WARN_UNUSED;
 
 /* Handles of a stream, made at the first call. */
 st_status_t dev_cuda_blas_handle(dev_stream_t *stream, cublasLtHandle_t *out_handle) ST_WARN_UNUSED;

@@ -106,6 +106,29 @@ void tune_took(dev_stream_t *stream, uint64_t key, const record_choice_t *choice
     pthread_mutex_unlock(&stream->mutex);
 }
 
+/* ---- between ranks ---- */
+
+st_status_t dev_cuda_choices_give(dev_stream_t *stream, char **out_text) {
+    record_t *record;
+    double seconds;
+    *out_text = NULL;
+    pthread_mutex_lock(&mutex);
+    st_status_t status = open_record(stream, &record, &seconds);
+    if (status == ST_OK && record) status = record_text(record, out_text);
+    pthread_mutex_unlock(&mutex);
+    return status;
+}
+
+st_status_t dev_cuda_choices_take(dev_stream_t *stream, const char *text) {
+    record_t *record;
+    double seconds;
+    pthread_mutex_lock(&mutex);
+    st_status_t status = open_record(stream, &record, &seconds);
+    if (status == ST_OK && record) status = record_take(record, text);
+    pthread_mutex_unlock(&mutex);
+    return status;
+}
+
 /* ---- measuring ---- */
 
 typedef struct clock_pair {

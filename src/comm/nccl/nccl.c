@@ -1,0 +1,297 @@
+/* Ranks with a GPU each, over NCCL.
+ *
+ * A start forks from the rank's stream to a lane, a wait joins back; nothing of it blocks the host, so the
+ * whole of a step is recorded with its collectives in it:
+ *
+ *   stream   kernels ──┬─ kernels ───────────┬─ kernels      (wait: the stream waits for done[ticket])
+ *   lane               └ mark, pack, call, unpack, mark ┘
+ *
+ * One lane carries every collective of the rank, in the order of their starts, which the plan proves to be the
+ * same everywhere; so there is never a choice of which of two the card runs first. Sends and receives
+ * have a lane and a communicator of two ranks for each direction, since a transfer that waits for its
+ * peer must hold up nothing else (1F1B has sends one way while it waits for the other way).
+ *
+ * Parts that lie apart (blocks of an outer dim) and parts of different sizes go through the stage that the
+ * plan gives, as strided copies (moves.c). The ids by which the library's communicators find each other
+ * travel over the host's communicator (open.c), whose failures a thread watches (watch.c): it aborts what
+ * is in flight when a rank is lost or nothing moves, for a kernel that waits for a peer waits for ever. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "comm/nccl/internal.h"
+#include "comm/nccl/lanes.h"
+
+st_status_t nccl_fail(const nccl_rank_t *rank, ncclResult_t error, const char *call) {
+    return FAIL(ST_DEVICE, "%.*s: %s (%s)", (int)strcspn(call, "("), call,
+                rank->nccl->ncclGetErrorString(error), rank->nccl->ncclGetLastError(NULL));
+}
+
+/* ---- lanes ---- */
+
+static st_status_t open_lane(nccl_rank_t *rank, nccl_lane_t **out) {
+    if (rank->n_lanes == NCCL_MAX_LANES)
+        return FAIL(ST_UNSUPPORTED, "a rank with more than %d streams of collectives: fewer stages",
+                    NCCL_MAX_LANES);
+    nccl_lane_t *lane = &rank->lanes[rank->n_lanes];
+    CUDA_TRY(cudaStreamCreateWithFlags(&lane->stream, cudaStreamNonBlocking));
+    lane->word = rank->words + rank->n_lanes;
+    lane->device_word = rank->device_words + rank->n_lanes;
+    pthread_mutex_lock(&rank->mutex);
+    rank->n_lanes++;
+    pthread_mutex_unlock(&rank->mutex);
+    *out = lane;
+    return ST_OK;
+}
+
+/* ---- start and wait ---- */
+
+/* The label of a ticket's collective, kept once. */
+static st_status_t name_op(nccl_rank_t *rank, nccl_ticket_t *ticket) {
+    if (ticket->op) return ST_OK;
+    char *label = st_strdup(rank->next_op[0] ? rank->next_op : "a collective");
+    if (!label) return st_no_memory(sizeof rank->next_op, "a collective");
+    pthread_mutex_lock(&rank->mutex);
+    st_status_t status = ST_VEC_PUSH(&rank->ops, label);
+    ticket->op = (uint32_t)rank->ops.n;
+    pthread_mutex_unlock(&rank->mutex);
+    if (status == ST_OK) return ST_OK;
+    st_free(label);
+    ticket->op = 0;
+    return st_no_memory(sizeof rank->next_op, "a collective");
+}
+
+static st_status_t take_ticket(nccl_comm_t *comm, uint32_t ticket, nccl_ticket_t **out) {
+    if (ticket >= comm->n_tickets) {
+        uint32_t need = 2 * (ticket + 1);
+        nccl_ticket_t *tickets = st_realloc(comm->tickets, need * sizeof *tickets);
+        if (!tickets) return st_no_memory(need * sizeof *tickets, "the table of collectives");
+        memset(tickets + comm->n_tickets, 0, (need - comm->n_tickets) * sizeof *tickets);
+        comm->tickets = tickets;
+        comm->n_tickets = need;
+    }
+    nccl_ticket_t *taken = &comm->tickets[ticket];
+    if (taken->active) return comm_started_twice(comm->rank->rank, ticket);
+    if (!taken->done) CUDA_TRY(cudaEventCreateWithFlags(&taken->done, cudaEventDisableTiming));
+    TRY(name_op(comm->rank, taken));
+    *out = taken;
+    return ST_OK;
+}
+
+static st_status_t lane_of(const nccl_comm_t *comm, const comm_request_t *request,
+                           nccl_lane_t **out) {
+    *out = comm->rank->lanes;
+    if (request->kind != COMM_SEND && request->kind != COMM_RECEIVE) return ST_OK;
+    const int peer = (int)request->numbers[0];
+    const nccl_pair_t *pair =
+        &comm->pairs[request->kind == COMM_SEND ? peer : comm->base.size + peer];
+    if (!pair->comm)
+        return FAIL(ST_INTERNAL, "rank %d has not opened its pair with rank %d", comm->base.rank,
+                    peer);
+    *out = pair->lane;
+    return ST_OK;
+}
+
+static st_status_t nccl_start(comm_t *base, uint32_t ticket, const comm_request_t *request) {
+    nccl_comm_t *comm = (nccl_comm_t *)base;
+    nccl_rank_t *rank = comm->rank;
+    nccl_ticket_t *taken = NULL;
+    nccl_lane_t *lane = NULL;
+    TRY(nccl_latched(rank));
+    TRY(take_ticket(comm, ticket, &taken));
+    TRY(lane_of(comm, request, &lane));
+    CUDA_TRY(cudaEventRecord(rank->fork, rank->stream->stream));
+    CUDA_TRY(cudaStreamWaitEvent(lane->stream, rank->fork, 0));
+    CUDA_TRY(lanes_mark(lane->device_word, taken->op, lane->stream));
+    TRY(nccl_move(comm, request));
+    CUDA_TRY(lanes_mark(lane->device_word, 0, lane->stream));
+    CUDA_TRY(cudaEventRecord(taken->done, lane->stream));
+    taken->active = true;
+    return ST_OK;
+}
+
+static st_status_t nccl_wait(comm_t *base, uint32_t ticket, int64_t limit_ms) {
+    nccl_comm_t *comm = (nccl_comm_t *)base;
+    nccl_ticket_t *taken = ticket < comm->n_tickets ? &comm->tickets[ticket] : NULL;
+    (void)limit_ms; /* the step's end waits, for the usual limit */
+    TRY(nccl_latched(comm->rank));
+    if (!taken || !taken->active) return comm_not_started(comm->rank->rank, ticket);
+    CUDA_TRY(cudaStreamWaitEvent(comm->rank->stream->stream, taken->done, 0));
+    taken->active = false;
+    return ST_OK;
+}
+
+static bool nccl_done(comm_t *base, uint32_t ticket) {
+    const nccl_comm_t *comm = (const nccl_comm_t *)base;
+    const nccl_ticket_t *taken = ticket < comm->n_tickets ? &comm->tickets[ticket] : NULL;
+    return !taken || !taken->active || cudaEventQuery(taken->done) == cudaSuccess;
+}
+
+static void nccl_mark(comm_t *base, uint64_t step, const char *op) {
+    nccl_rank_t *rank = ((nccl_comm_t *)base)->rank;
+    (void)step;
+    snprintf(rank->next_op, sizeof rank->next_op, "%s", op);
+}
+
+static st_status_t nccl_check(const comm_t *base, char *reason, size_t capacity) {
+    nccl_rank_t *rank = ((const nccl_comm_t *)base)->rank;
+    pthread_mutex_lock(&rank->mutex);
+    st_status_t status = rank->failed;
+    if (status != ST_OK) snprintf(reason, capacity, "%s", rank->reason);
+    pthread_mutex_unlock(&rank->mutex);
+    return status;
+}
+
+static void nccl_abort(comm_t *base, st_status_t status, const char *reason) {
+    comm_abort(((nccl_comm_t *)base)->rank->host, status, reason);
+}
+
+static void nccl_step_begin(comm_t *base, uint64_t step) {
+    nccl_rank_t *rank = ((nccl_comm_t *)base)->rank;
+    pthread_mutex_lock(&rank->mutex);
+    rank->step = step;
+    rank->in_step = true;
+    pthread_mutex_unlock(&rank->mutex);
+}
+
+static st_status_t nccl_step_end(comm_t *base) {
+    nccl_rank_t *rank = ((nccl_comm_t *)base)->rank;
+    pthread_mutex_lock(&rank->mutex);
+    rank->in_step = false;
+    pthread_mutex_unlock(&rank->mutex);
+    return nccl_latched(rank);
+}
+
+/* ---- life ---- */
+
+static void free_rank(nccl_rank_t *rank) {
+    nccl_watch_stop(rank);
+    for (uint32_t i = 0; i < rank->n_lanes; i++) cudaStreamDestroy(rank->lanes[i].stream);
+    if (rank->fork) cudaEventDestroy(rank->fork);
+    if (rank->words) cudaFreeHost(rank->words);
+    for (size_t i = 0; i < rank->ops.n; i++) st_free(rank->ops.data[i]);
+    ST_VEC_FREE(&rank->ops);
+    ST_VEC_FREE(&rank->comms);
+    comm_destroy(rank->host);
+    pthread_cond_destroy(&rank->changed);
+    pthread_mutex_destroy(&rank->mutex);
+    st_free(rank);
+}
+
+/* The library's communicator is gone after an abort. */
+static void free_comm(nccl_rank_t *rank, ncclComm_t comm) {
+    bool there = false;
+    pthread_mutex_lock(&rank->mutex);
+    for (size_t i = 0; i < rank->comms.n; i++) {
+        if (rank->comms.data[i] != comm) continue;
+        rank->comms.data[i] = rank->comms.data[--rank->comms.n];
+        there = true;
+    }
+    pthread_mutex_unlock(&rank->mutex);
+    if (there)
+        rank->nccl->ncclCommAbort(
+            comm); /* what was waited for is over; a destroy waits for peers */
+}
+
+static void nccl_destroy(comm_t *base) {
+    nccl_comm_t *comm = (nccl_comm_t *)base;
+    nccl_rank_t *rank = comm->rank;
+    cudaSetDevice(rank->stream->index);
+    for (uint32_t t = 0; t < comm->n_tickets; t++)
+        if (comm->tickets[t].done) cudaEventDestroy(comm->tickets[t].done);
+    if (comm->comm) free_comm(rank, comm->comm);
+    for (int i = 0; comm->pairs && i < 2 * base->size; i++)
+        if (comm->pairs[i].comm) free_comm(rank, comm->pairs[i].comm);
+    if (comm->host != rank->host) comm_destroy(comm->host);
+    st_free(comm->tickets);
+    st_free(comm->pairs);
+    comm_release(base);
+    st_free(comm);
+    if (--rank->n_handles == 0) free_rank(rank);
+}
+
+static st_status_t nccl_group_create(comm_t *parent, int n, const int *ranks, comm_t **out);
+static st_status_t nccl_pair_open(comm_t *base, int peer, bool sends);
+
+static const comm_backend_t backend = {
+    .name = "nccl",
+    .group_create = nccl_group_create,
+    .start = nccl_start,
+    .wait = nccl_wait,
+    .done = nccl_done,
+    .mark = nccl_mark,
+    .abort = nccl_abort,
+    .check = nccl_check,
+    .destroy = nccl_destroy,
+    .pair_open = nccl_pair_open,
+    .step_begin = nccl_step_begin,
+    .step_end = nccl_step_end,
+};
+
+static st_status_t nccl_pair_open(comm_t *base, int peer, bool sends) {
+    nccl_comm_t *comm = (nccl_comm_t *)base;
+    nccl_pair_t *pair = &comm->pairs[sends ? peer : base->size + peer];
+    if (pair->comm) return ST_OK;
+    TRY(open_lane(comm->rank, &pair->lane));
+    return nccl_open_pair(comm->rank, comm->host, peer, sends, &pair->comm);
+}
+
+/* Takes `host` over on success. */
+static st_status_t make_handle(nccl_rank_t *rank, comm_t *host, comm_t **out) {
+    nccl_comm_t *comm = st_calloc(1, sizeof *comm);
+    if (!comm) return st_no_memory(sizeof *comm, "a communicator");
+    *comm = (nccl_comm_t){
+        .base = {.backend = &backend, .rank = comm_rank(host), .size = comm_size(host)},
+        .rank = rank,
+        .host = host,
+        .pairs = st_calloc(2 * (size_t)comm_size(host), sizeof *comm->pairs)};
+    st_status_t status = comm->pairs ? ST_OK : st_no_memory(0, "a communicator");
+    if (status == ST_OK && comm_size(host) > 1) status = nccl_open(rank, host, &comm->comm);
+    if (status != ST_OK) {
+        st_free(comm->pairs);
+        st_free(comm);
+        return status;
+    }
+    rank->n_handles++;
+    *out = &comm->base;
+    return ST_OK;
+}
+
+static st_status_t nccl_group_create(comm_t *parent, int n, const int *ranks, comm_t **out) {
+    nccl_comm_t *from = (nccl_comm_t *)parent;
+    comm_t *host = NULL;
+    TRY(comm_group_create(from->host, n, ranks, &host));
+    st_status_t status = make_handle(from->rank, host, out);
+    if (status != ST_OK) comm_destroy(host);
+    return status;
+}
+
+static st_status_t open_rank(nccl_rank_t *rank) {
+    nccl_lane_t *lane;
+    TRY(dev_cuda_nccl(&rank->nccl));
+    CUDA_TRY(cudaSetDevice(rank->stream->index));
+    CUDA_TRY(cudaHostAlloc((void **)&rank->words, NCCL_MAX_LANES * sizeof *rank->words,
+                           cudaHostAllocMapped));
+    memset(rank->words, 0, NCCL_MAX_LANES * sizeof *rank->words);
+    CUDA_TRY(cudaHostGetDevicePointer((void **)&rank->device_words, rank->words, 0));
+    CUDA_TRY(cudaEventCreateWithFlags(&rank->fork, cudaEventDisableTiming));
+    TRY(open_lane(rank, &lane));
+    return nccl_watch(rank);
+}
+
+st_status_t dev_cuda_collectives(dev_stream_t *stream, comm_t *host, int64_t timeout_ms,
+                                 comm_t **out_comm) {
+    *out_comm = NULL;
+    nccl_rank_t *rank = st_calloc(1, sizeof *rank);
+    if (!rank) return st_no_memory(sizeof *rank, "a communicator");
+    *rank = (nccl_rank_t){
+        .stream = stream, .host = host, .rank = comm_rank(host), .timeout_ms = timeout_ms};
+    pthread_mutex_init(&rank->mutex, NULL);
+    pthread_cond_init(&rank->changed, NULL);
+    st_status_t status = open_rank(rank);
+    if (status == ST_OK) status = make_handle(rank, host, out_comm);
+    if (status == ST_OK) return ST_OK;
+    rank->host = NULL; /* stays the caller's */
+    free_rank(rank);
+    return status;
+}

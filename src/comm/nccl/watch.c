@@ -1,0 +1,132 @@
+/* The watch over a rank's collectives.
+ *
+ * A collective whose peer never comes is a kernel that never ends, and who waits for the stream waits with
+ * it. So a thread looks, some fifty times a second, whether the host's communicator has failed (a rank has
+ * died, gave up, or is silent), whether the library has, and whether any lane has been at one collective
+ * for longer than the limit. Then it says so to the other ranks, latches the cause and aborts
+ * what is in flight, by which the stream comes free. */
+#include <errno.h>
+#include <stdio.h>
+#include <time.h>
+
+#include "comm/nccl/internal.h"
+
+enum { LOOK_MS = 20, TELL_MS = 100 };
+
+static int64_t now_ms(void) {
+    struct timespec at;
+    clock_gettime(CLOCK_MONOTONIC, &at);
+    return (int64_t)at.tv_sec * 1000 + at.tv_nsec / 1000000;
+}
+
+st_status_t nccl_latched(nccl_rank_t *rank) {
+    pthread_mutex_lock(&rank->mutex);
+    st_status_t status = rank->failed == ST_OK ? ST_OK : FAIL(rank->failed, "%s", rank->reason);
+    pthread_mutex_unlock(&rank->mutex);
+    return status;
+}
+
+/* The mutex is held. Calls of the rank's own thread that wait inside the library come back with an error. */
+static void give_up(nccl_rank_t *rank, st_status_t status, const char *reason) {
+    rank->failed = status;
+    snprintf(rank->reason, sizeof rank->reason, "%s", reason);
+    while (rank->comms.n) {
+        ncclComm_t comm = rank->comms.data[--rank->comms.n];
+        rank->nccl->ncclCommAbort(comm);
+    }
+}
+
+/* The label of what the lane is at, NULL if that is nothing. The mutex is held. */
+static const char *place_of(const nccl_rank_t *rank, uint32_t word) {
+    return word && word <= rank->ops.n ? rank->ops.data[word - 1] : NULL;
+}
+
+/* The first lane that has not moved for the limit. The mutex is held. */
+static const nccl_lane_t *stuck(nccl_rank_t *rank, uint64_t *step, int64_t now) {
+    const nccl_lane_t *found = NULL;
+    const bool restarted = *step != rank->step;
+    *step = rank->step;
+    for (uint32_t i = 0; i < rank->n_lanes; i++) {
+        nccl_lane_t *lane = &rank->lanes[i];
+        const uint32_t word = __atomic_load_n(lane->word, __ATOMIC_ACQUIRE);
+        if (word != lane->seen || restarted || !word || !rank->in_step) lane->since_ms = now;
+        lane->seen = word;
+        if (!found && now - lane->since_ms >= rank->timeout_ms) found = lane;
+    }
+    return found;
+}
+
+static bool library_failed(const nccl_rank_t *rank, char *reason, size_t capacity) {
+    for (size_t i = 0; i < rank->comms.n; i++) {
+        ncclResult_t error = ncclSuccess;
+        if (rank->nccl->ncclCommGetAsyncError(rank->comms.data[i], &error) == ncclSuccess &&
+            (error == ncclSuccess || error == ncclInProgress))
+            continue;
+        snprintf(reason, capacity, "NCCL: %s (%s)", rank->nccl->ncclGetErrorString(error),
+                 rank->nccl->ncclGetLastError(rank->comms.data[i]));
+        return true;
+    }
+    return false;
+}
+
+/* The mutex is held; it is given up while others are told. */
+static void look(nccl_rank_t *rank, uint64_t *step, int64_t *told_ms) {
+    char reason[NCCL_REASON_BYTES] = "";
+    const int64_t now = now_ms();
+    st_status_t status = comm_check(rank->host, reason, sizeof reason);
+    const nccl_lane_t *lane = stuck(rank, step, now);
+    if (status == ST_OK && library_failed(rank, reason, sizeof reason)) status = ST_DEVICE;
+    if (status == ST_OK && lane) {
+        snprintf(reason, sizeof reason, "%s has waited %lld ms for the other ranks at step %llu",
+                 place_of(rank, lane->seen), (long long)(now - lane->since_ms),
+                 (unsigned long long)rank->step);
+        status = ST_PEER_LOST;
+    }
+    if (status != ST_OK) {
+        comm_abort(rank->host, status, reason); /* a host that has failed keeps its own cause */
+        give_up(rank, status, reason);
+        return;
+    }
+    for (uint32_t i = 0; rank->in_step && i < rank->n_lanes && now - *told_ms >= TELL_MS; i++) {
+        const char *place = place_of(rank, rank->lanes[i].seen);
+        if (!place) continue;
+        comm_mark(rank->host, rank->step, place);
+        *told_ms = now;
+    }
+}
+
+static void *watch_main(void *argument) {
+    nccl_rank_t *rank = argument;
+    uint64_t step = 0;
+    int64_t told_ms = 0;
+    cudaSetDevice(rank->stream->index);
+    pthread_mutex_lock(&rank->mutex);
+    while (!rank->stop && rank->failed == ST_OK) {
+        struct timespec until;
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_nsec += LOOK_MS * 1000000L;
+        until.tv_sec += until.tv_nsec / 1000000000L;
+        until.tv_nsec %= 1000000000L;
+        if (pthread_cond_timedwait(&rank->changed, &rank->mutex, &until) == ETIMEDOUT)
+            look(rank, &step, &told_ms);
+    }
+    pthread_mutex_unlock(&rank->mutex);
+    return NULL;
+}
+
+st_status_t nccl_watch(nccl_rank_t *rank) {
+    if (pthread_create(&rank->thread, NULL, watch_main, rank) != 0)
+        return FAIL(ST_NO_MEMORY, "no thread to watch the collectives");
+    rank->has_thread = true;
+    return ST_OK;
+}
+
+void nccl_watch_stop(nccl_rank_t *rank) {
+    if (!rank->has_thread) return;
+    pthread_mutex_lock(&rank->mutex);
+    rank->stop = true;
+    pthread_cond_broadcast(&rank->changed);
+    pthread_mutex_unlock(&rank->mutex);
+    pthread_join(rank->thread, NULL);
+    rank->has_thread = false;
+}
