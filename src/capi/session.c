@@ -168,12 +168,8 @@ const ir_type_t *capi_state_type(const stator_session_t *session, const ir_node_
 static bool is_state(const ir_node_info_t *node) {
     return (ir_op_def(node->op)->flags & IR_STATE) != 0;
 }
-/* Made from parameters whenever those are written. */
-static bool is_shadow(const ir_node_info_t *node) {
-    return strncmp(node->name, IR_SHADOW_PREFIX, strlen(IR_SHADOW_PREFIX)) == 0;
-}
 bool capi_is_saved(const ir_node_info_t *node) {
-    return is_state(node) && !is_shadow(node);
+    return is_state(node) && !ir_is_shadow(node);
 }
 bool capi_is_model_state(const ir_node_info_t *node) {
     static const char *const trainer_prefixes[] = {"optim.", "ema.", "random."};

@@ -164,6 +164,17 @@ st_status_t exec_open_pairs(exec_rank_t *rank) {
     return ST_OK;
 }
 
+/* Before the first collectives: what a rank allocates until then waits for all devices of the process, one
+ * of which would be waiting for the rank. */
+st_status_t exec_meet(exec_rank_t *rank) {
+    int32_t one = 1;
+    void *data = &one;
+    const int64_t n = 1;
+    if (!rank->words) return ST_OK;
+    TRY(comm_all_reduce_start(rank->words, 0, IR_I32, 1, &data, &n));
+    return comm_wait_for(rank->words, 0, FOLLOW_MS);
+}
+
 static uint32_t first_of(const plan_t *plan, uint32_t program) {
     uint32_t r = 0;
     while (plan->program_of[r] != program) ASSERT(++r < plan->n_ranks);

@@ -167,7 +167,6 @@ st_status_t exec_run_kind(exec_rank_t *rank, exec_step_t *step) ST_WARN_UNUSED;
 /* Copies this rank's parts of what is fetched. */
 st_status_t exec_rank_deliver(const exec_rank_t *rank) ST_WARN_UNUSED;
 /* Shadows of weights (shadow.c): made before a step if a parameter was written since the last. */
-bool exec_is_shadow(const ir_node_info_t *node);
 st_status_t exec_shadows_prepare(exec_rank_t *rank) ST_WARN_UNUSED;
 void exec_shadows_release(exec_rank_t *rank);
 st_status_t exec_shadows_refresh(exec_rank_t *rank) ST_WARN_UNUSED;
@@ -188,6 +187,8 @@ st_status_t exec_rank_feed_ahead(exec_rank_t *rank) ST_WARN_UNUSED;
 st_status_t exec_open_device(exec_rank_t *rank) ST_WARN_UNUSED;
 /* Connections for the program's sends and receives. */
 st_status_t exec_open_pairs(exec_rank_t *rank) ST_WARN_UNUSED;
+/* Returns when all ranks have come here, where they have devices of their own. */
+st_status_t exec_meet(exec_rank_t *rank) ST_WARN_UNUSED;
 /* exec_tune, such that ranks choose alike. */
 st_status_t exec_tune_alike(exec_rank_t *rank) ST_WARN_UNUSED;
 

@@ -135,6 +135,7 @@ static st_status_t take_ahead(const exec_rank_t *rank) {
     if (rank->device->aside_join) TRY(rank->device->aside_join(rank->stream));
     for (uint32_t i = 0; i < rank->session->plan->n_inputs; i++) {
         ir_node_t node = ir_graph_find(program->graph, rank->session->plan->inputs[i].name);
+        if (node == IR_NONE) continue; /* another stage's */
         size_t bytes = program->places[ir_node(program->graph, node)->first_output].bytes;
         if (bytes)
             TRY(rank->device->copy(rank->stream, rank->inputs[i].local, rank->ahead[i].local,
@@ -232,6 +233,7 @@ static st_status_t run_all(exec_rank_t *rank) {
     }
     TRY(exec_shadows_refresh(rank));
     TRY(feed(rank));
+    if (!rank->has_run) TRY(exec_meet(rank));
     if (rank->measure) TRY(exec_measure_begin(rank));
     TRY(run_program(rank));
     if (rank->measure) TRY(exec_measure_read(rank));

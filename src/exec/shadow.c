@@ -11,11 +11,6 @@
         if (!(out)) return st_no_memory((n) * sizeof *(out), "weights' shadows"); \
     } while (0)
 
-bool exec_is_shadow(const ir_node_info_t *node) {
-    return node->op == IR_OP_BUFFER &&
-           strncmp(node->name, IR_SHADOW_PREFIX, strlen(IR_SHADOW_PREFIX)) == 0;
-}
-
 static const kern_impl_t *find_cast(const exec_rank_t *rank, const kern_problem_t *problem) {
     const char *reason;
     for (const kern_impl_t *const *impl = kern_list(rank->device->name, IR_OP_CAST); *impl; impl++)
@@ -41,6 +36,12 @@ static st_status_t prepare_cast(exec_rank_t *rank, ir_node_t master, ir_node_t s
     ARRAY(rank, out, 1);
     types[0] = *ir_value_type(graph, from);
     types[1] = *ir_value_type(graph, to);
+    if (!ir_dims_equal(&types[0], &types[1])) {
+        char text[2][IR_TYPE_TEXT_BYTES];
+        return FAIL(ST_INVALID, "a rank has %s of the weight and %s of its shadow",
+                    ir_type_text(&types[0], text[0], sizeof text[0]),
+                    ir_type_text(&types[1], text[1], sizeof text[1]));
+    }
     *attr = (ir_attr_t){.kind = IR_ATTR_DTYPE, .i = types[1].dtype};
     in[0] = exec_address(rank, &rank->program->places[from]);
     out[0] = exec_address(rank, &rank->program->places[to]);
@@ -69,15 +70,15 @@ static st_status_t prepare_cast(exec_rank_t *rank, ir_node_t master, ir_node_t s
 st_status_t exec_shadows_prepare(exec_rank_t *rank) {
     const ir_graph_t *graph = rank->program->graph;
     uint32_t n = 0;
-    for (ir_node_t s = 0; s < graph->nodes.n; s++) n += exec_is_shadow(ir_node(graph, s));
+    for (ir_node_t s = 0; s < graph->nodes.n; s++) n += ir_is_shadow(ir_node(graph, s));
     if (!n) return ST_OK;
     ARRAY(rank, rank->shadows, n);
     memset(rank->shadows, 0, n * sizeof *rank->shadows);
     rank->seen_writes = UINT64_MAX; /* a new session makes them before its first step */
     for (ir_node_t s = 0; s < graph->nodes.n; s++) {
         const ir_node_info_t *node = ir_node(graph, s);
-        if (!exec_is_shadow(node)) continue;
-        ir_node_t master = ir_graph_find(graph, node->name + strlen(IR_SHADOW_PREFIX));
+        if (!ir_is_shadow(node)) continue;
+        const ir_node_t master = ir_master_of(graph, node);
         if (master == IR_NONE)
             return FAIL(ST_INVALID, "'%s' is the shadow of no parameter of the program",
                         node->name);

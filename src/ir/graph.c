@@ -204,6 +204,17 @@ ir_node_t ir_graph_find(const ir_graph_t *graph, const char *name) {
     return IR_NONE;
 }
 
+bool ir_is_shadow(const ir_node_info_t *node) {
+    return node->op == IR_OP_BUFFER &&
+           strncmp(node->name, IR_SHADOW_PREFIX, strlen(IR_SHADOW_PREFIX)) == 0;
+}
+
+ir_node_t ir_master_of(const ir_graph_t *graph, const ir_node_info_t *node) {
+    if (!ir_is_shadow(node)) return IR_NONE;
+    const ir_node_t found = ir_graph_find(graph, node->name + strlen(IR_SHADOW_PREFIX));
+    return found != IR_NONE && ir_node(graph, found)->op == IR_OP_PARAMETER ? found : IR_NONE;
+}
+
 ir_value_t ir_graph_find_output(const ir_graph_t *graph, const char *name) {
     for (size_t i = 0; i < graph->outputs.n; i++)
         if (strcmp(graph->outputs.data[i].name, name) == 0) return graph->outputs.data[i].value;

@@ -191,6 +191,9 @@ void ir_uses_free(ir_uses_t *uses);
 
 /* Begins the names of buffers that keep a parameter in a smaller type (autodiff/shadow.h). */
 #define IR_SHADOW_PREFIX "optim.shadow."
+bool ir_is_shadow(const ir_node_info_t *node);
+/* The parameter that the node is the shadow of; IR_NONE: it is no shadow, or the graph has no such parameter. */
+ir_node_t ir_master_of(const ir_graph_t *graph, const ir_node_info_t *node);
 
 /* ---- writing ---- */
 /* New nodes get the phase and the slot of `node`, for which they stand. */

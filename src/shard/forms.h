@@ -49,9 +49,9 @@ st_status_t shard_form_expert(const ir_graph_t *graph, shard_settled_t *settled)
  * is no attention, or what goes round would have to meet a mask. */
 st_status_t shard_form_context(const ir_graph_t *graph, shard_context_t how,
                                shard_settled_t *settled) ST_WARN_UNUSED;
-/* The parameter that `v` is, or is cast from; IR_NONE: neither. */
+/* The parameter that `v` is, is cast from, or is the shadow of; IR_NONE: none of these. */
 ir_node_t shard_parameter_of(const ir_graph_t *graph, ir_value_t v);
-/* Moments, gradients and averages of split parameters go with them. */
+/* Moments, gradients, averages and shadows of split parameters go with them. */
 st_status_t shard_place_followers(const ir_graph_t *graph, shard_settled_t *settled) ST_WARN_UNUSED;
 /* Split states are gathered where nodes other than the optimizer's read them. */
 st_status_t shard_gather_states(const ir_graph_t *graph, shard_settled_t *settled) ST_WARN_UNUSED;

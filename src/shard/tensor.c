@@ -45,6 +45,7 @@ static int64_t common(int64_t a, int64_t b) {
 ir_node_t shard_parameter_of(const ir_graph_t *graph, ir_value_t v) {
     const ir_node_info_t *node = ir_value_producer(graph, v);
     if (node->op == IR_OP_CAST) node = ir_value_producer(graph, node->inputs[0]);
+    if (ir_is_shadow(node)) return ir_master_of(graph, node);
     return node->op == IR_OP_PARAMETER ? (ir_node_t)(node - graph->nodes.data) : IR_NONE;
 }
 
@@ -103,7 +104,8 @@ static st_status_t pass(way_t *w, carried_t at, bool *out_carries) {
     const ir_type_t *out = ir_value_type(graph, at.value);
     *out_carries = true;
     if (is_linear(graph, n) && at.dim == out->rank - 1) return ST_VEC_PUSH(&w->columns, n);
-    if (node->op == IR_OP_PARAMETER) return ST_VEC_PUSH(&w->states, at);
+    if (node->op == IR_OP_PARAMETER || ir_master_of(graph, node) != IR_NONE)
+        return ST_VEC_PUSH(&w->states, at);
     if (ir_op_def(node->op)->flags & IR_ELEMENTWISE) return follow_elementwise(w, node, at.dim);
     if (node->op == IR_OP_RESHAPE) {
         int32_t dim = reshaped_dim(ir_value_type(graph, node->inputs[0]), out, at.dim);
@@ -291,6 +293,8 @@ st_status_t shard_place_followers(const ir_graph_t *graph, shard_settled_t *sett
     for (ir_node_t n = 0; n < graph->nodes.n; n++) {
         const ir_node_info_t *node = ir_node(graph, n);
         const char *dot = node->op == IR_OP_BUFFER ? strchr(node->name, '.') : NULL;
+        const ir_node_t master = ir_master_of(graph, node);
+        if (master != IR_NONE) settled->homes[n] = settled->homes[master];
         for (; dot; dot = strchr(dot + 1, '.')) {
             ir_node_t of = ir_graph_find(graph, dot + 1);
             if (of == IR_NONE || ir_node(graph, of)->op != IR_OP_PARAMETER) continue;

@@ -82,7 +82,8 @@ static bool allows(const form_t *form, const ir_node_info_t *node, bool moment,
         wanted = ir_attr_int(node, "batch_axis") < 0 ? WHOLE : form->inputs;
         is = rule_of_input(node, way);
     } else if (is_state(node)) {
-        wanted = moment ? form->moments : node->op == IR_OP_PARAMETER ? form->weights : WHOLE;
+        const bool weight = node->op == IR_OP_PARAMETER || ir_is_shadow(node);
+        wanted = moment ? form->moments : weight ? form->weights : WHOLE;
         is = way->out[0].kind == IR_SPLIT ? SPLIT : WHOLE;
     } else if (ir_op_def(node->op)->flags & IR_CONTRACTION) {
         wanted = form->products;

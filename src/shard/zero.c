@@ -75,12 +75,13 @@ static st_status_t split_update(const ir_graph_t *graph, ir_node_t n, uint32_t n
 /* ---- states beside moments ---- */
 
 /* Buffers named after a parameter, as averages of weights are ("ema.NAME"), live as moments do; so
- * do parameters that are not trained, where parameters are split. */
+ * do parameters that are not trained, and shadows, where parameters are split. */
 static void place_followers(const ir_graph_t *graph, uint32_t n_ranks, shard_form_t form,
                             shard_settled_t *settled) {
     for (ir_node_t n = 0; n < graph->nodes.n; n++) {
         const ir_node_info_t *node = ir_node(graph, n);
-        if (node->op == IR_OP_PARAMETER && form == SHARD_FORM_ZERO3)
+        const bool weight = node->op == IR_OP_PARAMETER || ir_is_shadow(node);
+        if (weight && form == SHARD_FORM_ZERO3)
             settled->homes[n] = part_of(ir_value_type(graph, node->first_output), n_ranks);
         const char *dot = node->op == IR_OP_BUFFER ? strchr(node->name, '.') : NULL;
         ir_node_t of = dot ? ir_graph_find(graph, dot + 1) : IR_NONE;

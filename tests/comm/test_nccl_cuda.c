@@ -12,7 +12,7 @@
 #include "comm/collectives.h"
 #include "device/device.h"
 
-enum { MAX_RANKS = 8 };
+enum { MAX_RANKS = 8, ARENA_BYTES = 32 << 20 };
 
 typedef struct rank_arg {
     comm_t *host;
@@ -20,20 +20,23 @@ typedef struct rank_arg {
     dev_stream_t *stream;
     int rank;
     int64_t timeout_ms;
+    char *arena,
+        *top; /* pinned: taking and giving back memory waits for all GPUs, so it is done once */
     st_status_t status;
     char message[512];
 } rank_arg_t;
 
 static void *pinned(void *context, size_t bytes) {
-    const rank_arg_t *arg = context;
-    void *memory = NULL;
-    if (arg->device->host_alloc(arg->stream, bytes, &memory) != ST_OK) return NULL;
-    memset(memory, 0, bytes);
-    return memory;
+    rank_arg_t *arg = context;
+    char *memory = arg->top;
+    if (bytes > ARENA_BYTES - (size_t)(memory - arg->arena)) return NULL;
+    arg->top += (bytes + 255) / 256 * 256;
+    return memset(memory, 0, bytes);
 }
+/* The last one first. */
 static void unpin(void *context, void *memory) {
-    const rank_arg_t *arg = context;
-    arg->device->host_free(arg->stream, memory);
+    rank_arg_t *arg = context;
+    arg->top = memory;
 }
 static st_status_t settle(void *context) {
     const rank_arg_t *arg = context;
@@ -70,10 +73,13 @@ static st_status_t stay_away(rank_arg_t *arg, comm_t *comm) {
 static st_status_t run_rank(rank_arg_t *arg, st_status_t (*body)(rank_arg_t *, comm_t *)) {
     comm_t *comm = NULL;
     TRY(arg->device->open(arg->rank, 1, &arg->stream));
+    TRY(arg->device->host_alloc(arg->stream, ARENA_BYTES, (void **)&arg->arena));
+    arg->top = arg->arena;
     TRY(arg->device->collectives(arg->stream, arg->host, arg->timeout_ms, &comm));
     st_status_t status = comm_on_device(comm) ? body(arg, comm) : ST_INTERNAL;
     if (status != ST_OK) strncpy(arg->message, st_last_error(), sizeof arg->message - 1);
     comm_destroy(comm);
+    arg->device->host_free(arg->stream, arg->arena);
     arg->device->close(arg->stream);
     return status;
 }

@@ -22,6 +22,7 @@ says out '"rate_unit":"tokens/s"' '"steps":5'
 says out '"input_copies":1,"copies_ahead":false'
 answer 0 "$stator" bench g.stator --threads 1 --feed-ahead on --steps 3 --json
 says out '"input_copies":0,"copies_ahead":true'
+answer 0 "$stator" bench g.stator --mesh pipe=2 --microbatches 2 --feed-ahead on --steps 3 --json
 answer 0 "$stator" bench g.stator --threads 1 --feed-ahead on --copy-inputs --steps 3 --json
 says out '"input_copies":1,"copies_ahead":true'
 answer 0 "$stator" plan g.stator --target h200 --json

@@ -8,8 +8,9 @@ train() { # folder, on or off, steps, options...
     folder=$1 shadows=$2 steps=$3
     shift 3
     answer 0 "$stator" train g.stator --tokens-file text.tokens --steps "$steps" --seed 3 --optimizer adamw --lr 1e-2 --clip 1 \
-        --ranks 1 --threads 1 --log "$folder.jsonl" --save "$folder" --fusion off --weight-shadows "$shadows" "$@"
+        --ranks "$ranks" --threads 1 --log "$folder.jsonl" --save "$folder" --fusion off --weight-shadows "$shadows" "$@"
 }
+ranks=1
 same() { # folder, folder, what
     cmp "$1/model.safetensors" "$2/model.safetensors" || fail "$3: other bits"
 }
@@ -30,6 +31,25 @@ for dtype in bf16 f16; do
     train $dtype.off.given off 2 --dtype $dtype --weights $dtype.on/model.safetensors
     train $dtype.on.given on 2 --dtype $dtype --weights $dtype.on/model.safetensors
     same $dtype.off.given $dtype.on.given "$dtype, from given weights"
+done
+# a weight's shadow lives where the weight does, in its parts
+ranks=2
+for form in dp zero1 zero3 tp; do
+    train $form.off off 6 --dtype bf16 --shard $form
+    train $form.on on 6 --dtype bf16 --shard $form
+    same $form.off $form.on "$form on two ranks"
+done
+for form in zero3 tp; do
+    for shadows in on off; do
+        answer 0 "$stator" plan g.stator --dtype bf16 --optimizer adamw --ranks 2 --shard $form --weight-shadows $shadows --json
+        cp out plan.$shadows
+    done
+    state() {
+        sed 's/.*"kind":"moments","bytes":\([0-9]*\).*/\1/' "$1"
+    }
+    # 2 bytes an element of half the weights, moments are 8: what is small is whole
+    awk -v on="$(state plan.on)" -v off="$(state plan.off)" 'BEGIN { exit !(on > off && on < 1.35 * off) }' ||
+        fail "$form: moments and shadows have $(state plan.on) bytes, moments $(state plan.off)"
 done
 answer 0 "$stator" plan g.stator --target h200 --dtype bf16 --optimizer adamw --weight-shadows on --json
 cp out with

@@ -26,7 +26,7 @@ typedef struct nccl_rank {
     comm_t *host; /* of all ranks: ids go over it, and failures */
     int rank, n_handles;
     int64_t timeout_ms;
-    uint32_t *words, *device_words; /* [NCCL_MAX_LANES], mapped */
+    uint32_t *words, *device_words; /* [NCCL_MAX_LANES], mapped; then one for first transfers */
     uint32_t n_lanes;
     nccl_lane_t lanes[NCCL_MAX_LANES]; /* the first: all collectives but those of pairs */
     cudaEvent_t fork;
@@ -47,12 +47,18 @@ typedef struct nccl_rank {
 typedef struct nccl_pair {
     ncclComm_t comm; /* NULL: not opened */
     nccl_lane_t *lane;
+    ST_VEC(uint32_t)
+    put_off; /* tickets of receives that have been started but not issued, oldest first */
 } nccl_pair_t;
 
 typedef struct nccl_ticket {
     bool active;
     cudaEvent_t done;
     uint32_t op; /* in nccl_rank.ops */
+    /* of a receive that is put off */
+    comm_request_t request;
+    int64_t numbers[2];
+    void *data[1];
 } nccl_ticket_t;
 
 typedef struct nccl_comm {
@@ -81,8 +87,10 @@ st_status_t nccl_move(nccl_comm_t *comm, const comm_request_t *request);
 /* ---- open.c ---- */
 /* The library's communicator of the members of `host`, which is made by all of them together. */
 st_status_t nccl_open(nccl_rank_t *rank, comm_t *host, ncclComm_t *out);
-/* The same of two of them. */
-st_status_t nccl_open_pair(nccl_rank_t *rank, comm_t *host, int peer, bool sends, ncclComm_t *out);
+/* The same of two of them, connected by a first transfer on the lane: the library makes connections in the
+ * first call of each end, which waits for the other's. */
+st_status_t nccl_open_pair(nccl_rank_t *rank, comm_t *host, int peer, bool sends,
+                           const nccl_lane_t *lane, ncclComm_t *out);
 
 /* ---- watch.c ---- */
 st_status_t nccl_watch(nccl_rank_t *rank);

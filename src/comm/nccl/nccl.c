@@ -92,13 +92,9 @@ static st_status_t lane_of(const nccl_comm_t *comm, const comm_request_t *reques
     return ST_OK;
 }
 
-static st_status_t nccl_start(comm_t *base, uint32_t ticket, const comm_request_t *request) {
-    nccl_comm_t *comm = (nccl_comm_t *)base;
+static st_status_t issue(nccl_comm_t *comm, nccl_ticket_t *taken, const comm_request_t *request) {
     nccl_rank_t *rank = comm->rank;
-    nccl_ticket_t *taken = NULL;
     nccl_lane_t *lane = NULL;
-    TRY(nccl_latched(rank));
-    TRY(take_ticket(comm, ticket, &taken));
     TRY(lane_of(comm, request, &lane));
     CUDA_TRY(cudaEventRecord(rank->fork, rank->stream->stream));
     CUDA_TRY(cudaStreamWaitEvent(lane->stream, rank->fork, 0));
@@ -106,6 +102,60 @@ static st_status_t nccl_start(comm_t *base, uint32_t ticket, const comm_request_
     TRY(nccl_move(comm, request));
     CUDA_TRY(lanes_mark(lane->device_word, 0, lane->stream));
     CUDA_TRY(cudaEventRecord(taken->done, lane->stream));
+    return ST_OK;
+}
+
+/* ---- receives in a step that is not recorded ----
+ *
+ * The first step runs launch by launch, and a first launch may load code, for which the driver may wait for all
+ * that runs on the card. A receive that waits there for a peer who waits for this rank would never end; so it
+ * is issued where it is waited for, after those of its pair that were started before. */
+
+static bool is_put_off(const nccl_rank_t *rank, const comm_request_t *request) {
+    enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    if (request->kind != COMM_RECEIVE) return false;
+    return cudaStreamIsCapturing(rank->stream->stream, &status) == cudaSuccess &&
+           status == cudaStreamCaptureStatusNone;
+}
+
+static st_status_t put_off(nccl_comm_t *comm, uint32_t ticket, const comm_request_t *request) {
+    nccl_ticket_t *taken = &comm->tickets[ticket];
+    nccl_pair_t *pair = &comm->pairs[comm->base.size + (int)request->numbers[0]];
+    if (ST_VEC_PUSH(&pair->put_off, ticket) != ST_OK)
+        return st_no_memory(sizeof ticket, "a collective");
+    memcpy(taken->numbers, request->numbers, sizeof taken->numbers);
+    taken->data[0] = request->data[0];
+    taken->request = *request;
+    return ST_OK;
+}
+
+/* Issues the receive of `ticket` if it has been put off, and those before it. */
+static st_status_t catch_up(nccl_comm_t *comm, uint32_t ticket) {
+    const nccl_ticket_t *last = &comm->tickets[ticket];
+    nccl_pair_t *pair = &comm->pairs[comm->base.size + (int)last->numbers[0]];
+    size_t n = 0;
+    if (last->request.kind != COMM_RECEIVE) return ST_OK;
+    while (n < pair->put_off.n && pair->put_off.data[n] != ticket) n++;
+    if (n == pair->put_off.n) return ST_OK;
+    for (size_t i = 0; i <= n; i++) {
+        nccl_ticket_t *next = &comm->tickets[pair->put_off.data[i]];
+        next->request.numbers = next->numbers; /* the table may have moved since */
+        next->request.data = next->data;
+        TRY(issue(comm, next, &next->request));
+    }
+    pair->put_off.n -= n + 1;
+    memmove(pair->put_off.data, pair->put_off.data + n + 1, pair->put_off.n * sizeof ticket);
+    return ST_OK;
+}
+
+static st_status_t nccl_start(comm_t *base, uint32_t ticket, const comm_request_t *request) {
+    nccl_comm_t *comm = (nccl_comm_t *)base;
+    nccl_ticket_t *taken = NULL;
+    TRY(nccl_latched(comm->rank));
+    TRY(take_ticket(comm, ticket, &taken));
+    taken->request.kind = COMM_NONE;
+    TRY(is_put_off(comm->rank, request) ? put_off(comm, ticket, request)
+                                        : issue(comm, taken, request));
     taken->active = true;
     return ST_OK;
 }
@@ -116,6 +166,7 @@ static st_status_t nccl_wait(comm_t *base, uint32_t ticket, int64_t limit_ms) {
     (void)limit_ms; /* the step's end waits, for the usual limit */
     TRY(nccl_latched(comm->rank));
     if (!taken || !taken->active) return comm_not_started(comm->rank->rank, ticket);
+    TRY(catch_up(comm, ticket));
     CUDA_TRY(cudaStreamWaitEvent(comm->rank->stream->stream, taken->done, 0));
     taken->active = false;
     return ST_OK;
@@ -188,20 +239,36 @@ static void free_comm(nccl_rank_t *rank, ncclComm_t comm) {
         there = true;
     }
     pthread_mutex_unlock(&rank->mutex);
-    if (there)
-        rank->nccl->ncclCommAbort(
-            comm); /* what was waited for is over; a destroy waits for peers */
+    if (there) rank->nccl->ncclCommAbort(comm);
+}
+
+/* Everybody's kernels are through: they read each other's memory, and an abort takes it away. Then there
+ * is nothing that a destroy, which waits for the others inside the library, would be needed for. */
+static void part(nccl_comm_t *comm) {
+    int32_t one = 1;
+    void *data = &one;
+    const int64_t n = 1;
+    pthread_mutex_lock(&comm->rank->mutex);
+    const bool failed = comm->rank->failed != ST_OK;
+    pthread_mutex_unlock(&comm->rank->mutex);
+    if (failed || comm->base.size == 1) return;
+    if (comm_all_reduce_start(comm->host, 0, IR_I32, 1, &data, &n) != ST_OK ||
+        comm_wait(comm->host, 0) != ST_OK)
+        st_clear_error();
 }
 
 static void nccl_destroy(comm_t *base) {
     nccl_comm_t *comm = (nccl_comm_t *)base;
     nccl_rank_t *rank = comm->rank;
     cudaSetDevice(rank->stream->index);
+    part(comm);
     for (uint32_t t = 0; t < comm->n_tickets; t++)
         if (comm->tickets[t].done) cudaEventDestroy(comm->tickets[t].done);
     if (comm->comm) free_comm(rank, comm->comm);
-    for (int i = 0; comm->pairs && i < 2 * base->size; i++)
+    for (int i = 0; comm->pairs && i < 2 * base->size; i++) {
         if (comm->pairs[i].comm) free_comm(rank, comm->pairs[i].comm);
+        ST_VEC_FREE(&comm->pairs[i].put_off);
+    }
     if (comm->host != rank->host) comm_destroy(comm->host);
     st_free(comm->tickets);
     st_free(comm->pairs);
@@ -233,7 +300,7 @@ static st_status_t nccl_pair_open(comm_t *base, int peer, bool sends) {
     nccl_pair_t *pair = &comm->pairs[sends ? peer : base->size + peer];
     if (pair->comm) return ST_OK;
     TRY(open_lane(comm->rank, &pair->lane));
-    return nccl_open_pair(comm->rank, comm->host, peer, sends, &pair->comm);
+    return nccl_open_pair(comm->rank, comm->host, peer, sends, pair->lane, &pair->comm);
 }
 
 /* Takes `host` over on success. */
@@ -270,9 +337,9 @@ static st_status_t open_rank(nccl_rank_t *rank) {
     nccl_lane_t *lane;
     TRY(dev_cuda_nccl(&rank->nccl));
     CUDA_TRY(cudaSetDevice(rank->stream->index));
-    CUDA_TRY(cudaHostAlloc((void **)&rank->words, NCCL_MAX_LANES * sizeof *rank->words,
-                           cudaHostAllocMapped));
-    memset(rank->words, 0, NCCL_MAX_LANES * sizeof *rank->words);
+    const size_t bytes = (NCCL_MAX_LANES + 1) * sizeof *rank->words;
+    CUDA_TRY(cudaHostAlloc((void **)&rank->words, bytes, cudaHostAllocMapped));
+    memset(rank->words, 0, bytes);
     CUDA_TRY(cudaHostGetDevicePointer((void **)&rank->device_words, rank->words, 0));
     CUDA_TRY(cudaEventCreateWithFlags(&rank->fork, cudaEventDisableTiming));
     TRY(open_lane(rank, &lane));

@@ -129,7 +129,10 @@ st_status_t nccl_open(nccl_rank_t *rank, comm_t *host, ncclComm_t *out) {
     return keep(rank, *out);
 }
 
-st_status_t nccl_open_pair(nccl_rank_t *rank, comm_t *host, int peer, bool sends, ncclComm_t *out) {
+st_status_t nccl_open_pair(nccl_rank_t *rank, comm_t *host, int peer, bool sends,
+                           const nccl_lane_t *lane, ncclComm_t *out) {
+    const int own = comm_rank(host) > peer;
+    uint32_t *word = rank->device_words + NCCL_MAX_LANES;
     ncclUniqueId id;
     *out = NULL;
     memset(&id, 0, sizeof id);
@@ -140,6 +143,12 @@ st_status_t nccl_open_pair(nccl_rank_t *rank, comm_t *host, int peer, bool sends
         TRY(comm_receive_start(host, 0, peer, IR_U8, &id, sizeof id));
     }
     TRY(comm_wait(host, 0));
-    TRY(enter(rank, 2, comm_rank(host) > peer, &id, out));
-    return keep(rank, *out);
+    TRY(enter(rank, 2, own, &id, out));
+    TRY(keep(rank, *out));
+    if (sends)
+        NCCL_TRY(rank, ncclSend(word, sizeof *word, ncclUint8, 1 - own, *out, lane->stream));
+    else
+        NCCL_TRY(rank, ncclRecv(word, sizeof *word, ncclUint8, 1 - own, *out, lane->stream));
+    CUDA_TRY(cudaStreamSynchronize(lane->stream));
+    return nccl_latched(rank);
 }
