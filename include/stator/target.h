@@ -24,6 +24,13 @@ STATOR_API const char *stator_target_at(size_t index);
  * measures each problem when it is met.) */
 STATOR_API stator_status_t stator_target_calibrate(const char *name,
                                                    char **out_text) STATOR_WARN_UNUSED;
+/* The same of the first GPU, for device "cuda": times of launches, memory, products, convolutions,
+ * attention and pooling, put in place of what the description `target` (a name or a file, for that
+ * device) says of them; what single operations do not tell, as links, is as there. Blocks for about a
+ * minute. INVALID: the description is of another device. UNSUPPORTED: the device has no clock of its own.
+ * (Nearest: as above.) */
+STATOR_API stator_status_t stator_target_calibrate_device(const char *device, const char *target,
+                                                          char **out_text) STATOR_WARN_UNUSED;
 
 #ifdef __cplusplus
 }

@@ -20,3 +20,11 @@ stator_status_t stator_target_calibrate(const char *name, char **out_text) {
         return capi_status(FAIL(ST_INVALID, "a target is named by one word, not '%s'", name));
     return capi_status(exec_calibrate(name, out_text));
 }
+
+stator_status_t stator_target_calibrate_device(const char *device, const char *target,
+                                               char **out_text) {
+    CAPI_OUT(out_text);
+    CAPI_REQUIRE(device);
+    CAPI_REQUIRE(target);
+    return capi_status(exec_calibrate_device(device, target, out_text));
+}

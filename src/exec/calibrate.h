@@ -9,5 +9,9 @@
  * on the machine matter little; the gain of more threads is by the clock. Takes about half a minute.
  * *out_text is freed with st_free. */
 st_status_t exec_calibrate(const char *name, char **out_text) ST_WARN_UNUSED;
+/* The same of another device, from the description `target` (a name or a path) of one of its kind:
+ * calibrate_gpu.h says what is measured. */
+st_status_t exec_calibrate_device(const char *device, const char *target,
+                                  char **out_text) ST_WARN_UNUSED;
 
 #endif

@@ -163,10 +163,13 @@ static void print_result(const tool_t *tool, const bench_t *b) {
 }
 
 static stator_status_t calibrate(const tool_t *tool) {
-    const char *path = tool_text(tool, "output");
+    const char *path = tool_text(tool, "output"), *device = tool_text(tool, "device");
     char *text = NULL;
     if (tool->n_files) return tool_fail(STATOR_INVALID, "--calibrate measures no graph");
-    TOOL_TRY(stator_target_calibrate("cpu", &text));
+    if (!device[0] || strcmp(device, "cpu") == 0)
+        TOOL_TRY(stator_target_calibrate("cpu", &text));
+    else
+        TOOL_TRY(stator_target_calibrate_device(device, tool_text(tool, "target"), &text));
     FILE *file = path[0] ? fopen(path, "w") : stdout;
     bool written = file && fputs(text, file) >= 0;
     stator_free(text);

@@ -49,5 +49,7 @@ answer 2 "$stator" bench
 says err "--calibrate"
 answer 2 "$stator" bench g.stator --calibrate
 says err "--calibrate"
+answer 2 "$stator" bench --calibrate --device null --target h200
+says err "one of device 'null' is needed"
 answer 2 "$stator" bench g.stator --target h200
 says err "device 'cuda'"
