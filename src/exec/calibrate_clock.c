@@ -66,7 +66,7 @@ static st_status_t put_noise(calibrate_clock_t *c, char *to, size_t bytes) {
 static st_status_t reserve(calibrate_clock_t *c, part_t part, size_t bytes) {
     if (bytes <= c->bytes[part]) return ST_OK;
     TRY(c->device->synchronize(c->stream));
-    c->device->free(c->stream, c->memory[part]);
+    (c->device->free)(c->stream, c->memory[part]);
     c->memory[part] = NULL;
     c->bytes[part] = 0;
     TRY(c->device->alloc(c->stream, bytes, &c->memory[part]));
@@ -250,7 +250,7 @@ calibrate_timer_t calibrate_clock_timer(calibrate_clock_t *clock) {
 
 void calibrate_clock_close(calibrate_clock_t *c) {
     if (!c) return;
-    for (int i = 0; c->stream && i < N_PARTS; i++) c->device->free(c->stream, c->memory[i]);
+    for (int i = 0; c->stream && i < N_PARTS; i++) (c->device->free)(c->stream, c->memory[i]);
     if (c->stream) c->device->close(c->stream);
     st_free(c);
 }

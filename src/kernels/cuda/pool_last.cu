@@ -1,10 +1,12 @@
 /* Max pooling with channels last: a thread takes 16 bytes of channels of one position, whose neighbours
  * the next threads take, so that every access is a full line. Forward walks the window's taps in the order
  * of positions; the gradient walks the outputs whose windows cover its position and adds those whose
- * index names it: no atomics, the same bits every run. Positions are 32-bit. */
+ * index names it (pool_patch.cuh: of several positions at a time, for common windows): no atomics, the
+ * same bits every run. Positions are 32-bit. */
 #include <limits.h>
 
 #include "kernels/cuda/own.cuh"
+#include "kernels/cuda/pool_patch.cuh"
 
 template <typename T> __device__ inline float wide(T x);
 template <> __device__ inline float wide(float x) { return x; }
@@ -135,9 +137,43 @@ template <typename T> static cudaError_t forward(const own_pool_t *a, cudaStream
     return cudaPeekAtLastError();
 }
 
+template <typename T> struct Element {
+    static __device__ float real(T x) { return wide(x); }
+    static __device__ T rounded(float x) { return narrow<T>(x); }
+};
+
+/* Kernel and stride of a 2-d window that pool_patch.cuh is for. */
+static bool is_patch(const own_window_t &w, int k, int s) {
+    bool fits = w.in[0] == 1 && w.out[0] == 1 && w.kernel[0] == 1 && w.low[0] == 0;
+    for (int d = 1; d < 3; d++)
+        fits = fits && w.kernel[d] == k && w.stride[d] == s && (w.dilation[d] == 1 || k == 1);
+    return fits;
+}
+
+template <typename T, int K, int S>
+static cudaError_t backward_patch(const own_pool_t *a, cudaStream_t stream) {
+    enum { N = Vector<T>::N };
+    const own_window_t &w = a->window;
+    pool_patch p = {(int)(w.c / N), {}, {}, {}, {}};
+    for (int d = 0; d < 2; d++) {
+        p.in[d] = (int)w.in[1 + d], p.out[d] = (int)w.out[1 + d], p.low[d] = (int)w.low[1 + d];
+        p.patches[d] = (p.low[d] + p.in[d] - 1) / S + 1;
+    }
+    const long long total = w.n * p.patches[0] * p.patches[1] * p.c;
+    if (total <= 0) return cudaSuccess;
+    if (total > INT_MAX) return cudaErrorInvalidConfiguration;
+    const unsigned blocks = (unsigned)((total + OWN_THREADS - 1) / OWN_THREADS);
+    max_pool_grad_patch<Element<T>, N, K, S><<<blocks, OWN_THREADS, 0, stream>>>(
+        p, (Vector<T> *)a->x.data, (const Vector<T> *)a->y.data, (const Indices<N> *)a->index.data,
+        (unsigned)total);
+    return cudaPeekAtLastError();
+}
+
 template <typename T> static cudaError_t backward(const own_pool_t *a, cudaStream_t stream) {
     enum { N = Vector<T>::N };
     const own_window_t &w = a->window;
+    if (w.n * w.out_size > 0 && is_patch(w, 3, 2)) return backward_patch<T, 3, 2>(a, stream);
+    if (w.n * w.out_size > 0 && is_patch(w, 2, 2)) return backward_patch<T, 2, 2>(a, stream);
     const long long total = w.n * w.in_size * (w.c / N);
     if (total <= 0) return cudaSuccess;
     max_pool_grad_last<T><<<own_blocks(total), OWN_THREADS, 0, stream>>>(
