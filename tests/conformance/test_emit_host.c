@@ -81,7 +81,7 @@ static void write_source(FILE *file, int *out_n) {
             if (emit_source(made.schedule, &source) != ST_OK)
                 fail_msg("%s: %s", built.name, st_last_error());
             fprintf(file, "#undef N_TENSORS\n#undef EACH\n#undef REAL\nnamespace c%zu {\n", c);
-            n_pairs += strstr(source, "<Chan, ") != NULL;
+            n_pairs += strstr(source, "columns_of_block<V") || strstr(source, "= block_moments<");
             put_replaced(file, source);
             fputs("\n}\n", file);
             for (uint32_t k = 0; k < made.schedule->n_kernels;

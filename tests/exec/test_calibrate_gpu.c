@@ -184,7 +184,7 @@ static void ops_are_timed(void **state) {
         bench_t bench;
         assert_ok(bench_open(&bench, points[i], IR_F32, 0));
         assert_ok(timer.op(timer.context, &bench, i == 0, &us[i]));
-        assert_ok(timer.launch(timer.context, &bench, &launch_us));
+        if (i == 0) assert_ok(timer.launch(timer.context, &bench, &launch_us));
         assert_true(us[i] > 0);
         bench_close(&bench);
     }

@@ -263,7 +263,18 @@ template <class T>
 struct Moments {
     T n, mean, squares;
 };
-/* what a thread sums: differences to the first element, and their squares */
+/* sums of differences to an element, and of their squares; those to the same element add up */
+template <class T>
+struct Spread {
+    T sum, squares;
+    template <class N>
+    __device__ __forceinline__ Moments<T> moments(T element, N count) const {
+        if (count == 0) return {0, 0, 0};
+        const T n = (T)count, mean = sum / n, rest = squares - sum * mean;
+        return {n, element + mean, rest < 0 ? (T)0 : rest};
+    }
+};
+/* what a thread sums: differences to its first element, and their squares */
 template <class T>
 struct Shifted {
     T first, sum, squares;
@@ -274,11 +285,21 @@ struct Shifted {
         sum += d;
         squares += d * d;
     }
-    template <class N>
-    __device__ __forceinline__ Moments<T> moments(N count) const {
-        if (count == 0) return {0, 0, 0};
-        const T n = (T)count, mean = sum / n, rest = squares - sum * mean;
-        return {n, first + mean, rest < 0 ? (T)0 : rest};
+    template <class N> /* the same to another element, of `count` that there are */
+    __device__ __forceinline__ Spread<T> about(T other, N count) const {
+        if (count == 0) return {0, 0};
+        const T n = (T)count, d = first - other;
+        return {sum + n * d, squares + (T)2 * d * sum + n * d * d};
+    }
+};
+struct Both {
+    template <class S>
+    static __device__ __forceinline__ S first() {
+        return {0, 0};
+    }
+    template <class T>
+    static __device__ __forceinline__ Spread<T> of(Spread<T> a, Spread<T> b) {
+        return {a.sum + b.sum, a.squares + b.squares};
     }
 };
 /* Chan, Golub, LeVeque 1979 */
@@ -334,6 +355,10 @@ __device__ __forceinline__ T across(T a, int d) {
 template <class T>
 __device__ __forceinline__ Moments<T> across(Moments<T> a, int d) {
     return {across(a.n, d), across(a.mean, d), across(a.squares, d)};
+}
+template <class T>
+__device__ __forceinline__ Spread<T> across(Spread<T> a, int d) {
+    return {across(a.sum, d), across(a.squares, d)};
 }
 
 /* The same result in all threads of a warp or block; of moments, in the first thread. */
@@ -392,4 +417,32 @@ __device__ __forceinline__ void rows_of_block(T *a, int x, int y) {
         }
         if (y == 0) _Pragma("unroll") for (int v = 0; v < M; ++v) a[at + v] = parts[0][v * X + x];
     }
+}
+
+/* Moments of what a block's threads have summed: all to the first element of its first row of threads,
+ * which has one where any row has. `count` is the thread's elements, `all` the block's. */
+template <int N, class T, class C>
+__device__ __forceinline__ Moments<T> block_moments(const Shifted<T> &a, C count, C all) {
+    __shared__ T first;
+    __syncthreads();
+    if (threadIdx.x == 0) first = a.first;
+    __syncthreads();
+    const T element = first;
+    return block_all<Both, N>(a.about(element, count)).moments(element, all);
+}
+/* Of N columns a thread, X lanes by Y rows of threads; the result is in row 0. */
+template <int N, int X, int Y, class T, class C>
+__device__ __forceinline__ void columns_of_block(const Shifted<T> *a, C count, C all, int x, int y,
+                                                 Moments<T> *out) {
+    __shared__ T first[X * N];
+    Spread<T> spread[N];
+    T element[N];
+    __syncthreads();
+    if (y == 0) _Pragma("unroll") for (int v = 0; v < N; ++v) first[v * X + x] = a[v].first;
+    __syncthreads();
+    _Pragma("unroll") for (int v = 0; v < N; ++v) element[v] = first[v * X + x];
+    _Pragma("unroll") for (int v = 0; v < N; ++v) spread[v] = a[v].about(element[v], count);
+    rows_of_block<Both, N, X, Y>(spread, x, y);
+    if (y == 0)
+        _Pragma("unroll") for (int v = 0; v < N; ++v) out[v] = spread[v].moments(element[v], all);
 }

@@ -3,7 +3,8 @@
  * A pair, a sum with the squares around its mean, is one accumulator. A thread sums what its first
  * element leaves of the others and the squares of that, which loses nothing where the mean is large:
  * the first is one of those summed, so the squares are at most 1 + n times what is wanted of them.
- * Count, mean and centred squares follow, and two of those join by Chan's formula (prelude.cuh). */
+ * A block's threads go over to one element, to which all add up without a division; count, mean and
+ * centred squares follow, and those of blocks join by Chan's formula (prelude.cuh). */
 #include <inttypes.h>
 
 #include "kernels/emit/writer.h"
@@ -49,18 +50,6 @@ static void put_element(writer_t *w, bool each) {
         emit_put(w, each ? ", count == 0);\n" : ", count + v == 0);\n");
     }
     if (any_pair(w)) emit_put(w, "count += %s;\n", each ? "1" : "V");
-}
-
-/* Pairs: a<v> from what the thread has summed. */
-static void put_moments(writer_t *w, const char *n) {
-    for (uint32_t i = 0; i < w->k->n_reduces; i++) {
-        nest_value_t v = w->k->reduces[i];
-        if (!is_pair(w, v)) continue;
-        const char *element = n[0] ? "[v]" : "";
-        const uint32_t number = emit_number(w, v);
-        emit_put(w, "Moments<%s> a%u%s;\n%sa%u%s = h%u%s.moments(count);\n", emit_sum_type(w, v),
-                 number, n, n[0] ? "EACH " : "", number, element, number, element);
-    }
 }
 
 static void put_result(writer_t *w, nest_value_t v, const char *at) {
@@ -120,12 +109,18 @@ st_status_t emit_lines(writer_t *w) {
     TRY(emit_within(w, k->mask, 255));
     put_element(w, false);
     emit_put(w, "}\n");
-    put_moments(w, "");
     for (uint32_t i = 0; i < k->n_reduces; i++) {
         nest_value_t v = k->reduces[i];
         const uint32_t number = emit_number(w, v);
-        emit_put(w, "a%u = block_all<%s, %d>(a%u);\nif (threadIdx.x == 0) ", number,
-                 emit_combiner(w, v), EMIT_BLOCK, number);
+        if (is_pair(w, v))
+            emit_put(w,
+                     "const Moments<%s> a%u = block_moments<%d>(h%u, count, last > split * part ? "
+                     "(last - split * part) * V : 0);\n",
+                     emit_sum_type(w, v), number, EMIT_BLOCK, number);
+        else
+            emit_put(w, "a%u = block_all<%s, %d>(a%u);\n", number, emit_combiner(w, v), EMIT_BLOCK,
+                     number);
+        emit_put(w, "if (threadIdx.x == 0) ");
         put_part(w, v, "", emit_points(w, k->rows), "line");
     }
     return ST_OK;
@@ -142,23 +137,28 @@ st_status_t emit_columns(writer_t *w) {
              "u) * %u + x, split = blockIdx.x %% %" PRId64 "u;\n",
              w->index, w->index, k->splits, x, k->splits);
     put_accumulators(w, "[V]");
+    emit_put(w, "const %s begin = split * (%s)%" PRId64 ";\n", w->index, w->index, part);
+    emit_put(w, "%s last = begin + (%s)%" PRId64 ";\n", w->index, w->index, part);
+    emit_put(w, "if (last > (%s)%" PRId64 ") last = %" PRId64 ";\n", w->index, n, n);
     emit_put(w, "if (column < (%s)%" PRId64 ") {\n", w->index, kept / k->vector);
     emit_axes(w, k->rows, "column");
     TRY(emit_within(w, k->rows, 255));
-    emit_put(w, "%s last = (split + 1) * (%s)%" PRId64 ";\n", w->index, w->index, part);
-    emit_put(w, "if (last > (%s)%" PRId64 ") last = %" PRId64 ";\n", w->index, n, n);
-    emit_put(
-        w, "_Pragma(\"unroll 4\") for (%s o = split * (%s)%" PRId64 " + y; o < last; o += %u) {\n",
-        w->index, w->index, part, y);
+    emit_put(w, "_Pragma(\"unroll 4\") for (%s o = begin + y; o < last; o += %u) {\n", w->index, y);
     emit_axes(w, k->cols, "o");
     TRY(emit_within(w, k->mask, 255));
     put_element(w, true);
     for (uint32_t i = 0; i < k->n_stores; i++) emit_store(w, k->stores[i]);
     emit_put(w, "}\n}\n");
-    put_moments(w, "[V]");
     for (uint32_t i = 0; i < k->n_reduces; i++) {
         nest_value_t v = k->reduces[i];
-        emit_put(w, "rows_of_block<%s, V, %u, %u>(a%u, x, y);\n", emit_combiner(w, v), x, y, v);
+        if (is_pair(w, v))
+            emit_put(
+                w,
+                "Moments<%s> a%u[V];\ncolumns_of_block<V, %u, %u>(h%u, count, last > begin ? last "
+                "- begin : 0, x, y, a%u);\n",
+                emit_sum_type(w, v), v, x, y, v, v);
+        else
+            emit_put(w, "rows_of_block<%s, V, %u, %u>(a%u, x, y);\n", emit_combiner(w, v), x, y, v);
         emit_put(w, "if (y == 0 && column < (%s)%" PRId64 ") EACH ", w->index, kept / k->vector);
         put_part(w, v, "[v]", kept, "column * V + v");
     }
@@ -168,8 +168,8 @@ st_status_t emit_columns(writer_t *w) {
 /* Elements of part `s` of a pair. */
 static void put_part_count(writer_t *w) {
     const emit_kernel_t *k = w->k;
-    emit_put(w, "max(0ll, min(%" PRId64 "ll, %" PRId64 "ll - %" PRId64 "ll * s))", k->part,
-             k->reduced, k->part);
+    emit_put(w, "max((%s)0, min((%s)%" PRId64 ", (%s)%" PRId64 " - (%s)%" PRId64 " * s))", w->index,
+             w->index, k->part, w->index, k->reduced, w->index, k->part);
 }
 
 /* Joins the parts of one reduction, of each point by `group` threads. */
