@@ -139,6 +139,17 @@ static bool is_splat(const ir_node_info_t *node, const ir_type_t *type) {
            ir_node_attr(node, "data")->data.bytes == ir_dtype_bytes(type->dtype);
 }
 
+/* Whether the value has the same dims in both orders, in all graphs: they have the same nodes. */
+static bool same_dims(const layout_decision_t *d, ir_value_t value, layout_order_t a,
+                      layout_order_t b) {
+    for (uint32_t g = 0; g < d->n_graphs; g++) {
+        const ir_type_t of_a = layout_stored(ir_value_type(d->graphs[g], value), a);
+        const ir_type_t of_b = layout_stored(ir_value_type(d->graphs[g], value), b);
+        if (!ir_dims_equal(&of_a, &of_b)) return false;
+    }
+    return true;
+}
+
 /* `value` in `order`: as it is, another view of it, or a copy. */
 static st_status_t convert(writing_t *w, ir_value_t value, layout_order_t order, ir_value_t *out) {
     const ir_type_t *type = ir_value_type(w->from, value);
@@ -146,8 +157,11 @@ static st_status_t convert(writing_t *w, ir_value_t value, layout_order_t order,
     const layout_order_t own = w->d->order[value];
     ir_type_t stored = layout_stored(type, order);
     int64_t perm[IR_MAX_RANK];
-    if (layout_alike(w->d, type->rank, value, own, order))
-        return add_reshape(w, w->made[value], &stored, out);
+    if (layout_alike(w->d, type->rank, value, own, order)) {
+        *out = w->made[value];
+        if (same_dims(w->d, value, own, order)) return ST_OK;
+        return add_ints(w, IR_OP_RESHAPE, "shape", stored.dims, stored.rank, *out, out);
+    }
     if (is_splat(producer, type))
         return ir_graph_add(w->to, IR_OP_CONSTANT, NULL, 0, NULL, 3,
                             (ir_arg_t[]){IR_ARG_DTYPE("dtype", type->dtype),
