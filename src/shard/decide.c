@@ -215,6 +215,39 @@ static st_status_t take(shard_lowering_t *lowering, ir_node_t n, const ir_placem
     return ST_OK;
 }
 
+/* A like graph's placement, in granules of as many elements. */
+static ir_placement_t as_like(const ir_type_t *type, const ir_type_t *like,
+                              ir_placement_t placement) {
+    if (placement.kind != IR_SPLIT) return placement;
+    const int64_t each = like->dims[placement.dim] / placement.granules;
+    placement.granules = each ? type->dims[placement.dim] / each : 1;
+    if (placement.granules < 1) placement.granules = 1;
+    return placement;
+}
+
+/* What the like graph's node does, though the op's rule has no such way here: an extent of one is what is left
+ * of the batch, and no dim to be broadcast. */
+static st_status_t take_like(shard_lowering_t *lowering, ir_node_t n, bool *out_taken) {
+    const ir_node_info_t *node = ir_node(lowering->graph, n);
+    const shard_lowering_t *like = lowering->axis.like;
+    ir_placement_t *in = st_arena_array(&lowering->arena, node->n_inputs, sizeof *in);
+    ir_placement_t *out = st_arena_array(&lowering->arena, node->n_outputs, sizeof *out);
+    *out_taken = false;
+    if (!in || !out) return st_no_memory(node->n_inputs * sizeof *in, "a node's placements");
+    for (uint32_t i = 0; i < node->n_inputs + node->n_outputs; i++) {
+        const bool input = i < node->n_inputs;
+        const uint32_t k = i - node->n_inputs;
+        const ir_value_t v = input ? node->inputs[i] : node->first_output + k;
+        const ir_type_t *type = ir_value_type(lowering->graph, v);
+        const ir_placement_t made = as_like(type, ir_value_type(like->graph, v),
+                                            input ? like->nodes[n].in[i] : like->values[v].home);
+        if (!splits_evenly(type, made)) return ST_OK;
+        *(input ? &in[i] : &out[k]) = made;
+    }
+    *out_taken = true;
+    return take(lowering, n, in, out);
+}
+
 static st_status_t refuse(const shard_lowering_t *lowering, ir_node_t n) {
     if (lowering->axis.forced && lowering->axis.forced[n].in)
         return FAIL(ST_UNSUPPORTED, "%s cannot be split over axis '%s' as it is asked for",
@@ -302,6 +335,9 @@ static st_status_t decide_node(shard_lowering_t *lowering, ir_node_t n) {
         double cost = strategy_cost(lowering, node, strategy, any_split && s == list.n);
         if (!best || cost < best_cost) best = strategy, best_cost = cost;
     }
+    bool taken = false;
+    if (!best && lowering->axis.like) TRY(take_like(lowering, n, &taken));
+    if (taken) return ST_OK;
     if (!best) return refuse(lowering, n);
     for (uint32_t j = 0; j < node->n_inputs; j++) have[j] = strategy_in(best, node->n_inputs, j);
     for (uint32_t k = 0; k < node->n_outputs && k < IR_MAX_OPERANDS; k++) out[k] = best->out[k];

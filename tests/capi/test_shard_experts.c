@@ -44,6 +44,15 @@ static void balanced_experts_train_alike(void **state) {
     shard_check(&uneven, "expert=3", "dp");
 }
 
+/* Parts of the batch are left of one item or none, which the expert axis divides again. */
+static void more_ranks_than_items_train_alike(void **state) {
+    (void)state;
+    shard_check(&shard_experts_uneven, "data=3,expert=2", "dp");
+    shard_check(&shard_experts_uneven, "data=4,expert=2", "zero1");
+    shard_check(&shard_experts_uneven, "data=6,expert=3", "dp");
+    shard_check(&shard_llama, "data=4,context=2", "dp"); /* six items */
+}
+
 /* Numbers of ranks that divide nothing, more than there are of anything. */
 static void eleven_and_sixteen_ranks_train_alike(void **state) {
     (void)state;
@@ -70,6 +79,7 @@ int main(void) {
         cmocka_unit_test(experts_train_alike_in_parts),
         cmocka_unit_test(experts_train_alike_on_mixed_meshes),
         cmocka_unit_test(uneven_and_empty_experts_train_alike),
+        cmocka_unit_test(more_ranks_than_items_train_alike),
         cmocka_unit_test(balanced_experts_train_alike),
         cmocka_unit_test(eleven_and_sixteen_ranks_train_alike),
         cmocka_unit_test(losses_with_unequal_tokens_are_means_of_all),
