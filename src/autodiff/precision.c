@@ -18,7 +18,7 @@
  *            float32
  * A constant that the compute dtype cannot hold (out of range, or a number that would vanish) is not
  * weak: float32 wins where it takes part. A cast to float32 in the source graph is a demand: its
- * result is float32 and not weak. Where a move of weak values is wanted in the other dtype, the move
+ * result is float32 and not weak, and so is what follows it up to a product or a cast back. Where a move of weak values is wanted in the other dtype, the move
  * is made again on its operands' other form, so that what is cast is the parameter itself.
  *
  * Bodies of loops and conditions are swept where their node stands. What is carried keeps its type,
@@ -79,6 +79,7 @@ typedef struct value {
     ir_value_t other;    /* the form that is not home, IR_NONE: not made yet */
     bool low;            /* home is the compute dtype */
     bool weak, fixed;    /* fixed: static */
+    bool asked;          /* float32 because a cast to it asked */
     bool output;         /* of the graph, in float32 */
     struct entry *entry; /* an input of a body; NULL: anything else */
 } value_t;
@@ -198,6 +199,7 @@ static st_status_t want(sweep_t *s, ir_value_t v, bool low, int depth, ir_value_
 typedef struct decision {
     bool low; /* operands that are neither wide nor free, and results that are not wide */
     bool weak, fixed;
+    bool asked;
 } decision_t;
 
 static decision_t decide_source(const sweep_t *s, const ir_node_info_t *node) {
@@ -209,7 +211,7 @@ static decision_t decide_source(const sweep_t *s, const ir_node_info_t *node) {
 }
 
 static decision_t decide(const sweep_t *s, const ir_node_info_t *node, const policy_t *policy) {
-    bool any = false, any_low = false, any_wide = false, weak = true, fixed = true;
+    bool any = false, any_low = false, any_wide = false, weak = true, fixed = true, asked = false;
     if (ir_op_def(node->op)->flags & IR_SOURCE) return decide_source(s, node);
     for (uint32_t j = 0; j < node->n_inputs; j++) {
         const ir_value_t v = node->inputs[j];
@@ -217,12 +219,13 @@ static decision_t decide(const sweep_t *s, const ir_node_info_t *node, const pol
         if (!ir_dtype_is_float(ir_value_type(s->from, v)->dtype)) continue;
         weak &= value->weak;
         fixed &= value->fixed;
+        asked |= value->asked;
         if (!is_wide_source(s, v) || has_bit(policy->wide, j)) continue;
         any = true;
         any_low |= value->low;
         any_wide |= !value->low && !value->weak;
     }
-    decision_t d = {false, weak, fixed};
+    decision_t d = {.weak = weak, .fixed = fixed};
     if (node->op == IR_OP_CAST) /* of a float: a demand; of numbers: a static value */
         d.weak = weak && !ir_dtype_is_float(ir_value_type(s->from, node->inputs[0])->dtype);
     if (policy->class == CLASS_low) d.low = any && !fixed;
@@ -232,6 +235,7 @@ static decision_t decide(const sweep_t *s, const ir_node_info_t *node, const pol
     if (policy->class == CLASS_lookup && weak && !fixed) d.low = any;
     if (policy->class == CLASS_keep && node->op != IR_OP_CAST) d.weak = d.fixed = false;
     if (d.low) d.weak = false;
+    d.asked = asked && !d.low && policy->class != CLASS_low;
     return d;
 }
 
@@ -264,6 +268,23 @@ static st_status_t place_input(sweep_t *s, const ir_node_info_t *node, ir_value_
                 (value_t){.low = e->low, .weak = e->weak, .fixed = e->fixed, .entry = e}, map);
 }
 
+/* A cast of a float32 value to float32: in a model that is float32 as it stands, the first asks for float32, and
+ * the next one behind it for the model's type again. Weights and constants follow whom they meet. */
+static bool is_asking(const sweep_t *s, const ir_node_info_t *node) {
+    return node->op == IR_OP_CAST && is_wide_source(s, node->inputs[0]) &&
+           is_wide_source(s, node->first_output);
+}
+
+static st_status_t place_asking(sweep_t *s, const ir_node_info_t *node, ir_value_t *map) {
+    const ir_value_t v = node->inputs[0];
+    const value_t x = s->values[v];
+    const bool low = x.weak ? x.low : x.asked;
+    ir_value_t made;
+    TRY(want(s, v, low, 0, &made));
+    return note(s, node->first_output, made,
+                (value_t){.low = low, .weak = x.weak, .fixed = x.fixed, .asked = !x.asked}, map);
+}
+
 /* The node over the forms that the decision asks for; notes what its results are. */
 static st_status_t place(sweep_t *s, ir_node_t n, ir_value_t *in, ir_value_t *map) {
     const ir_node_info_t *node = ir_node(s->from, n);
@@ -280,7 +301,7 @@ static st_status_t place(sweep_t *s, ir_node_t n, ir_value_t *in, ir_value_t *ma
     TRY(emit(s, node, in, &first));
     for (uint32_t k = 0; k < node->n_outputs; k++) {
         const ir_value_t v = node->first_output + k;
-        value_t is = {.weak = d.weak, .fixed = d.fixed};
+        value_t is = {.weak = d.weak, .fixed = d.fixed, .asked = d.asked};
         if (is_wide_source(s, v)) {
             is.low = d.low && !has_bit(policy->wide_out, k);
             TRY(check_result(s, n, first + k, is.low ? s->compute : IR_F32));
@@ -413,6 +434,7 @@ static st_status_t rewrite(void *context, ir_graph_t *to, const ir_graph_t *from
     s->to = to;
     if (s->entries && node->op == IR_OP_INPUT) return place_input(s, node, map);
     if (ir_op_def(node->op)->flags & IR_REGION) return place_region(s, node, map);
+    if (is_asking(s, node)) return place_asking(s, node, map);
     ir_value_t *in = st_calloc(n_inputs + 1, sizeof *in);
     if (!in) return st_no_memory(n_inputs * sizeof *in, "a node");
     st_status_t status = place(s, n, in, map);

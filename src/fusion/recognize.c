@@ -6,6 +6,7 @@
 
 #include "base/memory.h"
 #include "base/vec.h"
+#include "fusion/asking.h"
 #include "fusion/patterns.h"
 #include "fusion/simplify.h"
 #include "ir/op.h"
@@ -28,6 +29,7 @@ typedef struct pattern_rows {
 typedef struct recognition {
     const ir_graph_t *graph;
     const pattern_rows_t *table;
+    asking_t asking;
     fuse_cone_t cone;
     uint64_t *forbidden; /* [nodes]: rows that did not pay there */
     uint8_t *trained;    /* [values] */
@@ -140,6 +142,7 @@ static st_status_t open_recognition(recognition_t *r, const ir_target_t *target)
 }
 
 static void close_recognition(recognition_t *r) {
+    asking_close(&r->asking);
     fuse_cone_close(&r->cone);
     st_free(r->forbidden);
     st_free(r->claimed);
@@ -259,9 +262,9 @@ static st_status_t choose_sites(recognition_t *r) {
 
 static st_status_t rewrite(void *context, ir_graph_t *to, const ir_graph_t *from, ir_node_t node,
                            ir_value_t *map) {
-    const recognition_t *r = context;
+    recognition_t *r = context;
     if (!r->live[node]) return ST_OK;
-    if (!r->site_of[node]) return ir_graph_clone_node(to, from, node, NULL, map);
+    if (!r->site_of[node]) return asking_clone(&r->asking, to, node, map);
     const fuse_site_t *site = &r->sites.data[r->site_of[node] - 1];
     const ir_node_info_t *info = ir_node(from, node);
     ir_build_t b = {.graph = to, .name = info->name};
@@ -281,10 +284,12 @@ static st_status_t rewrite(void *context, ir_graph_t *to, const ir_graph_t *from
 
 st_status_t fuse_recognize(const ir_graph_t *graph, const ir_target_t *target,
                            ir_graph_t **out_graph, size_t *out_n_found) {
-    recognition_t r = {.graph = graph};
+    recognition_t r = {0};
     st_status_t status = ST_OK;
     *out_graph = NULL;
     if (out_n_found) *out_n_found = 0;
+    TRY_GOTO(asking_open(graph, &r.asking), done);
+    r.graph = graph = r.asking.graph;
     TRY_GOTO(open_recognition(&r, target), done);
     TRY_GOTO(choose_sites(&r), done);
     TRY_GOTO(ir_graph_rewrite(graph, NULL, rewrite, &r, out_graph), done);

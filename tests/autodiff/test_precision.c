@@ -239,15 +239,14 @@ static void demands_and_sums_are_wide(void **state) {
                    "  %12 = matmul(%11, %4) : bf16[4,4]\n"
                    "  %13 = cast(%12) {dtype=f32} : f32[4,4]\n"
                    "  %14 = add(%13, %8) : f32[4,4]\n"
-                   "  %15 = cast(%12) {dtype=f32} : f32[4,4]\n"
-                   "  %16 = exp(%15) : f32[4,4]\n"
-                   "  %17 = reduce_max(%12) {axes=[0]} : bf16[4]\n"
-                   "  %18 = cast(%17) {dtype=f32} : f32[4]\n"
-                   "  %19 = gt(%15, %14) : bool[4,4]\n"
+                   "  %15 = exp(%13) : f32[4,4]\n"
+                   "  %16 = reduce_max(%12) {axes=[0]} : bf16[4]\n"
+                   "  %17 = cast(%16) {dtype=f32} : f32[4]\n"
+                   "  %18 = gt(%13, %14) : bool[4,4]\n"
                    "  output \"y\" = %14\n"
-                   "  output \"z\" = %16\n"
-                   "  output \"m\" = %18\n"
-                   "  output \"c\" = %19\n");
+                   "  output \"z\" = %15\n"
+                   "  output \"m\" = %17\n"
+                   "  output \"c\" = %18\n");
 }
 
 static void convolutions_and_batch_norm(void **state) {
@@ -454,9 +453,39 @@ static void branches_are_swept(void **state) {
                    "  output \"b\" = %7\n");
 }
 
+/* In a model that is float32 as it stands, a cast to float32 asks for it, and the next one ends that. */
+static void casts_in_a_float32_model_ask(void **state) {
+    (void)state;
+    assert_becomes(IR_BF16,
+                   "  %0 x = input {dtype=f32, shape=[8,4]}\n"
+                   "  %1 w = parameter {dtype=f32, shape=[4,4]}\n"
+                   "  %2 b = parameter {dtype=f32, shape=[4]}\n"
+                   "  %3 = matmul(%0, %1)\n"
+                   "  %4 = cast(%3) {dtype=f32}\n"
+                   "  %5 = add(%4, %2)\n"
+                   "  %6 = relu(%5)\n"
+                   "  %7 = cast(%6) {dtype=f32}\n"
+                   "  %8 = add(%7, %3)\n"
+                   "  output \"y\" = %8\n",
+                   "  %0 x = input {dtype=f32, shape=[8,4]} : f32[8,4]\n"
+                   "  %1 w = parameter {dtype=f32, shape=[4,4]} : f32[4,4]\n"
+                   "  %2 b = parameter {dtype=f32, shape=[4]} : f32[4]\n"
+                   "  %3 = cast(%0) {dtype=bf16} : bf16[8,4]\n"
+                   "  %4 = cast(%1) {dtype=bf16} : bf16[4,4]\n"
+                   "  %5 = matmul(%3, %4) : bf16[8,4]\n"
+                   "  %6 = cast(%5) {dtype=f32} : f32[8,4]\n"
+                   "  %7 = add(%6, %2) : f32[8,4]\n"
+                   "  %8 = relu(%7) : f32[8,4]\n"
+                   "  %9 = cast(%8) {dtype=bf16} : bf16[8,4]\n"
+                   "  %10 = add(%9, %5) : bf16[8,4]\n"
+                   "  %11 = cast(%10) {dtype=f32} : f32[8,4]\n"
+                   "  output \"y\" = %11\n");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_parameter_is_cast_once),
+        cmocka_unit_test(casts_in_a_float32_model_ask),
         cmocka_unit_test(activations_are_low_and_statistics_wide),
         cmocka_unit_test(static_values_stay_wide),
         cmocka_unit_test(constants_follow_if_they_fit),

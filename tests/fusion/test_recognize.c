@@ -132,6 +132,26 @@ static void a_norm_between_casts_works_in_the_small_type(void **state) {
         "  output \"y\" = %3\n");
 }
 
+/* Those of a model that is float32 only ask: a pattern is found behind them, and what none takes stays. */
+static void casts_that_ask_stay_outside_of_composites(void **state) {
+    (void)state;
+    assert_captures(
+        "  %x x = parameter {dtype=f32, shape=[2,8]}\n  %w w = parameter {dtype=f32, shape=[8]}\n"
+        "  %f = cast(%x) {dtype=f32}\n  %s = square(%f)\n  %m = reduce_mean(%s) {axes=[1], "
+        "keep=true}\n"
+        "  %e = constant {dtype=f32, shape=[], data=0.5}\n  %me = add(%m, %e)\n  %r = rsqrt(%me)\n"
+        "  %n = mul(%f, %r)\n  %nb = cast(%n) {dtype=f32}\n  %y = mul(%w, %nb)\n"
+        "  %a = cast(%y) {dtype=f32}\n  %b = cast(%a) {dtype=f32}\n  %c = add(%b, %x)\n"
+        "  %d = mul(%b, %c)\n  output \"d\" = %d\n",
+        "  %0 x = parameter {dtype=f32, shape=[2,8]} : f32[2,8]\n"
+        "  %1 w = parameter {dtype=f32, shape=[8]} : f32[8]\n"
+        "  %2, %3 = rms_norm(%0, %1) {eps=0.5} : f32[2,8], f32[2]\n"
+        "  %4 = cast(%2) {dtype=f32} : f32[2,8]\n"
+        "  %5 = add(%4, %0) : f32[2,8]\n"
+        "  %6 = mul(%4, %5) : f32[2,8]\n"
+        "  output \"d\" = %6\n");
+}
+
 static void a_table_of_the_graph_is_halved(void **state) {
     (void)state;
     assert_captures(
@@ -167,6 +187,7 @@ int main(void) {
         cmocka_unit_test(values_and_gradients_stay),
         cmocka_unit_test(capturing_is_final_and_deterministic),
         cmocka_unit_test(a_norm_between_casts_works_in_the_small_type),
+        cmocka_unit_test(casts_that_ask_stay_outside_of_composites),
         cmocka_unit_test(a_table_of_the_graph_is_halved),
         cmocka_unit_test(float_constants_are_not_rounded),
     };

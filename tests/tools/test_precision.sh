@@ -50,3 +50,26 @@ answer 2 "$stator" train g.stator $train --steps 2 --loss-scale -1
 says err "loss-scale"
 answer 2 "$stator" train g.stator $train --steps 2 --dtype bf17
 says err "bf17"
+
+# A cast to float32 asks for it, also in a graph that is float32 as it stands: what follows is float32, up to the next
+# product. Without --dtype it is nothing.
+cat > asks.stator << 'END'
+graph "asks" {
+  %0 x = input {dtype=f32, shape=[8,16], batch_axis=0}
+  %1 w = parameter {dtype=f32, shape=[16,16]}
+  %2 = matmul(%0, %1)
+  %3 = cast(%2) {dtype=f32}
+  %4 = tanh(%3)
+  %5 = sigmoid(%2)
+  %6 = matmul(%4, %5) {transpose_a=true}
+  %7 = reduce_mean(%6) {axes=[0,1], keep=false}
+  output "loss" = %7
+}
+END
+answer 0 "$stator" compile asks.stator --dtype bf16 --optimizer sgd --dump precision
+says err "tanh(" "sigmoid("
+grep -q ' = tanh(.* : f32\[' err || fail "what was asked for is not float32: $(grep 'tanh(' err)"
+grep -q ' = sigmoid(.* : bf16\[' err || fail "more than was asked for is float32: $(grep 'sigmoid(' err)"
+answer 0 "$stator" compile asks.stator --optimizer sgd --dump simplify
+sed '1,/^# after simplify/d' err > last
+if grep -q 'cast(.*dtype=f32' last; then fail "a cast that does nothing is left: $(grep 'cast(' last)"; fi
