@@ -167,8 +167,8 @@ static double visible(const ir_op_ctx_t *ctx, int64_t m, int64_t s) {
     if (!causal && !window) return (double)m * (double)s;
     double pairs = 0;
     for (int64_t q = offset; q < m + offset; q++) {
-        int64_t first = window && q - window + 1 > 0 ? q - window + 1 : 0;
-        int64_t last = causal ? q + 1 : window && q + window < s ? q + window : s;
+        int64_t first = window && q >= window ? q - window + 1 : 0;
+        int64_t last = causal ? q + 1 : window && window < s - q ? q + window : s;
         if (last > s) last = s;
         if (last > first) pairs += (double)(last - first);
     }

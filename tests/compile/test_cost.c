@@ -86,23 +86,27 @@ static void test_convolutions(void **state) {
 }
 
 /* Causal rows count the keys that they see: 1 + 2 + … + 6 pairs of 6 x 6. A window of 3 leaves
- * 1 + 2 + 3 + 3 + 3 + 3. */
+ * 1 + 2 + 3 + 3 + 3 + 3. Queries that stand three further see 4 + 5 + 6 + 6 + 6 + 6, and so on. */
 static void test_attention(void **state) {
     (void)state;
     static const struct {
         bool causal;
-        int64_t window, pairs;
-    } rows[] = {{false, 0, 36}, {true, 0, 21}, {true, 3, 15}, {false, 3, 24}};
+        int64_t window, offset, pairs;
+    } rows[] = {{false, 0, 0, 36}, {true, 0, 0, 21},  {true, 3, 0, 15},         {false, 3, 0, 24},
+                {true, 0, 3, 33},  {true, 0, -4, 3},  {true, 0, -9, 0},         {false, 0, 3, 36},
+                {true, 3, 3, 12},  {false, 3, 3, 15}, {true, INT64_MAX, 3, 33}, {true, 3, 90, 0},
+                {false, 3, -6, 3}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         ir_build_t b;
         ir_graph_t *graph = graph_begin(&b);
         work_t w;
-        ir_arg_t args[2] = {IR_ARG_BOOL("causal", rows[i].causal),
-                            IR_ARG_INT("window", rows[i].window)};
+        ir_arg_t args[3] = {IR_ARG_BOOL("causal", rows[i].causal),
+                            IR_ARG_INT("window", rows[i].window),
+                            IR_ARG_INT("offset", rows[i].offset)};
         ir_value_t q = ir_b_input(&b, "q", f32(4, 2, 4, 6, 8), 0);
         ir_value_t k = ir_b_input(&b, "k", f32(4, 2, 2, 6, 8), 0);
         ir_value_t v = ir_b_input(&b, "v", f32(4, 2, 2, 6, 16), 0);
-        ir_value_t o = ir_b_node(&b, IR_OP_ATTENTION, 3, (ir_value_t[]){q, k, v}, 2, args);
+        ir_value_t o = ir_b_node(&b, IR_OP_ATTENTION, 3, (ir_value_t[]){q, k, v}, 3, args);
         work_of_node(graph, o, &w);
         assert_int_equal(b.status, ST_OK);
         assert_true(w.product_flop == 2.0 * 2 * 4 * (double)rows[i].pairs * (8 + 16));

@@ -272,22 +272,28 @@ static void test_chooses(void **state) {
     assert_int_equal(ir_graph_create("g", &b.graph), ST_OK);
     const struct {
         ir_dtype_t dtype;
-        int64_t d, window;
-        bool masked;
+        int64_t d, window, offset;
+        bool causal, masked;
         const char *kernel;
-    } rows[] = {{IR_BF16, 64, 0, false, "cudnn.attention"},
-                {IR_BF16, 60, 0, false, "own.attention"},
-                {IR_F32, 64, 0, false, "own.attention"},
-                {IR_BF16, 64, 16, false, "own.attention"},
-                {IR_BF16, 64, 0, true, "own.attention"}};
+    } rows[] = {{IR_BF16, 64, 0, 0, false, false, "cudnn.attention"},
+                {IR_BF16, 60, 0, 0, false, false, "own.attention"},
+                {IR_F32, 64, 0, 0, false, false, "own.attention"},
+                {IR_BF16, 64, 16, 0, false, false, "own.attention"}, /* to both sides */
+                {IR_BF16, 64, 16, 0, true, false, "cudnn.attention"},
+                {IR_BF16, 64, 0, 60, true, false, "cudnn.attention"},
+                {IR_BF16, 64, 0, -1, true, false, "own.attention"}, /* query 0 sees no key */
+                {IR_BF16, 64, 16, 15, true, false, "cudnn.attention"},
+                {IR_BF16, 64, 16, 16, true, false, "own.attention"}, /* the last one sees none */
+                {IR_BF16, 64, 0, 0, false, true, "own.attention"}};
     ir_value_t mask = ir_b_input(&b, "mask", ir_type_make(IR_BOOL, 2, (int64_t[]){128, 128}), -1);
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         char name[2] = {(char)('a' + i), 0};
         ir_value_t q = ir_b_input(
             &b, name, ir_type_make(rows[i].dtype, 4, (int64_t[]){2, 4, 128, rows[i].d}), 0);
-        ir_value_t o =
-            ir_b_node(&b, IR_OP_ATTENTION, 3 + rows[i].masked, (ir_value_t[]){q, q, q, mask}, 1,
-                      (ir_arg_t[]){IR_ARG_INT("window", rows[i].window)});
+        ir_value_t o = ir_b_node(
+            &b, IR_OP_ATTENTION, 3 + rows[i].masked, (ir_value_t[]){q, q, q, mask}, 3,
+            (ir_arg_t[]){IR_ARG_INT("window", rows[i].window), IR_ARG_INT("offset", rows[i].offset),
+                         IR_ARG_BOOL("causal", rows[i].causal)});
         if (b.status != ST_OK) fail_msg("%s", st_last_error());
         assert_string_equal(cost_of(t, b.graph, o).kernel, rows[i].kernel);
     }

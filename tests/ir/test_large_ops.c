@@ -197,6 +197,12 @@ static void test_attention(void **state) {
     refuses(bad, "mask f64[3,5]");
     bad.in[3] = (ir_type_t)LS_DIMS(BOOL, 7, 2, 4, 3, 5);
     refuses(bad, "mask bool[7,2,4,3,5]");
+    bad = fine;
+    bad.n_args = 1;
+    bad.args[0] = IR_ARG_INT("offset", INT64_MIN);
+    refuses(bad, "offset -9223372036854775808 is beyond");
+    bad.args[0] = IR_ARG_INT("offset", -7);
+    gives(bad, 0, "f32[2,4,3,6]");
 }
 
 static void test_rows(void **state) {

@@ -19,7 +19,6 @@
  * A row that sees no key gives 0. lse is the log of the sum of exponentials of each row; the
  * gradient needs it. */
 #include <math.h>
-#include <stdlib.h>
 
 #include "ir/build.h"
 #include "ir/define.h"
@@ -32,7 +31,7 @@ static const ir_attr_spec_t attrs[] = {
     {"offset", IR_ATTR_INT, false, 0, NULL},  {0}};
 enum { N_ATTRS = sizeof attrs / sizeof attrs[0] - 1 };
 /* Either way: positions stay far from the ends of their type. */
-#define IR_MAX_OFFSET ((int64_t)1 << 48)
+static const int64_t MOST_OFFSET = (int64_t)1 << 48;
 
 static st_status_t shape(const ir_op_ctx_t *ctx, ir_type_t *out) {
     const bool rows_first = ir_ctx_int(ctx, "rows_first");
@@ -60,9 +59,10 @@ static st_status_t shape(const ir_op_ctx_t *ctx, ir_type_t *out) {
         return FAIL(ST_INVALID,
                     "window %lld and scale %g: window ≥ 0 and a finite scale are needed",
                     (long long)ir_ctx_int(ctx, "window"), ir_ctx_attr(ctx, "scale")->f);
-    if (llabs(ir_ctx_int(ctx, "offset")) > IR_MAX_OFFSET)
-        return FAIL(ST_INVALID, "offset %lld is beyond ±%lld", (long long)ir_ctx_int(ctx, "offset"),
-                    (long long)IR_MAX_OFFSET);
+    const int64_t offset = ir_ctx_int(ctx, "offset");
+    if (offset > MOST_OFFSET || offset < -MOST_OFFSET)
+        return FAIL(ST_INVALID, "offset %lld is beyond ±%lld", (long long)offset,
+                    (long long)MOST_OFFSET);
     if (ctx->n_inputs > 3) {
         const ir_type_t *mask = &ctx->in[3];
         char tm[IR_TYPE_TEXT_BYTES];
