@@ -96,6 +96,7 @@ static bool attends(const kern_problem_t *problem, uint32_t first, uint32_t n_fi
     if (a.mask) reason = "a mask that is an operand is not given to cuDNN";
     if (seen.a.window && !a.causal) reason = "a window to both sides is not given to cuDNN";
     if (sees_nothing(&a)) reason = "cuDNN's attention gives NaN for a query that sees no key";
+    if (seen.a.s == 0 && a.s > 0) reason = "no query sees a key: there is nothing to compute";
     if (a.s > INT32_MAX || a.m > INT32_MAX) reason = "cuDNN counts positions in 32 bits";
     if (a.b == 0 || a.h == 0 || a.s == 0) reason = "cuDNN takes no empty tensor";
     if (reason) *out_reason = reason;

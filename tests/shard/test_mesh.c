@@ -176,7 +176,7 @@ static void keys_go_as_far_as_they_are_seen(void **state) {
         "  %2, %3 o = attention(%1, %1, %1) {causal=true, window=2}\n"
         "  output \"o\" = %2\n"
         "}\n";
-    static const int64_t offsets[3][2] = {{0, -6}, {0, 3}, {0, 3}};
+    static const int64_t offsets[3][2] = {{0, -20}, {0, 3}, {0, 3}}; /* rank 0: before all keys */
     shard_programs_t made;
     assert_int_equal(lower_ring(attending, "context=3", &made), ST_OK);
     assert_int_equal(made.n_programs, 3);
@@ -197,6 +197,43 @@ static void keys_go_as_far_as_they_are_seen(void **state) {
             assert_int_equal(ir_value_type(program, node->inputs[1])->dims[2], 3);
             assert_int_equal(ir_attr_int(node, "offset"), offsets[r][at++]);
         }
+    }
+    shard_programs_free(&made);
+}
+
+/* Pairs of a query and a key that the node computes. */
+static int64_t pairs_of(const ir_graph_t *graph, const ir_node_info_t *node) {
+    const int64_t rows = ir_value_type(graph, node->inputs[0])->dims[2];
+    const int64_t keys = ir_value_type(graph, node->inputs[1])->dims[2];
+    int64_t n = 0;
+    for (int64_t m = 0; m < rows; m++)
+        for (int64_t s = 0; s < keys; s++) n += s <= m + ir_attr_int(node, "offset");
+    return n;
+}
+
+/* 8 rows on 4 ranks see 36 keys, all of which are computed once. The last rank would have 15 pairs, the first
+ * one 3: those of the last rank's queries and the first one's keys are the first rank's. */
+static void early_ranks_work_for_late_ones(void **state) {
+    (void)state;
+    static const char attending[] =
+        "graph \"g\" {\n"
+        "  %0 x = input {dtype=f32, shape=[1,8,2,4]}\n"
+        "  %1 q = transpose(%0) {perm=[0,2,1,3]}\n"
+        "  %2, %3 o = attention(%1, %1, %1) {causal=true}\n"
+        "  output \"o\" = %2\n"
+        "}\n";
+    static const int64_t expected[4] = {7, 7, 11, 11};
+    shard_programs_t made;
+    assert_int_equal(lower_ring(attending, "context=4", &made), ST_OK);
+    for (uint32_t r = 0; r < 4; r++) {
+        const ir_graph_t *program = made.graphs[made.program_of[r]];
+        int64_t pairs = 0;
+        for (ir_node_t n = 0; n < program->nodes.n; n++)
+            if (ir_node(program, n)->op == IR_OP_ATTENTION)
+                pairs += pairs_of(program, ir_node(program, n));
+        assert_int_equal(pairs, expected[r]);
+        /* own keys and values to two ranks; queries in one round, and what they gave */
+        assert_int_equal(count(program, IR_OP_SEND_START), 2 * 2 + 1 + 2);
     }
     shard_programs_free(&made);
 }
@@ -261,6 +298,7 @@ int main(void) {
         cmocka_unit_test(experts_exchange_with_the_batch),
         cmocka_unit_test(sequences_gather_keys_and_values),
         cmocka_unit_test(keys_go_as_far_as_they_are_seen),
+        cmocka_unit_test(early_ranks_work_for_late_ones),
         cmocka_unit_test(what_cannot_go_round_is_refused),
         cmocka_unit_test(equal_ranks_share_a_program),
         cmocka_unit_test(lack_of_memory_is_reported),
