@@ -1,13 +1,12 @@
 /* The pass "recompute" (recompute.h). */
 #include "compile/recompute.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "base/number.h"
-#include "compile/contest.h"
+#include "compile/advice.h"
 #include "compile/passes.h"
 #include "compile/plan_body.h"
 #include "compile/report.h"
@@ -225,87 +224,6 @@ static uint32_t next_place(const compile_fit_t *fit, uint32_t low, uint64_t miss
     return at;
 }
 
-/* The mesh with as many ranks, of which more or fewer split the batch; false: there is none. */
-static bool mesh_of(const compile_context_t *c, uint32_t n_ranks, ir_mesh_t *out_mesh) {
-    *out_mesh = c->options.mesh;
-    const uint32_t data = ir_mesh_find(out_mesh, IR_AXIS_DATA);
-    if (n_ranks == c->options.n_ranks) return true;
-    if (data == IR_NONE) return false;
-    const uint32_t others = c->options.n_ranks / out_mesh->axes[data].size;
-    if (n_ranks % others) return false;
-    out_mesh->axes[data].size = n_ranks / others;
-    return true;
-}
-
-/* Bytes that another plan of the same graph takes, if it fits; 0: it does not. */
-static st_status_t bytes_elsewhere(const compile_context_t *c, uint64_t limit, uint32_t n_ranks,
-                                   shard_form_t form, uint32_t n_items, uint64_t *out_bytes) {
-    compile_options_t options = c->options;
-    plan_t *plan;
-    *out_bytes = 0;
-    if (!mesh_of(c, n_ranks, &options.mesh)) return ST_OK;
-    options.n_ranks = n_ranks;
-    options.form = form;
-    options.only_items = n_items;
-    options.memory_limit = limit;
-    options.no_advice = true;
-    options.plan_cache = NULL; /* nobody asked for this plan */
-    options.dump = NULL;
-    options.explain = false;
-    st_status_t status = compile_single(c->plan->source, &options, NULL, &plan);
-    if (status == ST_DOES_NOT_FIT) return ST_OK;
-    if (status != ST_OK) return status;
-    *out_bytes = compile_rank_bytes(plan);
-    plan_destroy(plan);
-    return ST_OK;
-}
-
-/* The fewest ranks on which the graph fits in this form, up to 16 times as many as now, those of now
- * included if they have another form; 0: none, or the plan shares the state of another one, whose
- * ranks it has. */
-static st_status_t ranks_that_fit(const compile_context_t *c, uint64_t limit, shard_form_t form,
-                                  uint32_t *out_ranks, uint64_t *out_bytes) {
-    const uint32_t now = c->options.n_ranks;
-    const bool tries_now = form != c->options.form && now > 1;
-    uint32_t low = tries_now ? now - 1 : now, high = 0;
-    *out_ranks = 0;
-    if (c->options.state_of) return ST_OK;
-    for (uint32_t ranks = tries_now ? now : 2 * now;
-         ranks <= 16 * now && ranks <= 1024 && high != low + 1;) {
-        uint64_t bytes;
-        st_status_t status = bytes_elsewhere(c, limit, ranks, form, 0, &bytes);
-        if (status == ST_UNSUPPORTED || status == ST_INVALID) break; /* no plan for so many */
-        if (status != ST_OK) return status;
-        if (bytes)
-            high = ranks, *out_bytes = bytes;
-        else
-            low = ranks;
-        ranks = high ? low + (high - low) / 2 : 2 * ranks;
-    }
-    *out_ranks = high;
-    return ST_OK;
-}
-
-/* The largest batch that fits on the one rank; 0: none, or there is more than one rank. */
-static st_status_t items_that_fit(const compile_context_t *c, uint64_t limit, uint32_t *out_items,
-                                  uint64_t *out_bytes) {
-    int64_t items = compile_batch_items(c->plan->source);
-    uint32_t low = 0, high = items > 0 && items <= UINT32_MAX ? (uint32_t)items : 1;
-    while (c->options.n_ranks == 1 && high > low + 1) {
-        uint32_t middle = low + (high - low) / 2;
-        uint64_t bytes;
-        st_status_t status = bytes_elsewhere(c, limit, 1, c->options.form, middle, &bytes);
-        if (status == ST_UNSUPPORTED) break; /* the batch cannot be split */
-        if (status != ST_OK) return status;
-        if (bytes)
-            low = middle, *out_bytes = bytes;
-        else
-            high = middle;
-    }
-    *out_items = low;
-    return ST_OK;
-}
-
 typedef struct fitting {
     compile_context_t *c;
     const compile_pass_t *passes;
@@ -314,98 +232,9 @@ typedef struct fitting {
     char largest[192];     /* the largest tensor of that, at its fullest moment; "" if not known */
 } fitting_t;
 
-enum { ADVICE_BYTES = 640 };
-
-static void add_advice(char *text, const char *format, ...) ST_PRINTF(2, 3);
-static void add_advice(char *text, const char *format, ...) {
-    const size_t used = strlen(text);
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text + used, ADVICE_BYTES - used, format, args);
-    va_end(args);
-}
-
-/* The fewest ranks on which it fits, if each holds a part of the state. *out_any: there are some. */
-static st_status_t advise_split_state(const fitting_t *f, char *text, bool *out_any) {
-    const compile_context_t *c = f->c;
-    uint32_t ranks = 0;
-    uint64_t bytes = 0;
-    ir_mesh_t mesh;
-    char mesh_text[IR_MESH_TEXT_BYTES], size[ST_NUMBER_BYTES];
-    TRY(ranks_that_fit(c, f->limit, SHARD_FORM_ZERO3, &ranks, &bytes));
-    *out_any = ranks && mesh_of(c, ranks, &mesh);
-    if (*out_any)
-        add_advice(text, "; with --mesh %s --shard zero3 %u ranks (now %u) need %s each",
-                   ir_mesh_text(&mesh, mesh_text, sizeof mesh_text), ranks, c->options.n_ranks,
-                   st_size_text(bytes, size));
-    return ST_OK;
-}
-
-/* Nothing that was tried fits: what a batch of one and the most ranks need. */
-static st_status_t tell_least(const fitting_t *f, bool batch_too, char *text) {
-    const compile_context_t *c = f->c;
-    const int64_t items = compile_batch_items(c->plan->source);
-    const uint64_t without = INT64_MAX; /* a limit that anything keeps to */
-    char size[ST_NUMBER_BYTES];
-    uint64_t bytes = 0;
-    if (batch_too && c->options.n_ranks == 1 && items > 1) {
-        st_status_t status = bytes_elsewhere(c, without, 1, c->options.form, 1, &bytes);
-        if (status != ST_OK && status != ST_UNSUPPORTED) return status;
-        if (status == ST_OK && bytes)
-            add_advice(text, "; a batch of 1 (now %lld) does not fit either: it needs %s",
-                       (long long)items, st_size_text(bytes, size));
-    }
-    uint32_t ranks = 16 * c->options.n_ranks;
-    if (ranks > 1024) ranks = 1024;
-    if (ranks == c->options.n_ranks || c->options.state_of) return ST_OK;
-    st_status_t status = bytes_elsewhere(c, without, ranks, SHARD_FORM_ZERO3, 0, &bytes);
-    if (status != ST_OK && status != ST_UNSUPPORTED && status != ST_INVALID) return status;
-    if (status == ST_OK && bytes)
-        add_advice(text,
-                   "; %u ranks (now %u) with --shard zero3 do not fit either: they need %s each",
-                   ranks, c->options.n_ranks, st_size_text(bytes, size));
-    return ST_OK;
-}
-
-static st_status_t advise(const fitting_t *f, uint64_t state, char *text) {
-    const compile_context_t *c = f->c;
-    uint32_t ranks = 0, items = 0;
-    uint64_t bytes = 0;
-    bool any = false;
-    char size[ST_NUMBER_BYTES];
-    if (state > f->limit && !c->options.auto_sharding) {
-        add_advice(text, "; no batch fits: the state alone needs %s", st_size_text(state, size));
-        if (c->options.state_of) return ST_OK;
-        TRY(advise_split_state(f, text, &any));
-        if (any) return ST_OK;
-        add_advice(text, "; more ranks that split it (--mesh data=N --shard zero3) are needed");
-        return tell_least(f, false, text);
-    }
-    TRY(items_that_fit(c, f->limit, &items, &bytes));
-    if (items)
-        add_advice(text, "; a batch of %u (now %lld) needs %s", items,
-                   (long long)compile_batch_items(c->plan->source), st_size_text(bytes, size));
-    TRY(ranks_that_fit(c, f->limit, c->options.form, &ranks, &bytes));
-    if (ranks)
-        add_advice(text, "; %u ranks (now %u) need %s each", ranks, c->options.n_ranks,
-                   st_size_text(bytes, size));
-    else if (!c->options.state_of)
-        TRY(advise_split_state(f, text, &any));
-    return items || ranks || any ? ST_OK : tell_least(f, true, text);
-}
-
-static uint64_t state_bytes(const plan_t *plan) {
-    uint64_t most = 0;
-    for (uint32_t p = 0; p < plan->n_programs; p++) {
-        const uint64_t bytes = plan->programs[p].region_bytes[PLAN_STATE];
-        if (bytes > most) most = bytes;
-    }
-    return most;
-}
-
 static st_status_t does_not_fit(const fitting_t *f) {
-    char advice[ADVICE_BYTES] = "", size[2][ST_NUMBER_BYTES];
-    if (!f->c->options.no_advice) TRY(advise(f, state_bytes(f->c->plan), advice));
+    char advice[COMPILE_ADVICE_BYTES] = "", size[2][ST_NUMBER_BYTES];
+    if (!f->c->options.no_advice) TRY(compile_advise(f->c, f->limit, advice));
     return FAIL(ST_DOES_NOT_FIT, "a rank needs %s, the memory limit is %s%s%s",
                 st_size_text(f->least, size[0]), st_size_text(f->limit, size[1]), f->largest,
                 advice);
@@ -483,15 +312,38 @@ static st_status_t search(fitting_t *f, uint32_t low, bool *out_found) {
     return *out_found ? narrow(f, low, high, out_found) : ST_OK;
 }
 
+/* How far the end of the path, where nothing is kept that can be made again, may be above the limit
+ * and a place before it still fit: what is made again takes room, too. Ends were at most 2 % above
+ * the least place of their path. For advice, which tries many plans, less is enough. */
+static const double ROOM = 0.25, ROOM_ELSEWHERE = 1.0 / 64;
+
+/* Whether the end of the path says that no place will fit. *low, which does not, is of the path as
+ * it is then. */
+static st_status_t is_hopeless(fitting_t *f, uint32_t *low, bool *out_is) {
+    const compile_context_t *c = f->c;
+    const uint64_t kept = recompute_point(c->fit.path, *low).kept_bytes;
+    const uint32_t last = recompute_n_points(c->fit.path) - 1, n_paths = c->fit.n_paths;
+    const double room = c->options.no_advice ? ROOM_ELSEWHERE : ROOM;
+    uint64_t bytes;
+    *out_is = true;
+    if (*low == last) return ST_OK;
+    TRY(try_place(f, last, &bytes));
+    *out_is = (double)bytes > (1 + room) * (double)f->limit;
+    if (c->fit.n_paths != n_paths) *low = place_keeping(c->fit.path, kept);
+    return ST_OK;
+}
+
 st_status_t compile_run_fitting(compile_context_t *c, const compile_pass_t *passes,
                                 size_t n_passes) {
     fitting_t f = {c, passes, n_passes, limit_of(c), UINT64_MAX, ""};
     uint64_t bytes;
-    bool found = false;
+    bool found = false, hopeless;
     TRY(try_place(&f, 0, &bytes)); /* the first run chooses its own place */
     if (!f.limit || bytes <= f.limit) return ST_OK;
     if (!c->fit.path) return does_not_fit(&f);
     uint32_t low = c->fit.place;
+    TRY(is_hopeless(&f, &low, &hopeless));
+    if (hopeless) return does_not_fit(&f);
     for (int i = 0; i < MAX_ESTIMATES; i++) {
         uint32_t at = next_place(&c->fit, low, bytes - f.limit);
         if (at == recompute_n_points(c->fit.path)) break;
@@ -502,12 +354,13 @@ st_status_t compile_run_fitting(compile_context_t *c, const compile_pass_t *pass
         if (found) return ST_OK;
         low = c->fit.place;
     }
+    const uint32_t n_paths = c->fit.n_paths;
     TRY(search(&f, low, &found));
     if (found) return ST_OK;
     /* memory need not fall all along the path: what is made again takes room too */
     for (uint32_t at = 0, next; !c->options.no_advice; at = next) {
         next = recompute_next_corner(c->fit.path, at);
-        if (next == at) break;
+        if (next == at || (next > low && c->fit.n_paths == n_paths)) break;
         TRY(try_place(&f, next, &bytes));
         if (bytes <= f.limit) return ST_OK;
     }

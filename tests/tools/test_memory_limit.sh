@@ -21,6 +21,11 @@ says out "run again for the backward pass"
 answer 3 "$stator" compile g.stator --threads 1 --memory-limit 1KiB --output x.plan
 says err "a rank needs" "the memory limit is"
 [ ! -e x.plan ] || fail "a plan that does not fit was written"
+# a limit that nothing keeps to is refused without a look at every place on the way to the least
+answer 3 "$stator" compile g.stator --threads 1 --microbatches 4 --memory-limit 1KiB --output x.plan --dump order
+says err "a rank needs" "no batch fits: the state alone needs" "16 ranks (now 1) with --shard zero3 do not fit either"
+tried=$(grep -c '^graph' err)
+[ "$tried" -le 2 ] || fail "$tried plans were tried"
 answer 2 "$stator" compile g.stator --recompute some --output x.plan
 says err "auto|off|fused|full"
 
