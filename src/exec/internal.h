@@ -155,6 +155,19 @@ exec_part_t exec_part_make(const plan_t *plan, const plan_port_t *port, uint32_t
  * global tensor. Allocates nothing. */
 typedef st_status_t (*exec_move_t)(void *context, void *local, size_t offset, size_t bytes);
 st_status_t exec_part_each(const exec_part_t *part, exec_move_t move, void *context) ST_WARN_UNUSED;
+/* The same of a box of the tensor, dense by itself; and of `bytes` bytes of that, from `offset` on. */
+st_status_t exec_part_each_in(const exec_part_t *part, const ir_box_t *box, exec_move_t move,
+                              void *context) ST_WARN_UNUSED;
+st_status_t exec_part_each_within(const exec_part_t *part, const ir_box_t *box, size_t offset,
+                                  size_t bytes, exec_move_t move, void *context) ST_WARN_UNUSED;
+/* Moves between a rank's memory and what the caller has of the tensor: the context is an exec_moved_t. */
+typedef struct exec_moved {
+    const exec_rank_t *rank;
+    const char *from;
+    char *to;
+} exec_moved_t;
+st_status_t exec_move_in(void *moved, void *local, size_t offset, size_t bytes) ST_WARN_UNUSED;
+st_status_t exec_move_out(void *moved, void *local, size_t offset, size_t bytes) ST_WARN_UNUSED;
 
 /* What both kinds of program share: its constants, its steps, one step. */
 st_status_t exec_fill_constants(exec_rank_t *rank) ST_WARN_UNUSED;

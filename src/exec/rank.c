@@ -98,23 +98,8 @@ static void poison(const exec_rank_t *rank, const exec_step_t *step) {
             memset(exec_address(rank, &step->dead[i]), 0xff, step->dead[i].bytes);
 }
 
-typedef struct move {
-    const exec_rank_t *rank;
-    const char *from;
-    char *to;
-} move_t;
-
-static st_status_t move_in(void *context, void *local, size_t offset, size_t bytes) {
-    const move_t *m = context;
-    return m->rank->device->copy_in(m->rank->stream, local, m->from + offset, bytes);
-}
-static st_status_t move_out(void *context, void *local, size_t offset, size_t bytes) {
-    const move_t *m = context;
-    return m->rank->device->copy_out(m->rank->stream, m->to + offset, local, bytes);
-}
-
 static st_status_t move_ahead(void *context, void *local, size_t offset, size_t bytes) {
-    const move_t *m = context;
+    const exec_moved_t *m = context;
     const dev_device_t *device = m->rank->device;
     return (device->aside_copy ? device->aside_copy : device->copy_in)(m->rank->stream, local,
                                                                        m->from + offset, bytes);
@@ -123,7 +108,7 @@ static st_status_t move_ahead(void *context, void *local, size_t offset, size_t 
 st_status_t exec_rank_feed_ahead(exec_rank_t *rank) {
     const exec_session_t *session = rank->session;
     for (uint32_t i = 0; i < session->plan->n_inputs; i++) {
-        move_t move = {.rank = rank, .from = session->ahead[i]};
+        exec_moved_t move = {.rank = rank, .from = session->ahead[i]};
         TRY(exec_part_each(&rank->ahead[i], move_ahead, &move));
     }
     return ST_OK;
@@ -147,8 +132,8 @@ static st_status_t take_ahead(const exec_rank_t *rank) {
 static st_status_t copy_feeds(const exec_rank_t *rank) {
     const exec_session_t *session = rank->session;
     for (uint32_t i = 0; i < session->plan->n_inputs; i++) {
-        move_t move = {.rank = rank, .from = session->feeds[i]};
-        TRY(exec_part_each(&rank->inputs[i], move_in, &move));
+        exec_moved_t move = {.rank = rank, .from = session->feeds[i]};
+        TRY(exec_part_each(&rank->inputs[i], exec_move_in, &move));
     }
     return ST_OK;
 }
@@ -169,16 +154,16 @@ static st_status_t feed(const exec_rank_t *rank) {
 st_status_t exec_rank_deliver(const exec_rank_t *rank) {
     const exec_session_t *session = rank->session;
     for (uint32_t o = 0; o < session->plan->n_outputs; o++) {
-        move_t move = {.rank = rank, .to = session->fetches[o]};
+        exec_moved_t move = {.rank = rank, .to = session->fetches[o]};
         if (!session->fetches[o] || !rank->outputs[o].delivers) continue;
-        TRY(exec_part_each(&rank->outputs[o], move_out, &move));
+        TRY(exec_part_each(&rank->outputs[o], exec_move_out, &move));
     }
     return rank->device->synchronize(rank->stream);
 }
 
 st_status_t exec_state_part_out(const exec_rank_t *rank, const exec_part_t *part, void *to) {
-    move_t move = {.rank = rank, .to = to};
-    TRY(exec_part_each(part, move_out, &move));
+    exec_moved_t move = {.rank = rank, .to = to};
+    TRY(exec_part_each(part, exec_move_out, &move));
     return rank->device->synchronize(rank->stream);
 }
 

@@ -66,21 +66,6 @@ st_status_t exec_state_draw(exec_session_t *session, const char *name, const st_
 
 /* ---- parts ---- */
 
-typedef struct move {
-    const exec_rank_t *rank;
-    char *local, *out;
-    const char *data;
-} move_t;
-
-static st_status_t move_in(void *context, size_t in_data, size_t in_part, size_t bytes) {
-    const move_t *m = context;
-    return m->rank->device->copy_in(m->rank->stream, m->local + in_part, m->data + in_data, bytes);
-}
-static st_status_t move_out(void *context, size_t in_data, size_t in_part, size_t bytes) {
-    const move_t *m = context;
-    return m->rank->device->copy_out(m->rank->stream, m->out + in_data, m->local + in_part, bytes);
-}
-
 st_status_t exec_state_write_box(exec_session_t *session, const char *name, const ir_type_t *type,
                                  const ir_box_t *box, const void *data) {
     const plan_port_t *state;
@@ -89,8 +74,8 @@ st_status_t exec_state_write_box(exec_session_t *session, const char *name, cons
     exec_shadows_note_write(session);
     for (uint32_t r = session->first; r < session->first + session->n_local; r++) {
         const exec_part_t part = part_of_state(session, state, r);
-        move_t move = {.rank = &session->ranks[r], .local = part.local, .data = data};
-        TRY(ir_box_runs(type, box, &part.box, move_in, &move));
+        exec_moved_t move = {.rank = &session->ranks[r], .from = data};
+        TRY(exec_part_each_in(&part, box, exec_move_in, &move));
     }
     return ST_OK;
 }
@@ -115,9 +100,9 @@ st_status_t exec_state_read_range(exec_session_t *session, const char *name, siz
     TRY(exec_state_piece(session, name, &piece, &delivers));
     for (uint32_t r = session->first; r < session->first + session->n_local; r++) {
         const exec_part_t part = part_of_state(session, state, r);
-        move_t move = {.rank = &session->ranks[r], .local = part.local, .out = out};
+        exec_moved_t move = {.rank = &session->ranks[r], .to = out};
         if (!part.delivers) continue;
-        TRY(ir_box_runs_within(&state->type, &piece, offset, bytes, &part.box, move_out, &move));
+        TRY(exec_part_each_within(&part, &piece, offset, bytes, exec_move_out, &move));
         TRY(move.rank->device->synchronize(move.rank->stream));
     }
     return ST_OK;

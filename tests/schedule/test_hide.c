@@ -12,30 +12,15 @@
 
 #include <cmocka.h>
 
-#include "base/memory.h"
-#include "ir/text.h"
-#include "ir/verify.h"
 #include "schedule/merge.h"
 #include "schedule/transfer.h"
+#include "support/golden.h"
 
-static ir_graph_t *parse(const char *text) {
-    ir_graph_t *graph = NULL;
-    st_status_t status = ir_graph_parse(text, strlen(text), &graph);
-    if (status != ST_OK) print_error("%s\n", st_last_error());
-    assert_int_equal(status, ST_OK);
-    return graph;
-}
-
-static void expect_text(ir_graph_t *graph, const char *wanted) {
-    ir_graph_t *model = parse(wanted);
-    char *got, *printed;
-    assert_int_equal(ir_graph_verify(graph), ST_OK);
-    assert_int_equal(ir_graph_print(graph, &got), ST_OK);
-    assert_int_equal(ir_graph_print(model, &printed), ST_OK);
-    assert_string_equal(got, printed);
-    st_free(got);
-    st_free(printed);
-    ir_graph_destroy(model);
+/* Takes `graph`. */
+static void expect_text(ir_graph_t *graph, const char *text) {
+    ir_graph_t *wanted = golden_read(text);
+    assert_prints_as(graph, wanted);
+    ir_graph_destroy(wanted);
     ir_graph_destroy(graph);
 }
 
@@ -43,7 +28,7 @@ static void expect_text(ir_graph_t *graph, const char *wanted) {
 
 /* Starts in the text's order belong to these groups. */
 static ir_graph_t *merged(const char *text, const uint32_t *groups, uint32_t n_groups) {
-    ir_graph_t *graph = parse(text), *made = NULL;
+    ir_graph_t *graph = golden_read(text), *made = NULL;
     uint32_t of[64], n = 0;
     assert_true(graph->nodes.n <= 64);
     for (ir_node_t i = 0; i < graph->nodes.n; i++)
@@ -118,7 +103,7 @@ static void gathers_and_scattered_sums_keep_their_sizes(void **state) {
 
 static void a_wait_before_its_group_is_refused(void **state) {
     (void)state;
-    ir_graph_t *graph = parse(
+    ir_graph_t *graph = golden_read(
         "graph \"g\" {\n"
         "  %0 x = input {dtype=f32, shape=[4]}\n"
         "  %1 = all_reduce_start(%0)\n"
@@ -140,7 +125,7 @@ static void a_wait_before_its_group_is_refused(void **state) {
  * bytes a microsecond, and half to the other host, at 1,000. */
 static void an_exchange_takes_what_its_parts_take(void **state) {
     (void)state;
-    ir_graph_t *graph = parse(
+    ir_graph_t *graph = golden_read(
         "graph \"g\" {\n"
         "  %0 x = input {dtype=f32, shape=[4,8]}\n"
         "  %1 = all_to_all_start(%0) {axis=0, granules=16, extent=16, to=1, to_granules=8, "
@@ -290,7 +275,7 @@ static void cost_of_products(void *context, const ir_op_ctx_t *ctx, const ir_typ
 static ir_graph_t *hidden_by(void (*cost)(void *, const ir_op_ctx_t *, const ir_type_t *,
                                           ir_cost_t *),
                              const char *text, sched_hidden_t *out) {
-    ir_graph_t *graph = parse(text), *made = NULL;
+    ir_graph_t *graph = golden_read(text), *made = NULL;
     ir_machine_t machine = {.mesh = ir_mesh_of_ranks(2), .link_us = 10, .link_gbps = 0.1};
     const ir_target_t target = {.name = "test", .machine = &machine, .cost = cost};
     assert_int_equal(sched_hide(graph, &target, 0, out), ST_OK);
@@ -453,7 +438,7 @@ static void the_given_order_stays_unless_another_is_faster(void **state) {
         char text[8192];
         sched_hidden_t out;
         random_program(text, sizeof text, &seed);
-        ir_graph_t *given = parse(text), *made = hidden_by(cost_of_two, text, &out);
+        ir_graph_t *given = golden_read(text), *made = hidden_by(cost_of_two, text, &out);
         const double before = clock_of(given), after = clock_of(made);
         if (after > before * (1 + 1e-6)) fail_msg("%g us of %g in\n%s", after, before, text);
         if (fabs(out.step_us - after) > 1e-6 * after)
@@ -471,12 +456,12 @@ static void the_given_order_stays_unless_another_is_faster(void **state) {
 static void other_programs_need_the_same_nodes(void **state) {
     (void)state;
     sched_hidden_t out;
-    ir_graph_t *made = NULL, *graph = parse(
+    ir_graph_t *made = NULL, *graph = golden_read(
                                  "graph \"g\" {\n"
                                  "  %0 x = input {dtype=f32, shape=[8,8]}\n"
                                  "  output \"x\" = %0\n"
                                  "}\n");
-    ir_graph_t *other = parse(
+    ir_graph_t *other = golden_read(
         "graph \"g\" {\n"
         "  %0 x = input {dtype=f32, shape=[8,8]}\n"
         "  %1 y = exp(%0)\n"

@@ -9,17 +9,7 @@
 
 #include <cmocka.h>
 
-#include "base/memory.h"
-#include "ir/text.h"
-#include "ir/verify.h"
-
-static ir_graph_t *parse(const char *text) {
-    ir_graph_t *graph = NULL;
-    st_status_t status = ir_graph_parse(text, strlen(text), &graph);
-    if (status != ST_OK) print_error("%s\n", st_last_error());
-    assert_int_equal(status, ST_OK);
-    return graph;
-}
+#include "support/golden.h"
 
 static st_status_t decide(const ir_graph_t *graph, uint32_t n_ranks, shard_lowering_t **out) {
     const shard_axis_t axis = {.name = "data", .n_ranks = n_ranks, .splits_batch = true};
@@ -27,19 +17,13 @@ static st_status_t decide(const ir_graph_t *graph, uint32_t n_ranks, shard_lower
 }
 
 static void expect(const char *text, uint32_t n_ranks, uint32_t rank, const char *wanted) {
-    ir_graph_t *graph = parse(text), *model = parse(wanted), *result = NULL;
+    ir_graph_t *graph = golden_read(text), *model = golden_read(wanted), *result = NULL;
     shard_lowering_t *lowering = NULL;
-    char *got, *printed;
     assert_int_equal(decide(graph, n_ranks, &lowering), ST_OK);
     st_status_t status = shard_emit(lowering, rank, &result);
     if (status != ST_OK) print_error("%s\n", st_last_error());
     assert_int_equal(status, ST_OK);
-    assert_int_equal(ir_graph_verify(result), ST_OK);
-    assert_int_equal(ir_graph_print(result, &got), ST_OK);
-    assert_int_equal(ir_graph_print(model, &printed), ST_OK);
-    assert_string_equal(got, printed);
-    st_free(got);
-    st_free(printed);
+    assert_prints_as(result, model);
     shard_lowering_destroy(lowering);
     ir_graph_destroy(graph);
     ir_graph_destroy(model);
@@ -113,7 +97,7 @@ static void phases_stay(void **state) {
 /* A part of the moment: the sum is scattered, the weight's part cut out of it and gathered again. */
 static void a_split_update_scatters_and_gathers(void **state) {
     (void)state;
-    ir_graph_t *graph = parse(
+    ir_graph_t *graph = golden_read(
         "graph \"g\" {\n"
         "  %0 x = input {dtype=f32, shape=[4,3]}\n"
         "  %1 dy = input {dtype=f32, shape=[4,6]}\n"
@@ -125,7 +109,7 @@ static void a_split_update_scatters_and_gathers(void **state) {
         "  update(%2, %6)\n"
         "  update(%3, %5)\n"
         "}\n");
-    ir_graph_t *wanted = parse(
+    ir_graph_t *wanted = golden_read(
         "graph \"g\" {\n"
         "  %0 x = input {dtype=f32, shape=[2,3]}\n"
         "  %1 dy = input {dtype=f32, shape=[2,6]}\n"
@@ -154,13 +138,8 @@ static void a_split_update_scatters_and_gathers(void **state) {
     assert_true(shard_same_graph(lowering, 0, 1)); /* where a part lies is data */
     for (uint32_t rank = 0; rank < 2; rank++) {
         ir_graph_t *made;
-        char *got, *text;
         assert_int_equal(shard_emit(lowering, rank, &made), ST_OK);
-        assert_int_equal(ir_graph_print(made, &got), ST_OK);
-        assert_int_equal(ir_graph_print(wanted, &text), ST_OK);
-        assert_string_equal(got, text);
-        st_free(got);
-        st_free(text);
+        assert_prints_as(made, wanted);
         ir_graph_destroy(made);
     }
     shard_lowering_destroy(lowering);
@@ -171,7 +150,7 @@ static void a_split_update_scatters_and_gathers(void **state) {
 /* Rows become columns, as many bytes as a rank has; the exchange begins where the rows are made. */
 static void parts_along_one_dim_are_exchanged_for_another(void **state) {
     (void)state;
-    ir_graph_t *graph = parse(
+    ir_graph_t *graph = golden_read(
         "graph \"g\" {\n"
         "  %0 x = input {dtype=f32, shape=[5,6]}\n"
         "  %1 y = exp(%0)\n"
@@ -179,7 +158,7 @@ static void parts_along_one_dim_are_exchanged_for_another(void **state) {
         "  %3 v = add(%2, %1)\n"
         "  update(%2, %3)\n"
         "}\n");
-    ir_graph_t *wanted = parse(
+    ir_graph_t *wanted = golden_read(
         "graph \"g\" {\n"
         "  %0 x = input {dtype=f32, shape=[3,6]}\n"
         "  %1 y = exp(%0)\n"
@@ -193,14 +172,9 @@ static void parts_along_one_dim_are_exchanged_for_another(void **state) {
     const shard_axis_t axis = {.name = "data", .n_ranks = 2, .splits_batch = true, .homes = homes};
     shard_lowering_t *lowering;
     ir_graph_t *made;
-    char *got, *text;
     assert_int_equal(shard_decide(graph, &axis, &lowering), ST_OK);
     assert_int_equal(shard_emit(lowering, 1, &made), ST_OK);
-    assert_int_equal(ir_graph_print(made, &got), ST_OK);
-    assert_int_equal(ir_graph_print(wanted, &text), ST_OK);
-    assert_string_equal(got, text);
-    st_free(got);
-    st_free(text);
+    assert_prints_as(made, wanted);
     ir_graph_destroy(made);
     shard_lowering_destroy(lowering);
     ir_graph_destroy(graph);
@@ -209,7 +183,7 @@ static void parts_along_one_dim_are_exchanged_for_another(void **state) {
 
 static void homes_that_do_not_divide_are_refused(void **state) {
     (void)state;
-    ir_graph_t *graph = parse(gradient);
+    ir_graph_t *graph = golden_read(gradient);
     ir_placement_t homes[7] = {[2] = IR_PLACE_SPLIT(1, 2)};
     const shard_axis_t axis = {.name = "data", .n_ranks = 2, .homes = homes};
     shard_lowering_t *lowering;
@@ -222,11 +196,10 @@ static void homes_that_do_not_divide_are_refused(void **state) {
 static void first_parts_are_a_smaller_batch(void **state) {
     (void)state;
     shard_lowering_t *lowering;
-    ir_graph_t *graph = parse(gradient), *made, *wanted;
-    char *text, *wanted_text;
+    ir_graph_t *graph = golden_read(gradient), *made, *wanted;
     assert_int_equal(decide(graph, 5, &lowering), ST_OK);
     assert_int_equal(shard_emit_first(lowering, 3, &made), ST_OK);
-    wanted = parse(
+    wanted = golden_read(
         "graph \"g\" {\n"
         "  %0 x = input {dtype=f32, shape=[3,3]}\n"
         "  %1 dy = input {dtype=f32, shape=[3,2]}\n"
@@ -237,11 +210,7 @@ static void first_parts_are_a_smaller_batch(void **state) {
         "  update(%2, %5)\n"
         "  output \"other\" = %4\n"
         "}\n");
-    assert_int_equal(ir_graph_print(made, &text), ST_OK);
-    assert_int_equal(ir_graph_print(wanted, &wanted_text), ST_OK);
-    assert_string_equal(text, wanted_text);
-    st_free(text);
-    st_free(wanted_text);
+    assert_prints_as(made, wanted);
     ir_graph_destroy(made);
     ir_graph_destroy(wanted);
     ir_graph_destroy(graph);
@@ -345,7 +314,7 @@ static void dropout_knows_its_place_in_the_whole(void **state) {
 /* A sum that has been made whole once is not summed again further down. */
 static void a_sum_is_reduced_once(void **state) {
     (void)state;
-    ir_graph_t *graph = parse(
+    ir_graph_t *graph = golden_read(
         "graph \"g\" {\n"
         "  %0 x = input {dtype=f32, shape=[4,2]}\n"
         "  %1 s = reduce_sum(%0) {axes=[0]}\n"
@@ -396,7 +365,7 @@ static void a_sum_with_several_readers_is_reduced_first(void **state) {
 
 static void batch_extents_have_to_fit(void **state) {
     (void)state;
-    ir_graph_t *graph = parse(
+    ir_graph_t *graph = golden_read(
         "graph \"g\" {\n"
         "  %0 images = input {dtype=f32, shape=[7,2]}\n"
         "  %1 labels = input {dtype=f32, shape=[5]}\n"
@@ -430,7 +399,7 @@ static void one_row_is_not_split(void **state) {
 
 static void allocation_failures_are_reported(void **state) {
     (void)state;
-    ir_graph_t *graph = parse(gradient);
+    ir_graph_t *graph = golden_read(gradient);
     int64_t at = 0;
     for (st_status_t status = ST_NO_MEMORY; status != ST_OK; at++) {
         shard_lowering_t *lowering = NULL;
