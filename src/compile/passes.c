@@ -18,6 +18,7 @@
 #include "ir/unroll.h"
 #include "schedule/hide.h"
 #include "schedule/order.h"
+#include "schedule/turns.h"
 #include "shard/mesh.h"
 
 /* ---- the global program ---- */
@@ -90,7 +91,8 @@ static bool is_that_node(void *context, ir_node_t node) {
     return node == *(ir_node_t *)context;
 }
 
-/* Micro-batches of a pipeline stand one after the other, so that its ranks can take them in turns. */
+/* Micro-batches of a pipeline stand one after the other, so that its ranks can take them in turns;
+ * those whose gradients are scattered, so that ranks can meet between them. */
 st_status_t compile_pass_unroll(compile_context_t *c) {
     ir_node_t loop = find_micro_loop(c->graph);
     ir_graph_t *made;
@@ -98,10 +100,13 @@ st_status_t compile_pass_unroll(compile_context_t *c) {
     const double n = ir_unrolled_nodes(c->graph, loop);
     const int64_t n_micro = ir_attr_int(ir_node(c->graph, loop), "trip");
     if (n > IR_UNROLL_NODES)
-        return FAIL(ST_DOES_NOT_FIT,
-                    "a pipeline writes its %lld micro-batches out, which makes %.0f nodes: at most "
-                    "%d are possible",
-                    (long long)n_micro, n, IR_UNROLL_NODES);
+        return FAIL(
+            ST_DOES_NOT_FIT,
+            "%s its %lld micro-batches out, which makes %.0f nodes: at most %d are possible",
+            compile_wants_stages(&c->options)
+                ? "a pipeline writes"
+                : "form 'zero2', which adds up parts of gradients, writes",
+            (long long)n_micro, n, IR_UNROLL_NODES);
     TRY(ir_unroll(c->graph, is_that_node, &loop, &made));
     compile_replace(&c->graph, made);
     c->n_micro = (uint32_t)n_micro;
@@ -386,6 +391,14 @@ st_status_t compile_pass_lower(compile_context_t *c) {
 }
 
 /* ---- the ranks' programs ---- */
+
+/* A pipeline's are marked where its ranks get them. */
+st_status_t compile_pass_turns(compile_context_t *c) {
+    if (compile_wants_stages(&c->options) || !c->n_micro) return ST_OK;
+    for (uint32_t p = 0; p < c->plan->n_programs; p++)
+        TRY(sched_mark_turns(c->plan->programs[p].graph, c->n_micro));
+    return ST_OK;
+}
 
 uint32_t compile_largest_program(const plan_t *plan) {
     uint32_t largest = 0;

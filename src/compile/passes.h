@@ -9,6 +9,8 @@
 uint32_t compile_largest_program(const plan_t *plan);
 /* Items of the batch that the graph's inputs carry; 0: they carry none. */
 int64_t compile_batch_items(const ir_graph_t *graph);
+/* Whether the mesh has a pipe axis of several ranks. */
+bool compile_wants_stages(const compile_options_t *options);
 /* Whether loop nests will take in what they can. */
 bool compile_fuses(const compile_context_t *context);
 
@@ -22,6 +24,7 @@ st_status_t compile_pass_expand(compile_context_t *c) ST_WARN_UNUSED;
 st_status_t compile_pass_simplify(compile_context_t *c) ST_WARN_UNUSED;
 st_status_t compile_pass_shadow(compile_context_t *c) ST_WARN_UNUSED;
 st_status_t compile_pass_lower(compile_context_t *c) ST_WARN_UNUSED;
+st_status_t compile_pass_turns(compile_context_t *c) ST_WARN_UNUSED;
 st_status_t compile_pass_primitives(compile_context_t *c) ST_WARN_UNUSED;
 st_status_t compile_pass_stem(compile_context_t *c) ST_WARN_UNUSED;
 st_status_t compile_pass_layout(compile_context_t *c) ST_WARN_UNUSED;

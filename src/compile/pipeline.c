@@ -35,9 +35,18 @@ static bool wants_evaluation(const compile_options_t *options) {
 static bool wants_shadows(const compile_options_t *options) {
     return options->shadows == COMPILE_ON && !options->evaluation;
 }
-static bool wants_stages(const compile_options_t *options) {
+bool compile_wants_stages(const compile_options_t *options) {
     const uint32_t pipe = ir_mesh_find(&options->mesh, IR_AXIS_PIPE);
     return pipe != IR_NONE && options->mesh.axes[pipe].size > 1;
+}
+/* Each rank adds up its parts of the micro-batches' gradients: they meet after each. */
+static bool scatters_gradients(const compile_options_t *options) {
+    const uint32_t data = ir_mesh_find(&options->mesh, IR_AXIS_DATA);
+    return options->form == SHARD_FORM_ZERO2 && !options->auto_sharding && data != IR_NONE &&
+           options->mesh.axes[data].size > 1;
+}
+static bool wants_unrolled(const compile_options_t *options) {
+    return compile_wants_stages(options) || scatters_gradients(options);
 }
 static bool wants_primitives(const compile_options_t *options) {
     return options->primitives;
@@ -60,12 +69,13 @@ static const compile_pass_t pipeline[] = {
     {"recognize", compile_pass_recognize, NULL},            /* composites out of their spellings */
     {"precision", compile_pass_precision, wants_mixed},     /* bf16 or f16 where that is safe */
     {"gradients", compile_pass_gradients, wants_wide_gradients}, /* float32 before ranks sum */
-    {"unroll",   compile_pass_unroll,    wants_stages},     /* micro-batches of a pipeline */
+    {"unroll",   compile_pass_unroll,    wants_unrolled},   /* micro-batches between which ranks meet */
     {"expand",   compile_pass_expand,    NULL},             /* composites into definitions */
     {"simplify", compile_pass_simplify,  NULL},             /* folding, CSE, dead code, algebra */
     {"shadow",   compile_pass_shadow,    wants_shadows},    /* small weights kept, not cast each step */
     /* one program a rank: who computes which part; from here on a pipeline's stages one by one */
     {"lower",    compile_pass_lower,     NULL},             /* split the batch, insert collectives */
+    {"turns",    compile_pass_turns,     scatters_gradients}, /* micro-batches each by themselves */
     {"stem",     compile_pass_stem,      wants_layout},     /* few channels, strided: as blocks */
     {"layout",   compile_pass_layout,    wants_layout},     /* orders of dims; transposes as views */
     {"accumulate", compile_pass_accumulate, wants_fusion},  /* sums with products into products */

@@ -74,16 +74,17 @@ typedef enum ir_phase {
 typedef struct ir_node_info {
     ir_op_t op;
     ir_phase_t phase;
-    /* Of a pipeline's rank: which of its turns the node belongs to. Nodes run in ascending order of
-     * slots and are not fused over them. The compiler's alone: not in files, 0 elsewhere. */
+    /* Of a pipeline's rank, and of micro-batches that are written out: the turn that the node
+     * belongs to. Nodes run in ascending order of slots and are not fused over them. The compiler's
+     * alone: not in files, 0 elsewhere. */
     uint32_t slot;
     uint32_t n_inputs, n_outputs;
     const ir_value_t *inputs;
     ir_value_t first_output; /* outputs are first_output … first_output + n_outputs - 1 */
     const ir_attr_t *attrs;  /* as many as the op's schema has */
     const char *name;        /* "" if none; state nodes and inputs: unique, non-empty */
-    /* Recomputation: the node of the program before it that this one is or, with `again`, repeats, plus
-     * one; 0: not known. Copies of the node keep both, files do not. */
+    /* Recomputation: the node of the program before it that this one is or, with `again`, repeats,
+     * plus one; 0: not known. Copies of the node keep both, files do not. */
     uint32_t origin;
     bool again;
 } ir_node_info_t;
@@ -225,21 +226,22 @@ typedef struct ir_arg {
 /* Bytes of all values together: what says which of several graphs of the same nodes is the largest.
  */
 uint64_t ir_graph_value_bytes(const ir_graph_t *graph);
-/* Appends a node of the phase and the slot that the cursors graph->phase and graph->slot say: checks
- * input count, attributes (kind, required), runs the op's shape rule, and makes its output values. `name` may be NULL. *out_first is the first output value (IR_NONE for an
- * op with none). Errors name op and node name and leave the graph unchanged. */
+/* Appends a node of the phase and the slot that the cursors graph->phase and graph->slot say:
+ * checks input count, attributes (kind, required), runs the op's shape rule, and makes its output
+ * values. `name` may be NULL. *out_first is the first output value (IR_NONE for an op with none).
+ * Errors name op and node name and leave the graph unchanged. */
 st_status_t ir_graph_add(ir_graph_t *graph, ir_op_t op, const char *name, uint32_t n_inputs,
                          const ir_value_t *inputs, size_t n_args, const ir_arg_t *args,
                          ir_value_t *out_first) ST_WARN_UNUSED;
 /* Appends a copy of `node` of `from` whose inputs are map[old input]; fills map[] for its outputs.
- * `attrs` replaces the attributes (schema order) unless NULL. Shapes are inferred anew. The copy has
- * the phase and the slot of `node`, whatever the cursors say. */
+ * `attrs` replaces the attributes (schema order) unless NULL. Shapes are inferred anew. The copy
+ * has the phase and the slot of `node`, whatever the cursors say. */
 st_status_t ir_graph_clone_node(ir_graph_t *graph, const ir_graph_t *from, ir_node_t node,
                                 const ir_attr_t *attrs, ir_value_t *map) ST_WARN_UNUSED;
 /* What a pass makes of a body: a graph with as many inputs and outputs. */
 typedef st_status_t (*ir_body_pass_t)(void *context, const ir_graph_t *body, ir_graph_t **out_body);
-/* ir_graph_clone_node that puts each body of the node through `pass`. How a pass over a graph goes on
- * into bodies: it clones the nodes that it leaves alone so, with itself. */
+/* ir_graph_clone_node that puts each body of the node through `pass`. How a pass over a graph goes
+ * on into bodies: it clones the nodes that it leaves alone so, with itself. */
 st_status_t ir_graph_clone_node_bodies(ir_graph_t *graph, const ir_graph_t *from, ir_node_t node,
                                        const ir_attr_t *attrs, ir_body_pass_t pass, void *context,
                                        ir_value_t *map) ST_WARN_UNUSED;
@@ -249,8 +251,8 @@ st_status_t ir_graph_clone_node_bodies(ir_graph_t *graph, const ir_graph_t *from
 typedef st_status_t (*ir_rewrite_t)(void *context, ir_graph_t *to, const ir_graph_t *from,
                                     ir_node_t node, ir_value_t *map);
 /* Copies `graph`, each node as `rewrite` says (NULL: as it is), with its name, producer, aliases
- * and outputs. Nodes are taken in the order `order`, NULL: as they stand. The cursors of `to` follow
- * them, so that new nodes have the phase and the slot of the node they stand for. */
+ * and outputs. Nodes are taken in the order `order`, NULL: as they stand. The cursors of `to`
+ * follow them, so that new nodes have the phase and the slot of the node they stand for. */
 st_status_t ir_graph_rewrite(const ir_graph_t *graph, const ir_node_t *order, ir_rewrite_t rewrite,
                              void *context, ir_graph_t **out_graph) ST_WARN_UNUSED;
 /* Names an output; a second output of one name is an error. */

@@ -26,6 +26,15 @@ double ir_unrolled_nodes(const ir_graph_t *graph, ir_node_t node) {
     return (double)region.trip * (double)(region.bodies[0]->nodes.n + 1);
 }
 
+uint32_t ir_turn_taken(const ir_graph_t *graph, const ir_node_info_t *node, uint32_t n_turns) {
+    if (node->op != IR_OP_SLICE || n_turns < 2) return IR_NONE;
+    const ir_type_t *type = ir_value_type(graph, node->inputs[0]);
+    if (ir_value_producer(graph, node->inputs[0])->op != IR_OP_INPUT) return IR_NONE;
+    const int64_t begin = ir_node_attr(node, "begin")->ints.v[0];
+    const int64_t end = ir_node_attr(node, "end")->ints.v[0];
+    return type->dims[0] == (int64_t)n_turns && end == begin + 1 ? (uint32_t)begin : IR_NONE;
+}
+
 /* What the body sees of operand j in turn i. */
 static ir_value_t seen(turns_t *t, uint32_t j, int64_t i) {
     if (j < t->info.carried) return t->carry[j];

@@ -23,6 +23,9 @@ enum { IR_UNROLL_NODES = 200000 };
 
 /* Nodes that the repeat becomes; 0: it is none. */
 double ir_unrolled_nodes(const ir_graph_t *graph, ir_node_t node);
+/* Of a loop of `n_turns` that was written out: the turn whose slice of an input the node takes;
+ * IR_NONE: it does no such thing. */
+uint32_t ir_turn_taken(const ir_graph_t *graph, const ir_node_info_t *node, uint32_t n_turns);
 /* `wanted` is asked for repeats only. */
 st_status_t ir_unroll(const ir_graph_t *graph, bool (*wanted)(void *context, ir_node_t node),
                       void *context, ir_graph_t **out_graph) ST_WARN_UNUSED;

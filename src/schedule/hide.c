@@ -10,7 +10,7 @@
 #include "schedule/overlap.h"
 
 /* Shares of all bytes that are made on the way, or of states: what a group may have. */
-static const double shares_on_the_way[] = {1.0 / 16, 1, 1.0 / 4, 1.0 / 64};
+static const double shares_on_the_way[] = {1.0 / 16, 1, 1.0 / 4, 1.0 / 64, 1.0 / 512};
 static const double shares_ahead[] = {1.0 / 32, 1.0 / 8, 1.0 / 128, 1.0 / 512};
 /* Groups that are gathered ahead. */
 static const double depths[] = {1, 2, 4};
@@ -19,6 +19,8 @@ static const double backlogs[] = {INFINITY, 8, 2, 1};
 /* Places of the order past a reader that waits, as shares of the order. */
 static const double windows[] = {1.0 / 32, 1, 1.0 / 8, 1.0 / 128, 0};
 enum { ROUNDS = 2 };
+/* Of a step: what is waited for is worth more memory where little hides nothing. */
+static const double WORTH = 0.1;
 
 typedef struct candidate {
     double on_the_way, ahead; /* bytes of a group */
@@ -90,7 +92,6 @@ static st_status_t try_one(search_t *s, const candidate_t *c) {
 static st_status_t keep_given(search_t *s) {
     sched_overlap_time_t time;
     s->out->least_bytes = sched_live_regions(&s->live, s->given);
-    s->limit = s->out->least_bytes + s->out->least_bytes / 100 * SCHED_HIDE_PERCENT;
     TRY(sched_transfers_group(&s->transfers, 0, 0));
     TRY(sched_overlap_as_given(&s->transfers, s->given, &time));
     memcpy(s->tried, s->given, s->dag.n * sizeof *s->tried);
@@ -106,9 +107,11 @@ static st_status_t keep_given(search_t *s) {
         TRY(try_one((s_), &c_));                                             \
     }
 
-static st_status_t search(search_t *s, uint64_t bucket_bytes) {
+/* Orders within `percent` more memory than the given one. */
+static st_status_t search_within(search_t *s, uint64_t bucket_bytes, int percent) {
     const double limit = bucket_bytes ? (double)bucket_bytes : INFINITY;
-    TRY(keep_given(s));
+    s->limit = s->out->least_bytes + s->out->least_bytes / 100 * percent;
+    s->any = false;
     TRY(try_one(s, &(candidate_t){.on_the_way = fmin(s->on_the_way * shares_on_the_way[0], limit),
                                   .ahead = fmin(s->ahead * shares_ahead[0], limit),
                                   .depth = depths[0],
@@ -126,6 +129,14 @@ static st_status_t search(search_t *s, uint64_t bucket_bytes) {
         TRY(try_one(s, &late));
     }
     return ST_OK;
+}
+
+static st_status_t search(search_t *s, uint64_t bucket_bytes) {
+    TRY(keep_given(s));
+    const double given_us = s->out->step_us;
+    TRY(search_within(s, bucket_bytes, SCHED_HIDE_PERCENT));
+    if (s->out->step_us < given_us || s->out->exposed_us < WORTH * given_us) return ST_OK;
+    return search_within(s, bucket_bytes, SCHED_HIDE_MOST_PERCENT);
 }
 
 static st_status_t open(search_t *s, const ir_graph_t *graph, const ir_target_t *target) {

@@ -8,10 +8,11 @@
  * Algorithm: candidates, each told by a few numbers (group sizes, how far gathers go ahead, how far
  * computation goes on past a reader that has to wait), are ordered along a clock (overlap.h) and
  * their memory is counted (live.h). Coordinate by coordinate the fastest is kept whose memory is
- * within SCHED_HIDE_PERCENT of the given order's; among equals the one of less memory. What is kept
- * has to be faster than the given order as it stands, with each collective by itself; so there is
- * one, and none is slower. Some thirty orders, each as long as overlap.h says, and grouped as
- * transfer.h says.
+ * within SCHED_HIDE_PERCENT of the given order's (SCHED_HIDE_MOST_PERCENT, where nothing is faster
+ * within that and more than a tenth of the step is spent waiting); among equals the one of less
+ * memory. What is kept has to be faster than the given order as it stands, with each collective by
+ * itself; so there is one, and none is slower. Some thirty orders, each as long as overlap.h says,
+ * and grouped as transfer.h says.
  *
  * Decided on one rank's graph and applied to all: the graphs differ in sizes only. The clock takes
  * links as if they worked beside kernels even where the target says otherwise: the order then costs
@@ -21,7 +22,7 @@
 
 #include "ir/target.h"
 
-enum { SCHED_HIDE_PERCENT = 5 };
+enum { SCHED_HIDE_PERCENT = 5, SCHED_HIDE_MOST_PERCENT = 10 };
 
 typedef struct sched_hidden {
     uint32_t n_nodes, n_groups;

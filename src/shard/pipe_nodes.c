@@ -1,6 +1,7 @@
 /* Which nodes have a stage, and which (pipe.h). Linear. */
 #include <string.h>
 
+#include "ir/unroll.h"
 #include "shard/pipe_internal.h"
 
 enum { FROM_INPUT = 1, FROM_WEIGHT = 2 };
@@ -15,17 +16,6 @@ static bool is_scalar(const ir_graph_t *graph, const ir_node_info_t *node) {
 static bool is_weight(const ir_graph_t *graph, const ir_node_info_t *node) {
     return node->op == IR_OP_PARAMETER ||
            (node->op == IR_OP_BUFFER && ir_value_type(graph, node->first_output)->rank);
-}
-
-/* The micro-batch that the node takes out of an input; IR_NONE: it does no such thing. */
-static uint32_t micro_taken(const pipe_nodes_t *p, const ir_node_info_t *node) {
-    if (node->op != IR_OP_SLICE || p->pipe->n_micro < 2) return IR_NONE;
-    const ir_type_t *type = ir_value_type(p->graph, node->inputs[0]);
-    if (ir_value_producer(p->graph, node->inputs[0])->op != IR_OP_INPUT) return IR_NONE;
-    const int64_t begin = ir_node_attr(node, "begin")->ints.v[0];
-    const int64_t end = ir_node_attr(node, "end")->ints.v[0];
-    return type->dims[0] == (int64_t)p->pipe->n_micro && end == begin + 1 ? (uint32_t)begin
-                                                                          : IR_NONE;
 }
 
 /* What is waited for was started in the same place. */
@@ -44,7 +34,7 @@ static st_status_t classify(pipe_nodes_t *p) {
         pipe_node_t *own = &p->nodes[n];
         if (node->op == IR_OP_INPUT) from[n] |= FROM_INPUT;
         if (is_weight(graph, node)) from[n] |= FROM_WEIGHT;
-        const uint32_t taken = micro_taken(p, node);
+        const uint32_t taken = ir_turn_taken(graph, node, p->pipe->n_micro);
         if (taken != IR_NONE) own->micro = taken;
         for (uint32_t j = 0; j < node->n_inputs; j++) {
             const ir_node_t before = graph->values.data[node->inputs[j]].producer;

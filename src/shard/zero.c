@@ -67,9 +67,9 @@ static st_status_t split_update(const ir_graph_t *graph, ir_node_t n, uint32_t n
         if (ir_type_equal(ir_value_type(graph, node->first_output + k), type)) out[k] = part;
     if (form == SHARD_FORM_ZERO3 && is_state(graph, node->inputs[0]))
         settled->homes[graph->values.data[node->inputs[0]].producer] = part;
-    return form == SHARD_FORM_ZERO1
-               ? shard_settle_pin(settled, node->inputs[1], part, SHARD_ALL_PHASES, false)
-               : pin_terms(graph, node->inputs[1], part, settled, 0);
+    if (form != SHARD_FORM_ZERO1) TRY(pin_terms(graph, node->inputs[1], part, settled, 0));
+    /* the sum, too: a norm then adds up the parts, not a whole that is put together for it */
+    return shard_settle_pin(settled, node->inputs[1], part, SHARD_ALL_PHASES, false);
 }
 
 /* ---- states beside moments ---- */

@@ -317,6 +317,15 @@ unsigned long long shard_check_with(const shard_model_t *model, const char *mesh
     return bytes;
 }
 
+stator_plan_info_t shard_planned(const shard_model_t *model, const char *mesh, const char *form) {
+    trained_t *t = calloc(1, sizeof *t);
+    open_training(model, mesh, form, t, NULL);
+    const stator_plan_info_t info = stator_plan_info(t->plan);
+    release(t);
+    free(t);
+    return info;
+}
+
 void shard_check_refused(const shard_model_t *model, const char *mesh, long long token,
                          const char *says) {
     static trained_t t;

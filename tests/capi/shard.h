@@ -2,6 +2,8 @@
 #ifndef STATOR_TESTS_CAPI_SHARD_H
 #define STATOR_TESTS_CAPI_SHARD_H
 
+#include "stator/stator.h"
+
 typedef struct shard_model {
     const char *name;
     const char *config;      /* Llama: the text of config.json; NULL: a ResNet */
@@ -30,6 +32,9 @@ const char *shard_machine(const char *name, const char *us, const char *gbps);
  * model. */
 /* Returns the state bytes of a rank, the most of all ranks. A form may be followed by pins: "dp *=whole(data)". */
 unsigned long long shard_check(const shard_model_t *model, const char *mesh, const char *form);
+
+/* What is planned for the mesh; no step runs. */
+stator_plan_info_t shard_planned(const shard_model_t *model, const char *mesh, const char *form);
 
 /* The same with options of the plan besides: key, value, …, NULL. */
 unsigned long long shard_check_with(const shard_model_t *model, const char *mesh, const char *form,

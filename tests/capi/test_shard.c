@@ -140,6 +140,29 @@ static void uneven_and_empty_parts_train_alike_in_primitives(void **state) {
     shard_check(&uneven, "data=2,tensor=7", "dp");
 }
 
+/* Parameters and two moments are the state of data parallel, so gradients are a third of it. Of
+ * four ranks each has three quarters less of them, but for the one gradient that is being
+ * scattered: at most an eighth here. */
+static void gradients_of_micro_batches_add_up_in_parts(void **state) {
+    (void)state;
+    const shard_model_t model = shard_with(&shard_llama, "accumulate", "3");
+    const stator_plan_info_t dp = shard_planned(&model, "data=4", "dp");
+    const stator_plan_info_t zero1 = shard_planned(&model, "data=4", "zero1");
+    const stator_plan_info_t zero2 = shard_planned(&model, "data=4", "zero2");
+    const double gradients = (double)dp.state_bytes / 3;
+    const double spared = (double)(zero1.work_bytes + zero1.comm_bytes) -
+                          (double)(zero2.work_bytes + zero2.comm_bytes);
+    if (!(spared > 0.6 * gradients))
+        fail_msg("zero2 spares %g of %g bytes of gradients: zero1 %llu + %llu, zero2 %llu + %llu",
+                 spared, gradients, (unsigned long long)zero1.work_bytes,
+                 (unsigned long long)zero1.comm_bytes, (unsigned long long)zero2.work_bytes,
+                 (unsigned long long)zero2.comm_bytes);
+    shard_check(&model, "data=4", "zero2");
+    shard_check(&shard_llama_micro, "data=2", "zero2"); /* unequal counts of labels */
+    shard_check(&shard_llama_micro, "data=3", "zero2"); /* the third rank has no rows */
+    shard_check(&shard_llama_micro, "data=2,tensor=2", "zero2");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(llama_trains_alike_under_data_forms_with_less_state),
@@ -154,6 +177,7 @@ int main(void) {
         cmocka_unit_test(pins_are_kept_to_and_train_alike),
         cmocka_unit_test(bad_pins_are_refused),
         cmocka_unit_test(bad_meshes_are_refused),
+        cmocka_unit_test(gradients_of_micro_batches_add_up_in_parts),
         cmocka_unit_test(an_index_out_of_a_split_table_is_an_error),
     };
     return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
