@@ -6,7 +6,7 @@
  *            standard output and error come through pipes, line by line behind "[r] "
  *
  * A signal that asks to end, or one of the user's own, goes to all ranks. When a rank fails, the
- * others have a quarter of the limit to notice by themselves, and then are killed, whole process
+ * others have a third of the limit to notice by themselves, and then are killed, whole process
  * groups: stopped ones too. Ranks die with this process, however it ends. */
 #include <errno.h>
 #include <fcntl.h>
@@ -257,7 +257,7 @@ static int reap(launch_t *l) {
 
 /* After a failure the rest has a part of the limit. */
 static void enforce(launch_t *l) {
-    double grace_s = (l->limit_s > 0 ? l->limit_s : 60) / 4;
+    double grace_s = 0.35 * (l->limit_s > 0 ? l->limit_s : 60);
     if (l->first < 0 || l->killed || now_ms() - l->failed_ms < (int64_t)(grace_s * 1e3)) return;
     signal_all(l, SIGKILL);
     l->killed = true;

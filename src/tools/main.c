@@ -174,8 +174,13 @@ static void print_line(const char *before, const char *message) {
     fwrite(line, 1, (size_t)n + 1, stderr); /* not buffered */
 }
 
-static void print_failure(const char *message) {
-    print_line("stator: ", message);
+static const char *failure(void) {
+    return tool_failure()[0] ? tool_failure() : stator_last_error();
+}
+
+void tool_tell(tool_t *tool) {
+    if (!tool->told) print_line("stator: ", failure());
+    tool->told = true;
 }
 
 /* Warnings of the library. Those from before the ranks have met wait, so that one process tells them. */
@@ -238,12 +243,10 @@ int main(int argc, char **argv) {
     if (status == STATOR_OK && command->joins) status = join_ranks(&tool);
     tell_early_notes(&notes);
     if (status == STATOR_OK) status = command->run(&tool);
-    bool printed = status != STATOR_OK;
-    if (printed) { /* before the others hear of it */
-        const char *message = tool_failure()[0] ? tool_failure() : stator_last_error();
-        print_failure(message);
+    if (status != STATOR_OK) { /* before the others hear of it */
+        tool_tell(&tool);
         /* an interrupt is agreed on: all ranks end by themselves */
-        if (status != STATOR_INTERRUPTED) stator_comm_abort(tool.comm, status, message);
+        if (status != STATOR_INTERRUPTED) stator_comm_abort(tool.comm, status, failure());
     }
     stator_log_set(NULL, NULL, STATOR_LOG_ERROR);
     stator_comm_destroy(tool.comm);
@@ -251,7 +254,6 @@ int main(int argc, char **argv) {
     free(tool.files);
     if (status == STATOR_OK && (fflush(stdout) != 0 || ferror(stdout)))
         status = tool_fail(STATOR_IO, "writing to standard output failed");
-    if (status != STATOR_OK && !printed)
-        print_failure(tool_failure()[0] ? tool_failure() : stator_last_error());
+    if (status != STATOR_OK) tool_tell(&tool);
     return exit_code(status);
 }

@@ -15,7 +15,11 @@ typedef struct tool {
     char **files;
     stator_options_t *options;
     stator_comm_t *comm; /* NULL unless this process is one of several ranks */
+    bool told;           /* the failure has been printed */
 } tool_t;
+
+/* Prints the failure at hand, once: before what then takes its time to be given back. */
+void tool_tell(tool_t *tool);
 
 typedef struct tool_command {
     const char *name;

@@ -365,6 +365,7 @@ stator_status_t tool_train(tool_t *tool) {
     train_run_t run = {.tool = tool};
     stator_status_t status = open_run(&run);
     if (status == STATOR_OK && !run.complete) status = train_loop(&run);
+    if (status != STATOR_OK) tool_tell(tool);
     close_run(&run);
     return status;
 }

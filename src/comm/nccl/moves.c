@@ -11,6 +11,7 @@
  *
  * All segments of a collective are one group, which the library launches as one kernel where it can. */
 #include "comm/nccl/internal.h"
+#include "comm/nccl/lanes.h"
 
 typedef struct cut {
     int64_t outer, block; /* elements of a block */
@@ -39,13 +40,9 @@ static st_status_t copy_pieces(const cut_t *cut, char *blocks, char *stage, bool
                                cudaStream_t stream) {
     const size_t pitch = (size_t)cut->block * cut->element;
     for (int r = 0; r < cut->size; r++) {
-        const size_t width = (size_t)cut->parts[r] * cut->element;
-        if (width && to_stage)
-            CUDA_TRY(cudaMemcpy2DAsync(stage, width, blocks, pitch, width, (size_t)cut->outer,
-                                       cudaMemcpyDeviceToDevice, stream));
-        else if (width)
-            CUDA_TRY(cudaMemcpy2DAsync(blocks, pitch, stage, width, width, (size_t)cut->outer,
-                                       cudaMemcpyDeviceToDevice, stream));
+        const size_t width = (size_t)cut->parts[r] * cut->element, rows = (size_t)cut->outer;
+        CUDA_TRY(to_stage ? lanes_copy(stage, width, blocks, pitch, width, rows, stream)
+                          : lanes_copy(blocks, pitch, stage, width, width, rows, stream));
         blocks += width;
         stage += width * (size_t)cut->outer;
     }

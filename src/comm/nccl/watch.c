@@ -26,13 +26,16 @@ st_status_t nccl_latched(nccl_rank_t *rank) {
     return status;
 }
 
-/* The mutex is held. Calls of the rank's own thread that wait inside the library come back with an error. */
+/* The mutex is held, but not while the library is at it. Calls of the rank's own thread that wait inside the
+ * library come back with an error. */
 static void give_up(nccl_rank_t *rank, st_status_t status, const char *reason) {
     rank->failed = status;
     snprintf(rank->reason, sizeof rank->reason, "%s", reason);
     while (rank->comms.n) {
         ncclComm_t comm = rank->comms.data[--rank->comms.n];
+        pthread_mutex_unlock(&rank->mutex);
         rank->nccl->ncclCommAbort(comm);
+        pthread_mutex_lock(&rank->mutex);
     }
 }
 
@@ -87,12 +90,12 @@ static void look(nccl_rank_t *rank, uint64_t *step, int64_t *told_ms) {
         give_up(rank, status, reason);
         return;
     }
-    for (uint32_t i = 0; rank->in_step && i < rank->n_lanes && now - *told_ms >= TELL_MS; i++) {
-        const char *place = place_of(rank, rank->lanes[i].seen);
-        if (!place) continue;
-        comm_mark(rank->host, rank->step, place);
-        *told_ms = now;
-    }
+    if (!rank->in_step || now - *told_ms < TELL_MS) return;
+    const char *place = NULL;
+    for (uint32_t i = 0; i < rank->n_lanes && !place; i++)
+        place = place_of(rank, rank->lanes[i].seen);
+    comm_mark(rank->host, rank->step, place ? place : "between collectives");
+    *told_ms = now;
 }
 
 static void *watch_main(void *argument) {

@@ -124,7 +124,32 @@ __global__ void scatter_along_add(own_along_t a) {
     }
 }
 
+/* One update a line, and lines everywhere: nothing is summed, and all else is zero by now. */
+__global__ void scatter_along_put(own_along_t a) {
+    long long n = 1, inner = 1;
+    for (int d = 0; d < a.rank; d++) n *= a.in_dims[d];
+    for (int d = a.axis + 1; d < a.rank; d++) inner *= a.in_dims[d];
+    OWN_FOR(i, n) {
+        const long long extent = a.out_dims[a.axis];
+        const long long at = checked(a.index, i, extent, a.fault);
+        const long long to = (i / inner * extent + at) * inner + i % inner;
+        if (is_real(a.out.dtype)) put(a.out, to, get(a.updates, i));
+        else put_int(a.out, to, get_int(a.updates, i));
+    }
+}
+
+static bool one_a_line(const own_along_t *a) {
+    for (int d = 0; d < a->rank; d++)
+        if (a->in_dims[d] != (d == a->axis ? 1 : a->out_dims[d])) return false;
+    return true;
+}
+
 cudaError_t own_scatter_along_add(const own_along_t *a, cudaStream_t stream) {
+    if (one_a_line(a)) {
+        cudaError_t error = cudaMemsetAsync(a->out.data, 0, a->out_bytes, stream);
+        if (error != cudaSuccess) return error;
+        OWN_LAUNCH(scatter_along_put, product(a->in_dims, a->rank), a, stream);
+    }
     OWN_LAUNCH(scatter_along_add, product(a->out_dims, a->rank), a, stream);
 }
 

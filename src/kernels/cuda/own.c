@@ -107,6 +107,7 @@ static st_status_t scatter_along_add(const kern_call_t *call) {
                      .out = out_tensor(call, 0),
                      .rank = p->out[0].rank,
                      .axis = (int32_t)kern_int(p, "axis"),
+                     .out_bytes = ir_type_bytes(&p->out[0]),
                      .fault = fault_of(call)};
     for (int32_t d = 0; d < a.rank; d++) {
         a.in_dims[d] = p->in[0].dims[d];

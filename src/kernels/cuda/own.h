@@ -74,6 +74,7 @@ typedef struct own_along {
     own_tensor_t updates, index, out;
     int32_t rank, axis;
     int64_t in_dims[OWN_RANK], out_dims[OWN_RANK];
+    size_t out_bytes;
     own_fault_t fault;
 } own_along_t;
 cudaError_t own_scatter_along_add(const own_along_t *a, cudaStream_t stream);

@@ -39,7 +39,9 @@ void emit_plan_cols(emit_planner_t *p) {
         const uint32_t all = p->spread[v] | stmt->mask | stmt->over;
         bool inner =
             stmt->over >> emit_last_axis(all) & 1; /* rows lie in memory as they are read */
-        if (!p->cols[stmt->domain] && stmt->mask && inner && (p->spread[v] & stmt->over) &&
+        /* What has the result along further axes would make the row again at each of their points. */
+        const bool once = !(all & ~(stmt->mask | stmt->over));
+        if (!p->cols[stmt->domain] && stmt->mask && inner && once && (p->spread[v] & stmt->over) &&
             rows_fit(domain, all, stmt->over))
             p->cols[stmt->domain] = stmt->over;
     }
