@@ -79,6 +79,13 @@ static uint32_t last_slot(const emitter_t *e, uint32_t rank) {
     return e->order->n_passes[rank] + 1;
 }
 
+/* Where an output, a new value or an operand of a joint node is: what runs anywhere counts as the
+ * first rank's. */
+static uint32_t home_of(const emitter_t *e, ir_value_t v) {
+    const ir_node_t n = e->p->graph->values.data[v].producer;
+    return e->p->nodes[n].staged ? pipe_rank(e->p, n) : 0;
+}
+
 /* ---- who runs what ---- */
 
 /* What the nodes of a rank need there. */
@@ -106,7 +113,8 @@ static uint32_t holder_of(const emitter_t *e, ir_node_t n) {
     return IR_NONE;
 }
 
-/* Updates run wherever their state lies. A state that nothing but its update reads lies with the new value. */
+/* Updates run wherever their state lies. A state that nothing but its update reads lies with the
+ * new value. */
 static bool spread_updates(emitter_t *e) {
     const ir_graph_t *graph = e->p->graph;
     bool any = false;
@@ -114,8 +122,7 @@ static bool spread_updates(emitter_t *e) {
         const ir_node_info_t *node = ir_node(graph, n);
         if (node->op != IR_OP_UPDATE) continue;
         const ir_node_t state = graph->values.data[node->inputs[0]].producer;
-        const ir_node_t value = graph->values.data[node->inputs[1]].producer;
-        const uint32_t home = e->p->nodes[value].staged ? pipe_rank(e->p, value) : 0;
+        const uint32_t home = home_of(e, node->inputs[1]);
         const bool nowhere = holder_of(e, state) == IR_NONE;
         for (uint32_t r = 0; r < e->n_ranks; r++) {
             if (on_of(e, r)[n] || !(on_of(e, r)[state] || (nowhere && r == home))) continue;
@@ -201,10 +208,7 @@ static uint64_t parts_of(const emitter_t *e, ir_node_t n) {
     const ir_graph_t *graph = e->p->graph;
     const ir_node_info_t *node = ir_node(graph, n);
     uint64_t ranks = 0;
-    for (uint32_t j = 0; j < node->n_inputs; j++) {
-        const ir_node_t before = graph->values.data[node->inputs[j]].producer;
-        ranks |= 1ull << (e->p->nodes[before].staged ? pipe_rank(e->p, before) : 0);
-    }
+    for (uint32_t j = 0; j < node->n_inputs; j++) ranks |= 1ull << home_of(e, node->inputs[j]);
     return ranks;
 }
 
@@ -267,8 +271,8 @@ static int by_channel(const void *a, const void *b) {
     return x->value < y->value ? -1 : x->value > y->value;
 }
 
-/* A wait for what was sent ends when the receive has begun: it comes no earlier, by the order's times, so that
- * whatever stands still waits for something earlier. */
+/* A wait for what was sent ends when the receive has begun: it comes no earlier, by the order's
+ * times, so that whatever stands still waits for something earlier. */
 static void place_wait(const emitter_t *e, message_t *m) {
     const uint32_t begun = pipe_begin(e->order, m->to, m->posted - 1), last = last_slot(e, m->from);
     m->waited = m->sent < last ? m->sent + 1 : last;
@@ -354,12 +358,8 @@ static void write_part(emitter_t *e, ir_node_t n) {
         e->b.status = st_no_memory(node->n_inputs * sizeof *inputs, "a pipeline");
         return;
     }
-    for (uint32_t j = 0; j < node->n_inputs; j++) {
-        const ir_node_t before = e->from->values.data[node->inputs[j]].producer;
-        const bool staged = e->p->nodes[before].staged;
-        if ((staged ? pipe_rank(e->p, before) : 0) == e->rank)
-            inputs[n_inputs++] = e->map[node->inputs[j]];
-    }
+    for (uint32_t j = 0; j < node->n_inputs; j++)
+        if (home_of(e, node->inputs[j]) == e->rank) inputs[n_inputs++] = e->map[node->inputs[j]];
     e->parts[e->rank] = ir_b_node(&e->b, node->op, n_inputs, inputs, 0, NULL);
 }
 
@@ -379,12 +379,10 @@ static void write_joint(emitter_t *e, ir_node_t n) {
 static ir_type_t part_type(const emitter_t *e, const message_t *m) {
     const ir_node_info_t *node = ir_node(e->from, m->node);
     ir_type_t type = ir_type_scalar(IR_F32);
-    for (uint32_t j = 0; j < node->n_inputs; j++) {
-        const ir_node_t before = e->from->values.data[node->inputs[j]].producer;
-        const uint32_t rank = e->p->nodes[before].staged ? pipe_rank(e->p, before) : 0;
-        if (rank == m->from && ir_value_type(e->from, node->inputs[j])->dtype == IR_F64)
+    for (uint32_t j = 0; j < node->n_inputs; j++)
+        if (home_of(e, node->inputs[j]) == m->from &&
+            ir_value_type(e->from, node->inputs[j])->dtype == IR_F64)
             type.dtype = IR_F64;
-    }
     return type;
 }
 
@@ -463,9 +461,7 @@ static st_status_t write_graph(emitter_t *e, ir_graph_t **out_graph) {
     TRY(e->b.status);
     for (size_t o = 0; o < e->from->outputs.n; o++) {
         const ir_output_t *output = &e->from->outputs.data[o];
-        const ir_node_t n = e->from->values.data[output->value].producer;
-        const uint32_t home = e->p->nodes[n].staged ? pipe_rank(e->p, n) : 0;
-        if (home == e->rank)
+        if (home_of(e, output->value) == e->rank)
             TRY(ir_graph_append_output(*out_graph, output->name, e->map[output->value]));
     }
     ir_graph_stand_alone(*out_graph);

@@ -292,6 +292,10 @@ static void masks_of_inner_loops_are_those_of_the_whole_batch(void **state) {
         for (uint32_t ranks = 1; ranks <= 2; ranks++)
             assert_same_steps(whole, parts, (compile_options_t){.dtype = IR_F64, .n_ranks = ranks},
                               1e-12, "masks");
+        assert_same_steps(
+            whole, parts,
+            (compile_options_t){.dtype = IR_F64, .n_ranks = 2, .form = SHARD_FORM_ZERO2}, 1e-12,
+            "masks where gradients are scattered");
         ir_graph_destroy(parts);
     }
     ir_graph_destroy(whole);
@@ -316,6 +320,9 @@ static void statistics_of_micro_batches_go_round(void **state) {
         assert_same_steps(flat, step, (compile_options_t){.dtype = IR_F64, .n_ranks = ranks}, 1e-10,
                           "running statistics");
     }
+    assert_same_steps(flat, step,
+                      (compile_options_t){.dtype = IR_F64, .n_ranks = 3, .form = SHARD_FORM_ZERO2},
+                      1e-10, "running statistics where gradients are scattered");
     ir_graph_destroy(step);
     ir_graph_destroy(flat);
 }
