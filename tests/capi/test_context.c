@@ -76,19 +76,15 @@ static void must(stator_status_t status) {
     if (status != STATOR_OK) fail_msg("%s", stator_last_error());
 }
 
-/* Bytes beside the state of a rank that trains one layer on one sequence. */
-static uint64_t planned_bytes(const char *how, const char *mesh) {
-    static const char config[] =
-        "{\"model_type\": \"llama\", \"hidden_act\": \"silu\", \"vocab_size\": 16,"
-        " \"hidden_size\": 64, \"intermediate_size\": 16, \"num_hidden_layers\": 1,"
-        " \"num_attention_heads\": 4, \"num_key_value_heads\": 4}";
-    static const char *const pairs[] = {"batch", "1", "seq", "2048", "threads", "1"};
+/* A plan of training one sequence of a model on `mesh`; more: key, value, …, NULL. */
+static stator_plan_t *plan_of(const char *config, const char *how, const char *mesh,
+                              const char *const *more) {
     stator_options_t *options = NULL;
     stator_graph_t *graph = NULL, *training = NULL;
     stator_plan_t *plan = NULL;
     must(stator_options_create(&options));
-    for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i += 2)
-        must(stator_options_set(options, pairs[i], pairs[i + 1]));
+    must(stator_options_set(options, "batch", "1"));
+    for (size_t i = 0; more[i]; i += 2) must(stator_options_set(options, more[i], more[i + 1]));
     spill(scratch("long.json"), config, strlen(config));
     must(stator_options_set(options, "config", scratch("long.json")));
     must(stator_options_set(options, "mesh", mesh));
@@ -96,11 +92,22 @@ static uint64_t planned_bytes(const char *how, const char *mesh) {
     must(stator_graph_llama(options, 1, &graph));
     must(stator_graph_make_training(graph, options, &training));
     must(stator_plan_compile(training, options, NULL, &plan));
-    const stator_plan_info_t info = stator_plan_info(plan);
-    stator_plan_destroy(plan);
     stator_graph_destroy(training);
     stator_graph_destroy(graph);
     stator_options_destroy(options);
+    return plan;
+}
+
+/* Bytes beside the state of a rank that trains one layer on one sequence. */
+static uint64_t planned_bytes(const char *how, const char *mesh) {
+    static const char config[] =
+        "{\"model_type\": \"llama\", \"hidden_act\": \"silu\", \"vocab_size\": 16,"
+        " \"hidden_size\": 64, \"intermediate_size\": 16, \"num_hidden_layers\": 1,"
+        " \"num_attention_heads\": 4, \"num_key_value_heads\": 4}";
+    static const char *const more[] = {"seq", "2048", "threads", "1", NULL};
+    stator_plan_t *plan = plan_of(config, how, mesh, more);
+    const stator_plan_info_t info = stator_plan_info(plan);
+    stator_plan_destroy(plan);
     return info.work_bytes + info.comm_bytes;
 }
 
@@ -120,6 +127,42 @@ static void keys_that_go_round_are_never_whole(void **state) {
     assert_true(passed_by_16 < 0.6 * (double)passed);
 }
 
+static stator_report_totals_t totals_of(const stator_plan_t *plan, uint32_t rank) {
+    stator_report_t *report = NULL;
+    must(stator_report_create(plan, rank, &report));
+    const stator_report_totals_t totals = stator_report_totals(report);
+    stator_report_destroy(report);
+    return totals;
+}
+
+/* Where links work beside kernels, keys come while attention runs; and no rank has much more to do than
+ * another. Half a unit of work for own keys, one for each other pair: of 8 ranks the first has 0.5 and the
+ * last 7.5 gathered, 3.5 and 4.5 as a ring. */
+static void a_ring_hides_its_links_and_shares_its_work(void **state) {
+    static const char config[] =
+        "{\"model_type\": \"llama\", \"hidden_act\": \"silu\", \"vocab_size\": 16,"
+        " \"hidden_size\": 1024, \"intermediate_size\": 1024, \"num_hidden_layers\": 2,"
+        " \"num_attention_heads\": 16, \"num_key_value_heads\": 4,"
+        " \"max_position_embeddings\": 131072}";
+    static const char *const more[] = {"seq",  "65536", "target", "h200", "device",
+                                       "null", "dtype", "bf16",   NULL};
+    (void)state;
+    stator_plan_t *gathered = plan_of(config, "gather", "context=8", more);
+    stator_plan_t *passed = plan_of(config, "ring", "context=8", more);
+    const stator_report_totals_t first = totals_of(passed, 0), last = totals_of(passed, 7);
+    const stator_report_totals_t first_of_all = totals_of(gathered, 0);
+    const stator_report_totals_t last_of_all = totals_of(gathered, 7);
+    print_message(
+        "step %.0f us gathered, %.0f as a ring; links %.0f us, exposed %.0f on the last\n",
+        last_of_all.step_us, last.step_us, last.link_us, last.exposed_us);
+    assert_true(last_of_all.product_flop > 5 * first_of_all.product_flop);
+    assert_true(last.product_flop < 1.3 * first.product_flop);
+    assert_true(last.step_us < 0.75 * last_of_all.step_us);
+    assert_true(last.exposed_us < 0.35 * last.link_us); /* sums of gradients at the end included */
+    stator_plan_destroy(gathered);
+    stator_plan_destroy(passed);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sequences_in_parts_train_alike),
@@ -128,6 +171,7 @@ int main(void) {
         cmocka_unit_test(losses_with_unequal_tokens_are_means_of_all),
         cmocka_unit_test(a_model_without_attention_is_refused),
         cmocka_unit_test(keys_that_go_round_are_never_whole),
+        cmocka_unit_test(a_ring_hides_its_links_and_shares_its_work),
     };
     return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
 }

@@ -1,4 +1,4 @@
-/* Plans of pipelines: what their ranks hold, what their proof finds. */
+/* Plans whose ranks send and receive: what those of pipelines hold, what the proof finds. */
 #include <string.h>
 
 #include "autodiff/train_graph.h"
@@ -163,12 +163,50 @@ static void a_deadlock_is_found(void **state) {
     plan_destroy(plan);
 }
 
+/* x attends to itself, keys going round three ranks. */
+static plan_t *plan_of_ring(void) {
+    ir_graph_t *graph;
+    plan_t *plan;
+    compile_options_t options = {.context_attention = SHARD_CONTEXT_RING};
+    assert_ok(ir_graph_create("ring", &graph));
+    ir_build_t b = {.graph = graph};
+    ir_value_t x = ir_b_swap(
+        &b, ir_b_input(&b, "x", ir_type_make(IR_F32, 4, (int64_t[]){3, 6, 2, 4}), 0), 1, 2);
+    x = ir_b_node(&b, IR_OP_ATTENTION, 3, (ir_value_t[]){x, x, x}, 1,
+                  (ir_arg_t[]){IR_ARG_BOOL("causal", true)});
+    ir_b_output(&b, "o", x);
+    assert_ok(b.status);
+    assert_ok(ir_mesh_parse("data=3,context=3", &options.mesh));
+    assert_ok(compile_plan(graph, &options, &plan));
+    ir_graph_destroy(graph);
+    return plan;
+}
+
+static void keys_that_do_not_meet_are_found(void **state) {
+    (void)state;
+    plan_t *plan = plan_of_ring();
+    assert_ok(plan_check(plan));
+    const ir_node_t first = find_node(plan, 1, IR_OP_SEND_START, 0);
+    ir_attr_t *peer = attr_of(plan, 1, first, "peer"), *mesh = attr_of(plan, 1, first, "mesh");
+    const int64_t own = peer->i;
+    peer->i = 0; /* to the rank before */
+    assert_fails(plan_check_pairs(plan), ST_RANKS_DISAGREE, "sends");
+    peer->i = own;
+    assert_ok(plan_check_pairs(plan));
+    mesh->s = "data";
+    assert_fails(plan_check_pairs(plan), ST_INVALID, "only pipe and context have that");
+    mesh->s = "context";
+    assert_ok(plan_check_pairs(plan));
+    plan_destroy(plan);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_rank_holds_as_many_micro_batches_as_ranks_follow_it),
         cmocka_unit_test(weights_apart_hold_as_many_as_there_are_ranks),
         cmocka_unit_test(messages_that_do_not_meet_are_found),
         cmocka_unit_test(a_deadlock_is_found),
+        cmocka_unit_test(keys_that_do_not_meet_are_found),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
