@@ -21,9 +21,9 @@
  *   backward   probabilities are exp(scores - lse) of the whole lse, so dq, dk and dv are sums over
  *              the rounds; what a round gives for another rank's rows goes to that rank
  *
- * Both happen in every round in which some rank does it, so that ranks have the same nodes: where a
- * rank has no part in it, its queries are put so far before all keys that they see none, and kernels
- * have nothing to do but to give zeros.
+ * Both happen in every round in which some rank does it, so that ranks have the same nodes:
+ * where a rank has no part in it, its queries are put so far before all keys that they see none,
+ * and kernels have nothing to do but to give zeros.
  *
  * Algorithm: as told; which pairs are computed where follows from causal order, window and sizes.
  * Sums are in the order of the rounds. O(ranks) nodes for each attention. Source: Liu et al.,
@@ -76,8 +76,8 @@ static bool sees(const ring_t *r, uint32_t rank, uint32_t round) {
     return first < keys || !window || first - (keys - 1) < window;
 }
 
-/* The rank's queries meet the other's keys, unless that is done by the other one, in its round with this
- * rank, where it would do nothing else. */
+/* The rank's queries meet the other's keys, unless that is done by the other one, in its round
+ * with this rank, where it would do nothing else. */
 static bool takes_keys(const ring_t *r, uint32_t rank, uint32_t round) {
     if (!sees(r, rank, round)) return false;
     return 2 * round <= r->n_ranks || sees(r, other_of(r, rank, round), r->n_ranks - round);
@@ -248,8 +248,8 @@ static void merge(ring_t *r, ir_value_t *o, ir_value_t *lse, ir_value_t round_o,
                      ir_b_binary(b, IR_OP_MUL, wide(r, round_o), other));
 }
 
-/* Results for own rows are added up; those for others' rows go back to them, and theirs for own rows
- * come. `keys`: own queries met others' keys. */
+/* Results for own rows are added up; those for others' rows go back to them, and theirs for own
+ * rows come. `keys`: own queries met others' keys. */
 static void settle(ring_t *r, const meeting_t *m, bool keys, ir_value_t made, ir_value_t *sums,
                    trip_t *back) {
     const bool forward = r->node->op == IR_OP_ATTENTION;
@@ -276,8 +276,8 @@ static void take_back(ring_t *r, const meeting_t *m, const trip_t *back, ir_valu
     if (m->queries) sums[0] = sum(r, sums[0], came[at++]);
 }
 
-/* One round after the other. What the next needs departs before a round is computed, and what others
- * owe of a round is waited for after the next. */
+/* One round after the other. What the next needs departs before a round is computed, and what
+ * others owe of a round is waited for after the next. */
 static void run(ring_t *r, const ir_value_t *inputs, ir_value_t *sums) {
     ir_value_t operands[MAX_TENSORS], came[MAX_TENSORS];
     meeting_t next = {0}, before = {0};

@@ -135,9 +135,9 @@ static stator_report_totals_t totals_of(const stator_plan_t *plan, uint32_t rank
     return totals;
 }
 
-/* Where links work beside kernels, keys come while attention runs; and no rank has much more to do than
- * another. Half a unit of work for own keys, one for each other pair: of 8 ranks the first has 0.5 and the
- * last 7.5 gathered, 3.5 and 4.5 as a ring. */
+/* Where links work beside kernels, keys come while attention runs; and no rank has much more to
+ * do than another. Half a unit of work for own keys, one for each other pair: of 8 ranks the
+ * first has 0.5 and the last 7.5 gathered, 3.5 and 4.5 as a ring. */
 static void a_ring_hides_its_links_and_shares_its_work(void **state) {
     static const char config[] =
         "{\"model_type\": \"llama\", \"hidden_act\": \"silu\", \"vocab_size\": 16,"

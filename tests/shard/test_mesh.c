@@ -211,8 +211,9 @@ static int64_t pairs_of(const ir_graph_t *graph, const ir_node_info_t *node) {
     return n;
 }
 
-/* 8 rows on 4 ranks see 36 keys, all of which are computed once. The last rank would have 15 pairs, the first
- * one 3: those of the last rank's queries and the first one's keys are the first rank's. */
+/* 8 rows on 4 ranks see 36 keys, all of which are computed once. The last rank would have 15
+ * pairs, the first one 3: those of the last rank's queries and the first one's keys are the
+ * first rank's. */
 static void early_ranks_work_for_late_ones(void **state) {
     (void)state;
     static const char attending[] =

@@ -32,9 +32,10 @@ for form in zero1 zero2 zero3 tp auto; do
     train $form $gpu --ranks 2 --shard $form || fail "$form: $(cat err)"
     same $form cpu1 1e-4
 done
-for mesh in "pipe=2 --microbatches 4" "pipe=2 --microbatches 4 --stages-per-rank 2 --pipeline zb" "context=2"; do
+for mesh in "pipe=2 --microbatches 4" "pipe=2 --microbatches 4 --stages-per-rank 2 --pipeline zb" "context=2" \
+    "context=2 --context-attention ring"; do
     as=cpu4
-    [ "$mesh" != context=2 ] || as=cpu1
+    case $mesh in context*) as=cpu1 ;; esac
     # shellcheck disable=SC2086
     train mesh $gpu --mesh $mesh || fail "--mesh $mesh: $(cat err)"
     same mesh $as 1e-4
