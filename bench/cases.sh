@@ -83,7 +83,7 @@ measure() {
 }
 measured() {
     llama 16000 192 512 4 4 4 > "$work/vocabulary.json"
-    llama 2000 256 1024 4 4 4 > "$work/wide.json"
+    llama 2000 384 1536 3 6 6 > "$work/wide.json"
     measure "large vocabulary, 100 MB/s" "$work/vocabulary.json" 16 128 100
     measure "slow links, 120 MB/s" "$work/wide.json" 4 64 120
 }
