@@ -44,6 +44,9 @@ done
 # shellcheck disable=SC2086
 train twice $gpu --ranks 2 --shard dp --accumulate 2 || fail "accumulating: $(cat err)"
 same twice cpu2 1e-4
+# shellcheck disable=SC2086
+train parts $gpu --ranks 2 --shard zero2 --accumulate 2 || fail "zero2, accumulating: $(cat err)"
+same parts cpu2 1e-4
 for form in dp zero3; do
     for run in one two; do
         # shellcheck disable=SC2086
