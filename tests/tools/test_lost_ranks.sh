@@ -64,7 +64,7 @@ flock 9
 # shellcheck disable=SC2086
 run_ranks 3 $train --log run.jsonl --save held --save-every 3
 wait_for_lines run.jsonl 3
-sleep 1
+sleep 2
 kill -s STOP "$(cat pid.1)"
 sleep 4
 flock -u 9
