@@ -1,12 +1,15 @@
 #!/bin/sh
-# Where a search for placements is worth having: what people meet, each as a model, a mesh and links; `--shard auto`
-# beside every uniform plan.
+# Where a search for placements is worth having: what people meet, each as a model, a mesh and
+# links; `--shard auto` beside every uniform plan.
 #
 #   cases.sh planned             four cases on H200s that are not there, simulated (bench_sharding)
-#   cases.sh compiled            8 H200s, Llama 8b x 8192: whole plans, zero3 as FSDP with a unit a layer
-#   cases.sh measured [ROUNDS]   two of them small, on two processes of this machine, links slowed; predicted beside measured
+#   cases.sh compiled            8 H200s, Llama 8b x 8192: whole plans, zero3 as FSDP with a unit a
+#                                layer
+#   cases.sh measured [ROUNDS]   two of them small, on two processes of this machine, links slowed;
+#                                predicted beside measured
 #
-# environment: STATOR, BENCH_SHARDING, TARGET (costs of this machine's kernels), STEPS. `measured` wants a quiet machine of two cores.
+# environment: STATOR, BENCH_SHARDING, TARGET (costs of this machine's kernels), STEPS. `measured`
+# wants a quiet machine of two cores.
 set -eu
 here=$(dirname "$0")
 stator=${STATOR:-build/release/stator}

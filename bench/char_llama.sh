@@ -1,8 +1,9 @@
 #!/bin/sh
-# The char-level Llama's step: Stator against PyTorch eager on the same machine, in alternating runs, two
-# threads each. Prints one JSON line a run and a summary with medians and the ratio.
+# The char-level Llama's step: Stator against PyTorch eager on the same machine, in alternating
+# runs, two threads each. Prints one JSON line a run and a summary with medians and the ratio.
 #
-#   char_llama.sh PYTHON [ROUNDS]      PYTHON: an interpreter with a current torch; environment: STATOR
+#   char_llama.sh PYTHON [ROUNDS]      PYTHON: an interpreter with a current torch; environment:
+#                                      STATOR
 set -eu
 here=$(dirname "$0")
 python=$1

@@ -1,8 +1,9 @@
 #!/bin/sh
-# How long compiling a training step takes, on one thread: Llama 1b and 8b, ResNet-50, Llamas so deep that the step
-# has 50,000 and 100,000 kernels or so, and chains of 24,000, 48,000 and 96,000 nodes. Prints one JSON line a model
-# and the growth of time with size. Wall time is the compiler's own; processor time is of the whole command, reading the
-# graph included: on a busy machine it is the one to compare.
+# How long compiling a training step takes, on one thread: Llama 1b and 8b, ResNet-50, Llamas so
+# deep that the step has 50,000 and 100,000 kernels or so, and chains of 24,000, 48,000 and 96,000
+# nodes. Prints one JSON line a model and the growth of time with size. Wall time is the compiler's
+# own; processor time is of the whole command, reading the graph included: on a busy machine it is
+# the one to compare.
 #
 #   compile.sh [ROUNDS]      environment: STATOR
 set -eu

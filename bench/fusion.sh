@@ -1,6 +1,7 @@
 #!/bin/sh
-# Steps of the char-level Llama and of ResNet-8 with fusion, without it, and in single operations, in
-# alternating runs: median and least time of a step, kernels a step, and the ratios of the medians.
+# Steps of the char-level Llama and of ResNet-8 with fusion, without it, and in single operations,
+# in alternating runs: median and least time of a step, kernels a step, and the ratios of the
+# medians.
 #
 #   fusion.sh [ROUNDS [THREADS]]      environment: STATOR, STEPS
 set -eu

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The loss curve of a Llama in bf16 on one NVIDIA GPU beside PyTorch's, from the same weights over the same
-# text: mean absolute difference; and whether a second run of Stator ends in the same bits.
+# The loss curve of a Llama in bf16 on one NVIDIA GPU beside PyTorch's, from the same weights over
+# the same text: mean absolute difference; and whether a second run of Stator ends in the same bits.
 #
 #   gpu_curve.sh CONFIG.json TOKENS [STEPS]
 #

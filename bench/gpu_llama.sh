@@ -3,9 +3,9 @@
 #
 #   gpu_llama.sh GRAPH MODEL BATCH SEQ [PEERS]
 #
-# GRAPH is a `stator model llama` graph of that batch and length; PEERS a folder with torch_llama.py and
-# jax_peers.py, which take --model --batch --seq --steps and print one JSON line. STATOR names the
-# command. bf16, AdamW, clipping at 1.0, random data.
+# GRAPH is a `stator model llama` graph of that batch and length; PEERS a folder with torch_llama.py
+# and jax_peers.py, which take --model --batch --seq --steps and print one JSON line. STATOR names
+# the command. bf16, AdamW, clipping at 1.0, random data.
 set -eu
 graph=$1 model=$2 batch=$3 seq=$4 peers=${5:-}
 steps=${STEPS:-15}

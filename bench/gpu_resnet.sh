@@ -3,9 +3,10 @@
 #
 #   gpu_resnet.sh [PEERS]
 #
-# PEERS is a folder with torch_resnet.py, which takes --batch --steps and prints one JSON line. STATOR names the
-# command. bf16, SGD with momentum, random images: once as they stay on the card, which is what the peer measures,
-# and once copied to it for every step, as a training's are ("input_copies":1).
+# PEERS is a folder with torch_resnet.py, which takes --batch --steps and prints one JSON line.
+# STATOR names the command. bf16, SGD with momentum, random images: once as they stay on the card,
+# which is what the peer measures, and once copied to it for every step, as a training's are
+# ("input_copies":1).
 set -eu
 peers=${1:-} steps=${STEPS:-20}
 work=$(mktemp -d)

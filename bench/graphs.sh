@@ -1,6 +1,6 @@
 #!/bin/sh
-# Graphs of ten models to measure plans with, written into a folder: text forms from here, the rest from
-# 'stator model'. Usage: graphs.sh STATOR FOLDER
+# Graphs of ten models to measure plans with, written into a folder: text forms from here, the rest
+# from 'stator model'. Usage: graphs.sh STATOR FOLDER
 set -eu
 stator=$1
 cd "$2"
@@ -21,7 +21,8 @@ awk 'BEGIN {
     printf "%%loss, %%total = cross_entropy(%%%s, %%y)\noutput \"loss\" = %%loss\n}\n", h
 }' > mlp.stator
 
-# Convolutions with biases and pooling, then fully connected: "conv CHANNELS KERNEL", "pool", "fc N".
+# Convolutions with biases and pooling, then fully connected: "conv CHANNELS KERNEL", "pool", "fc
+# N".
 convolutional() { # name batch channels size layers
     awk -v name="$1" -v B="$2" -v C="$3" -v S="$4" -v layers="$5" 'BEGIN {
         print "graph \"" name "\" {"

@@ -1,6 +1,7 @@
 #!/bin/sh
-# Memory limit against predicted extra time: Llama 8b, one sequence of 8192 a rank, one rank of two with split state (zero3), on
-# H200s that are not there. One JSON line a limit; fails where a limit is not kept or a tighter one is faster.
+# Memory limit against predicted extra time: Llama 8b, one sequence of 8192 a rank, one rank of two
+# with split state (zero3), on H200s that are not there. One JSON line a limit; fails where a limit
+# is not kept or a tighter one is faster.
 #
 #   limits.sh [GIB ...]      environment: STATOR
 set -eu

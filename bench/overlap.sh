@@ -1,19 +1,23 @@
 #!/bin/sh
-# How much communication a step hides: a char-level Llama's step on two processes of one thread each, links as they are
-# and slowed, in alternating rounds.
+# How much communication a step hides: a char-level Llama's step on two processes of one thread
+# each, links as they are and slowed, in alternating rounds.
 #
-#   overlap.sh [ROUNDS [FORM ...]]     environment: STATOR, STEPS, TARGET (costs of kernels), LATENCY_US, MB_S, OUT
+#   overlap.sh [ROUNDS [FORM ...]]     environment: STATOR, STEPS, TARGET (costs of kernels),
+#                                      LATENCY_US, MB_S, OUT
 #
 # For each form of sharding one JSON line:
-#   comm_ms           what the links take at that latency and bandwidth, one after the other, by the plan
+#   comm_ms           what the links take at that latency and bandwidth, one after the other, by the
+#                     plan
 #   compute_ms        the step with links as they are
 #   step_ms           the step with slowed links
 #   exposed_ms        the difference of these two
-#   waits_ms          what rank 0's waits took in steps that were traced, less the same with links as they are
+#   waits_ms          what rank 0's waits took in steps that were traced, less the same with links
+#                     as they are
 #   hidden            1 - exposed_ms / comm_ms;   hidden_by_waits   the same of waits_ms
 #   planned_ms, planned_exposed_ms     by simulation
-# and OUT/overlap-FORM.trace.json: the planned timeline beside the measured one (Perfetto opens it). Means are of medians.
-# It wants a quiet machine: ranks that wait for each other look like communication.
+# and OUT/overlap-FORM.trace.json: the planned timeline beside the measured one (Perfetto opens it).
+# Means are of medians. It wants a quiet machine: ranks that wait for each other look like
+# communication.
 set -eu
 here=$(dirname "$0")
 rounds=${1:-5}
@@ -28,7 +32,8 @@ out=${OUT:-.}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# The target's links are the slowed ones, and work beside kernels. An all-reduce is two steps of a ring of two.
+# The target's links are the slowed ones, and work beside kernels. An all-reduce is two steps of a
+# ring of two.
 sed -e '/^link_/d' -e '/^host_/d' -e 's/^target .*/target slow/' "$target" > "$work/slow.target"
 awk -v us="$latency_us" -v mb="$mb_s" 'BEGIN { printf "link_us %g\nlink_gbps %g\nlink_overlap 1\n", us / 2, mb / 1000 }' > "$work/links"
 awk -v links="$work/links" '/^memory_gbps/ { print; while ((getline line < links) > 0) print line; next } { print }' \

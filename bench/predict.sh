@@ -1,10 +1,11 @@
 #!/bin/sh
-# Predicted against measured step times on this machine's processor: ten models (graphs.sh), training with
-# AdamW and evaluation, one thread. Measured is the least processor time of a step, which other programs on
-# the machine do not lengthen. The description is made from single ops, never from these models.
+# Predicted against measured step times on this machine's processor: ten models (graphs.sh),
+# training with AdamW and evaluation, one thread. Measured is the least processor time of a step,
+# which other programs on the machine do not lengthen. The description is made from single ops,
+# never from these models.
 #
-#   predict.sh [TARGET] [OPTION...]    TARGET: a file of 'stator bench --calibrate' [cpu]; OPTIONs go to
-#                                      'stator bench'; environment: STATOR, STEPS
+#   predict.sh [TARGET] [OPTION...]    TARGET: a file of 'stator bench --calibrate' [cpu]; OPTIONs
+#                                      go to 'stator bench'; environment: STATOR, STEPS
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 stator=$(realpath "${STATOR:-build/release/stator}")

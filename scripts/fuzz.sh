@@ -4,10 +4,10 @@
 #   scripts/fuzz.sh [--seconds N] [--keep] [FORMAT...]
 #
 # Each runs N seconds (60) under AddressSanitizer, from tests/fuzz/corpus/<format>/ and from the
-# seeds that its comment names. A finding fails the run and leaves the input in build/fuzz/findings/.
-# Then a coverage build replays what was found and the files in the comments' "Covers:" lines must
-# have 80 % of their lines reached, all together. --keep adds the small inputs that reach something
-# new to tests/fuzz/corpus/.
+# seeds that its comment names. A finding fails the run and leaves the input in
+# build/fuzz/findings/. Then a coverage build replays what was found and the files in the comments'
+# "Covers:" lines must have 80 % of their lines reached, all together. --keep adds the small inputs
+# that reach something new to tests/fuzz/corpus/.
 set -eu
 cd "$(dirname "$0")/.."
 

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Compiles src/kernels/onednn/ against the headers of a current oneDNN 3.x, warnings as errors: Debian
-# has 2.x, newer systems 3.x, and the folder serves both. The headers come from PyPI's onednn-devel;
-# without network or pip it says so and exits with 77 (ctest counts that as skipped).
+# Compiles src/kernels/onednn/ against the headers of a current oneDNN 3.x, warnings as errors:
+# Debian has 2.x, newer systems 3.x, and the folder serves both. The headers come from PyPI's
+# onednn-devel; without network or pip it says so and exits with 77 (ctest counts that as skipped).
 #
 #   scripts/onednn3.sh [C compiler]
 set -eu

@@ -3,9 +3,9 @@
 #
 #   train.sh [--OPTION VALUE …] RANKS CONFIG.json TEXT TOKENIZER.model|chars [BATCH [SEQ [EPOCHS]]]
 #
-# CONFIG is a Hugging Face config.json whose vocab_size is the tokenizer's. The last 5 % of the text are held
-# out. Options go to 'stator train': --device cuda --target h200 --dtype bf16, say. Environment: STATOR (the
-# command), OUT (folder, of one run).
+# CONFIG is a Hugging Face config.json whose vocab_size is the tokenizer's. The last 5 % of the text
+# are held out. Options go to 'stator train': --device cuda --target h200 --dtype bf16, say.
+# Environment: STATOR (the command), OUT (folder, of one run).
 set -eu
 options=
 while [ $# -ge 2 ] && [ "${1#--}" != "$1" ]; do

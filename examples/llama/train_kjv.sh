@@ -1,9 +1,10 @@
 #!/bin/sh
-# Trains a char-level Llama on the King James Bible (Debian packages bible-kjv and bible-kjv-text; the text is
-# in the public domain, except for the Crown's letters patent in the United Kingdom), prints progress, the
-# held-out loss and a sample.
+# Trains a char-level Llama on the King James Bible (Debian packages bible-kjv and bible-kjv-text;
+# the text is in the public domain, except for the Crown's letters patent in the United Kingdom),
+# prints progress, the held-out loss and a sample.
 #
-#   train_kjv.sh [--OPTION VALUE …] [RANKS [CONFIG.json]]   environment: STATOR (the command), OUT (folder), STEPS
+#   train_kjv.sh [--OPTION VALUE …] [RANKS [CONFIG.json]]   environment: STATOR (the command), OUT
+#                                                           (folder), STEPS
 #
 # Options go to 'stator train': --device cuda --target h200 --dtype bf16, say.
 set -eu

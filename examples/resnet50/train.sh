@@ -6,7 +6,8 @@
 #
 # Environment: STATOR (the command), OUT (folder, of one run), SEED, EPOCHS.
 # Options go to 'stator train': --device cuda --target h200 --dtype bf16, say.
-# CONFIG is a shell file like those beside this script: depth, classes, image, batch, lr, warmup, mean, std, and the four files.
+# CONFIG is a shell file like those beside this script: depth, classes, image, batch, lr, warmup,
+# mean, std, and the four files.
 set -eu
 options=
 while [ $# -ge 2 ] && [ "${1#--}" != "$1" ]; do

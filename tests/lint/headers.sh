@@ -1,6 +1,6 @@
 #!/bin/sh
-# Each public header compiles alone, as C11 and as C++17, without a warning, and includes nothing but
-# the C library and its own folder.
+# Each public header compiles alone, as C11 and as C++17, without a warning, and includes nothing
+# but the C library and its own folder.
 # Usage: headers.sh <repository root> <C compiler> [C++ compiler]
 set -eu
 root=$1 cc=$2 cxx=${3:-}

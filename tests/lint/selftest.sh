@@ -67,6 +67,10 @@ awk 'BEGIN { for (i = 0; i < 801; i++) print "int x;" }' >src/ir/long.c
 refused source src/ir/long.c 'more than 800'
 awk 'BEGIN { print "int f(void) {"; for (i = 0; i < 120; i++) print "    x();"; print "}" }' >src/ir/f.c
 refused source src/ir/f.c 'more than 120'
+awk 'BEGIN { printf "# "; for (i = 0; i < 99; i++) printf "x"; print "" }' >tests/wide.sh
+refused source tests/wide.sh 'more than 100'
+awk 'BEGIN { printf "# "; for (i = 0; i < 98; i++) printf "é"; print "" }' >tests/wide.sh
+passes source; fresh
 printf '/* exit(1) and\n * malloc(3) */\nconst char *a = "abort()"; // free(x)\n' >src/ir/x.c
 passes source
 

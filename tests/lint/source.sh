@@ -3,10 +3,11 @@
 #
 #   - no `case` on an op id outside src/ir: what depends on the op is a table row
 #   - getenv in one file only (the options table)
-#   - the library never ends the process: exit and abort are st_assert_fail's alone; src/tools may exit
-#   - allocation goes through src/base/memory.c, so that tests can make it fail; src/tools, which sees
-#     only the public interface, uses the C library's
-#   - files up to 800 lines, functions up to 120
+#   - the library never ends the process: exit and abort are st_assert_fail's alone; src/tools may
+#     exit
+#   - allocation goes through src/base/memory.c, so that tests can make it fail; src/tools, which
+#     sees only the public interface, uses the C library's
+#   - files up to 800 lines, functions up to 120; comments of scripts up to 100 columns
 #   - for information: comparisons with op ids outside src/ir, which a flag or column could replace
 set -eu
 cd "$1"
@@ -73,6 +74,23 @@ awk '
     { previous = $0 }
     END { close_file(); exit bad }
 ' $files || bad=1
+
+# Letters count, not their bytes.
+scripts=$(find tests examples bench scripts -type f \( -name '*.sh' -o -name '*.py' \) 2>/dev/null |
+    LC_ALL=C sort)
+# shellcheck disable=SC2086 # paths here have no spaces
+[ -z "$scripts" ] || LC_ALL=C awk '
+    !/^[ \t]*#[^!]/ || /shellcheck/ { next }
+    {
+        line = $0
+        gsub(/[\200-\277]/, "", line)
+        if (length(line) > 100) {
+            printf "%s:%d: a comment of %d columns, more than 100\n", FILENAME, FNR, length(line)
+            bad = 1
+        }
+    }
+    END { exit bad }
+' $scripts || bad=1
 
 echo "comparisons with op ids outside src/ir, by file:"
 find src -type f -name '*.c' -not -path 'src/ir/*' | LC_ALL=C sort |

@@ -7,7 +7,8 @@ root=$1 shared=$2 archive=$3 cc=$4 nm=$5
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# The preprocessor removes comments and macros; what is then followed by "(" at file level is declared.
+# The preprocessor removes comments and macros; what is then followed by "(" at file level is
+# declared.
 for header in "$root"/include/stator/*.h; do
     printf '#include <stator/%s>\n' "$(basename "$header")"
 done >"$work/all.c"

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Words that do not belong in the tree: machine paths, unfinished marks, talk about how the work went.
-# Usage: words.sh <repository root>
+# Words that do not belong in the tree: machine paths, unfinished marks, talk about how the work
+# went. Usage: words.sh <repository root>
 set -eu
 cd "$1"
 

@@ -1,4 +1,5 @@
-# Read by the tests of the command: what they share. The working folder is the test's own; it is emptied.
+# Read by the tests of the command: what they share. The working folder is the test's own; it is
+# emptied.
 set -eu
 stator=$STATOR_COMMAND
 shared=${STATOR_SHARED:-$STATOR_SHARED_DIR}
@@ -19,7 +20,8 @@ skip() {
 need_shared() {
     [ -r "$shared/cases/README.md" ] || skip "$shared/cases is absent"
 }
-# answer STATUS COMMAND...: runs it and checks its status; standard output and error go to `out` and `err`.
+# answer STATUS COMMAND...: runs it and checks its status; standard output and error go to `out` and
+# `err`.
 answer() {
     wanted=$1
     shift
@@ -53,7 +55,8 @@ close() {
 field() {
     sed -n "$2p" "$1" | sed -n "s/^.*\"$3\":\([-+0-9.eE]*\).*\$/\1/p"
 }
-# A Llama of nine symbols and a text of nine characters: g.stator, text.tokens, text.tokens.held, vocab.json.
+# A Llama of nine symbols and a text of nine characters: g.stator, text.tokens, text.tokens.held,
+# vocab.json.
 make_small() {
     cat > config.json << 'END'
 {"model_type": "llama", "vocab_size": 9, "hidden_size": 16, "intermediate_size": 24,

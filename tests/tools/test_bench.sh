@@ -1,5 +1,6 @@
 #!/bin/sh
-# stator bench: one object of figures; memory is used as planned; the null device takes what is predicted.
+# stator bench: one object of figures; memory is used as planned; the null device takes what is
+# predicted.
 . "$(dirname "$0")/common.sh"
 make_small
 

@@ -1,7 +1,8 @@
 #!/bin/sh
-# The shared cases on a GPU beside the CPU, whose losses are PyTorch's (capi.cases): Llamas for 20 steps, in float32
-# within 1e-4 of each loss, in bf16 within 5 %; ResNets for three steps, within 1e-3 and 5 %, for batch norm over eight
-# images makes rounding grow from step to step; and the one command of examples/resnet50 with a GPU's options.
+# The shared cases on a GPU beside the CPU, whose losses are PyTorch's (capi.cases): Llamas for 20
+# steps, in float32 within 1e-4 of each loss, in bf16 within 5 %; ResNets for three steps, within
+# 1e-3 and 5 %, for batch norm over eight images makes rounding grow from step to step; and the one
+# command of examples/resnet50 with a GPU's options.
 . "$(dirname "$0")/common.sh"
 need_shared
 export STATOR_CACHE="$PWD/cache"

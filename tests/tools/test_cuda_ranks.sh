@@ -1,6 +1,6 @@
 #!/bin/sh
-# Ranks with a GPU each, as threads and as processes: under each form the training of one CPU rank; the same bits in
-# a second run; a rank that is killed or stopped ends the others, who say which.
+# Ranks with a GPU each, as threads and as processes: under each form the training of one CPU rank;
+# the same bits in a second run; a rank that is killed or stopped ends the others, who say which.
 . "$(dirname "$0")/common.sh"
 make_small
 export STATOR_CACHE="$PWD/cache"

@@ -1,7 +1,8 @@
 #!/bin/sh
-# A small training step on a GPU under compute-sanitizer: no access out of bounds, no race in shared memory, no read of
-# memory that nothing wrote, no wrong barrier. racecheck and synccheck do not follow the barriers of the
-# library's own attention kernels and report them: they are left out there.
+# A small training step on a GPU under compute-sanitizer: no access out of bounds, no race in shared
+# memory, no read of memory that nothing wrote, no wrong barrier. racecheck and synccheck do not
+# follow the barriers of the library's own attention kernels and report them: they are left out
+# there.
 . "$(dirname "$0")/common.sh"
 sanitizer=$(command -v compute-sanitizer || echo /usr/local/cuda/bin/compute-sanitizer)
 [ -x "$sanitizer" ] || skip "there is no compute-sanitizer"

@@ -1,6 +1,7 @@
 #!/bin/sh
-# Training on a GPU: float32 as on the CPU; bf16, and f16 with its loss scale, near it; the same bits in a second run,
-# which takes its algorithms from the tuning record of the first; tuned and not.
+# Training on a GPU: float32 as on the CPU; bf16, and f16 with its loss scale, near it; the same
+# bits in a second run, which takes its algorithms from the tuning record of the first; tuned and
+# not.
 . "$(dirname "$0")/common.sh"
 make_small
 export STATOR_CACHE="$PWD/cache"

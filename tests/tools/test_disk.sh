@@ -1,5 +1,5 @@
-# A disk that is full, a folder that cannot be written: an error of one line that names the file, and what was
-# there before is still there.
+# A disk that is full, a folder that cannot be written: an error of one line that names the file,
+# and what was there before is still there.
 . "$STATOR_SOURCE_DIR/tests/tools/common.sh"
 make_small
 

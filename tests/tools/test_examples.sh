@@ -26,7 +26,8 @@ says out "held-out loss" "The "
 # a second run does not take the first one's folder
 answer 2 env OUT=short "$examples/llama/train.sh" 1 short.json text.txt chars 4 16
 says err "short/checkpoints' has the checkpoints of another run"
-# options reach the training: the same numbers on the device that it has anyway, none on one that it cannot have
+# options reach the training: the same numbers on the device that it has anyway, none on one that it
+# cannot have
 OUT=given "$examples/llama/train.sh" --device cpu --target cpu 2 config.json text.txt chars 4 16 > out
 cmp llama/checkpoints/model.safetensors given/checkpoints/model.safetensors
 answer 2 env OUT=tape "$examples/llama/train.sh" --device tape 2 config.json text.txt chars 4 16

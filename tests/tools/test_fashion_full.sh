@@ -1,6 +1,6 @@
 #!/bin/sh
-# ResNet-8 on Fashion-MNIST, one epoch by the one command of examples/resnet50: the mean accuracy of three
-# seeds is at least 86.5 % on one rank and on two, and the two means are within one point.
+# ResNet-8 on Fashion-MNIST, one epoch by the one command of examples/resnet50: the mean accuracy of
+# three seeds is at least 86.5 % on one rank and on two, and the two means are within one point.
 . "$(dirname "$0")/common.sh"
 [ -r /usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz ] ||
     skip "the Debian package dataset-fashion-mnist is not installed"

@@ -84,8 +84,8 @@ if grep -q "$(printf '[\r\033]')" plain; then fail "control characters in a pipe
 [ "$(wc -l < plain)" -le 22 ] || fail "$(wc -l < plain) lines for 40 steps"
 says plain "step 1/40" "step 40/40" "steps/s" "a rank" "s left"
 
-# the rate is that of the steps behind the first, which prepares kernels and is slower: more steps a second than
-# all of them took. Others on the machine may spoil a run.
+# the rate is that of the steps behind the first, which prepares kernels and is slower: more steps a
+# second than all of them took. Others on the machine may spoil a run.
 tries=0
 while :; do
     "$stator" train g.stator --tokens-file text.tokens --steps 20 --log rate.jsonl > plain

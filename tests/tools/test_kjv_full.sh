@@ -1,6 +1,6 @@
 #!/bin/sh
-# The char-level Llama on the King James text, as 'make train' runs it: at most 8 minutes, held-out loss at most
-# 1.67 nats a character on two ranks, and a sample.
+# The char-level Llama on the King James text, as 'make train' runs it: at most 8 minutes, held-out
+# loss at most 1.67 nats a character on two ranks, and a sample.
 . "$(dirname "$0")/common.sh"
 command -v bible > /dev/null || skip "the Debian packages bible-kjv and bible-kjv-text are not installed"
 

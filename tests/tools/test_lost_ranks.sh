@@ -1,5 +1,5 @@
-# Ranks that are processes: whatever happens to one, all end within five seconds, and say which, at what step
-# and op. Nothing hangs, nothing is left behind.
+# Ranks that are processes: whatever happens to one, all end within five seconds, and say which, at
+# what step and op. Nothing hangs, nothing is left behind.
 . "$STATOR_SOURCE_DIR/tests/tools/common.sh"
 make_small
 train="train g.stator --tokens-file text.tokens --steps 10000000 --threads 1"
@@ -56,8 +56,8 @@ for signal in KILL STOP; do
     done
 done
 
-# A rank that is stopped while all save: rank 0 stands at the folder's lock, which is held here, the others wait for
-# it. Who finds out names what is lost, and where both were.
+# A rank that is stopped while all save: rank 0 stands at the folder's lock, which is held here, the
+# others wait for it. Who finds out names what is lost, and where both were.
 mkdir held
 exec 9> held/.lock
 flock 9

@@ -1,5 +1,6 @@
 #!/bin/sh
-# --memory-limit: plans stay below it, and exit code 3 says what would fit; --recompute changes no bit.
+# --memory-limit: plans stay below it, and exit code 3 says what would fit; --recompute changes no
+# bit.
 . "$(dirname "$0")/common.sh"
 make_small
 

@@ -1,4 +1,5 @@
-# Ranks that mpirun starts: the bits of threads on 2 and 4 ranks, and a rank that is lost ends them all.
+# Ranks that mpirun starts: the bits of threads on 2 and 4 ranks, and a rank that is lost ends them
+# all.
 . "$STATOR_SOURCE_DIR/tests/tools/common.sh"
 command -v mpirun > /dev/null || skip "mpirun is not installed"
 [ -e "$(dirname "$stator")/libstator_mpi.so" ] || skip "libstator_mpi.so is not built"

@@ -1,5 +1,5 @@
-# Collectives within the stages of a pipeline run behind its turns: most of their time is not waited for. That the
-# messages between stages still meet is proved by whoever compiles.
+# Collectives within the stages of a pipeline run behind its turns: most of their time is not waited
+# for. That the messages between stages still meet is proved by whoever compiles.
 . "$STATOR_SOURCE_DIR/tests/tools/common.sh"
 cat > config.json << 'END'
 {"model_type": "llama", "vocab_size": 2048, "hidden_size": 512, "intermediate_size": 1408, "num_hidden_layers": 4,

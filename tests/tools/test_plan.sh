@@ -1,5 +1,6 @@
 #!/bin/sh
-# A plan on disk is the whole step: training from it gives the bytes that training from the graph gives.
+# A plan on disk is the whole step: training from it gives the bytes that training from the graph
+# gives.
 . "$(dirname "$0")/common.sh"
 
 "$stator" model resnet --depth 8 --classes 10 --channels 1 --image 28 --batch 6 -o g.stator

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Kept plans are of a build: its hash changes with the source of any pass, kernel or op, and with nothing
-# else; and the command has the hash of the sources that it was built from.
+# Kept plans are of a build: its hash changes with the source of any pass, kernel or op, and with
+# nothing else; and the command has the hash of the sources that it was built from.
 . "$(dirname "$0")/common.sh"
 command -v cmake > /dev/null || skip "cmake is absent"
 source=$STATOR_SOURCE_DIR

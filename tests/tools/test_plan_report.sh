@@ -1,6 +1,6 @@
 #!/bin/sh
-# stator plan: the same figures from a graph and from its plan, as tables and as one JSON object, and those
-# that a session then has.
+# stator plan: the same figures from a graph and from its plan, as tables and as one JSON object,
+# and those that a session then has.
 . "$(dirname "$0")/common.sh"
 make_small
 

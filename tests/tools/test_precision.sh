@@ -1,5 +1,5 @@
-# Mixed precision through the command: bf16 and f16 train like f32, resume bit for bit, evaluate, generate; bad
-# loss scales are refused.
+# Mixed precision through the command: bf16 and f16 train like f32, resume bit for bit, evaluate,
+# generate; bad loss scales are refused.
 . "$STATOR_SOURCE_DIR/tests/tools/common.sh"
 make_small
 
@@ -51,8 +51,8 @@ says err "loss-scale"
 answer 2 "$stator" train g.stator $train --steps 2 --dtype bf17
 says err "bf17"
 
-# A cast to float32 asks for it, also in a graph that is float32 as it stands: what follows is float32, up to the next
-# product. Without --dtype it is nothing.
+# A cast to float32 asks for it, also in a graph that is float32 as it stands: what follows is
+# float32, up to the next product. Without --dtype it is nothing.
 cat > asks.stator << 'END'
 graph "asks" {
   %0 x = input {dtype=f32, shape=[8,16], batch_axis=0}

@@ -1,5 +1,5 @@
-# The char-level Llama on the King James text as 'make train' runs it, in bf16 and f16: the held-out loss is within 0.02
-# nats of float32's.
+# The char-level Llama on the King James text as 'make train' runs it, in bf16 and f16: the held-out
+# loss is within 0.02 nats of float32's.
 . "$(dirname "$0")/common.sh"
 command -v bible > /dev/null || skip "the Debian packages bible-kjv and bible-kjv-text are not installed"
 

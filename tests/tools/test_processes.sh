@@ -42,8 +42,8 @@ done
 says err "[0] resumed at step 6"
 cmp on.threads/model.safetensors on.processes/model.safetensors
 
-# Split parameters, moments and products: each process writes what it has, and the parts are what threads write
-# whole. A form of parts goes on from the other.
+# Split parameters, moments and products: each process writes what it has, and the parts are what
+# threads write whole. A form of parts goes on from the other.
 for form in "--shard zero1" "--mesh data=2,tensor=2 --shard zero3"; do
     rm -rf split.threads split.processes split.on
     # shellcheck disable=SC2086

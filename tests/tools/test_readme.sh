@@ -1,5 +1,6 @@
-# What the README shows: its ```sh blocks run as they stand (but for one warm-up that is longer than the small
-# data lasts), on small files under the names that they use; its C program is the example, which is compiled and run; the targets of make that it names exist.
+# What the README shows: its ```sh blocks run as they stand (but for one warm-up that is longer than
+# the small data lasts), on small files under the names that they use; its C program is the example,
+# which is compiled and run; the targets of make that it names exist.
 . "$STATOR_SOURCE_DIR/tests/tools/common.sh"
 readme=$STATOR_SOURCE_DIR/README.md
 

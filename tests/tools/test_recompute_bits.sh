@@ -1,6 +1,7 @@
 #!/bin/sh
-# What runs again for the backward pass has the same bits, in 16 bits too, whatever nests it becomes part
-# of: loss, gradients and statistics of batch norm, which are updated once, against a plan that keeps all.
+# What runs again for the backward pass has the same bits, in 16 bits too, whatever nests it becomes
+# part of: loss, gradients and statistics of batch norm, which are updated once, against a plan that
+# keeps all.
 . "$(dirname "$0")/common.sh"
 need_shared
 
@@ -27,7 +28,8 @@ for name in llama_tiny llama_tiny_tied resnet_tiny; do
     echo "--weights $shared/cases/$name/weights.safetensors --input $shared/cases/$name/batches.safetensors --map x=x.0,y=y.0" > $name.options
 done
 
-# Dropout, norms and chains of elementwise operations, which are in several nests when they run again.
+# Dropout, norms and chains of elementwise operations, which are in several nests when they run
+# again.
 cat > drop.stator << 'END'
 graph "drop" {
   %x x = input {dtype=f32, shape=[8,3,48,48]}

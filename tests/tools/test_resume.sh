@@ -1,8 +1,10 @@
-# A resumed run goes on where it stopped, bit for bit: weights, optimizer state, data order, learning rate.
+# A resumed run goes on where it stopped, bit for bit: weights, optimizer state, data order,
+# learning rate.
 . "$STATOR_SOURCE_DIR/tests/tools/common.sh"
 make_small
 
-# The schedule depends on all ten steps, so the first half is the set that the whole run left after five.
+# The schedule depends on all ten steps, so the first half is the set that the whole run left after
+# five.
 options="--tokens-file text.tokens --optimizer adamw --lr 1e-2 --warmup 2 --schedule cosine --ema 0.9
     --clip 1 --seed 3 --steps 10 --ranks 2"
 # shellcheck disable=SC2086 # words are meant
@@ -33,8 +35,8 @@ cmp ten/model.safetensors five/model.safetensors
 cmp ten/set-*-step-10/optimizer.safetensors five/set-*-step-10/optimizer.safetensors
 [ "$(wc -l < five.jsonl)" = 10 ] || fail "the log has $(wc -l < five.jsonl) lines, not 10"
 
-# Inputs copied ahead change nothing: the same numbers, and a checkpoint stands at the batch after its step.
-# shellcheck disable=SC2086
+# Inputs copied ahead change nothing: the same numbers, and a checkpoint stands at the batch after
+# its step. shellcheck disable=SC2086
 {
     "$stator" train g.stator $short --steps 10 --feed-ahead on --save ahead --save-every 5 --log ahead.jsonl > /dev/null
     "$stator" train g.stator $short --steps 10 --feed-ahead on --resume ahead/set-000001-step-5 --save after > /dev/null 2>&1

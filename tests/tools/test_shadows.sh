@@ -1,6 +1,7 @@
 #!/bin/sh
-# Weights kept in the type of the step: the same bits as casting them each step, from the first step on, after a resume and from
-# given weights; checkpoints do not have them. Without fusion, whose nests keep a cast weight in float32.
+# Weights kept in the type of the step: the same bits as casting them each step, from the first step
+# on, after a resume and from given weights; checkpoints do not have them. Without fusion, whose
+# nests keep a cast weight in float32.
 . "$(dirname "$0")/common.sh"
 make_small
 

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Plans for other devices: made anywhere, complete, refused where their device is not; descriptions from
-# files go with their plans.
+# Plans for other devices: made anywhere, complete, refused where their device is not; descriptions
+# from files go with their plans.
 . "$(dirname "$0")/common.sh"
 make_small
 

@@ -44,7 +44,8 @@ if command -v spm_train > /dev/null; then
     spm_train --input=long.txt --model_prefix=spm --vocab_size=60 --model_type=bpe > spm.log 2>&1 ||
         fail "spm_train: $(tail -3 spm.log)"
     answer 0 "$stator" import long.txt --tokenizer spm.model -o long.tokens
-    # the whole text is one piece of text for us, a line a sentence for spm_encode: newlines are tokens here
+    # the whole text is one piece of text for us, a line a sentence for spm_encode: newlines are
+    # tokens here
     says out "vocabulary: 60"
     head -1 long.txt | tr -d '\n' > line.txt
     answer 0 "$stator" import line.txt --tokenizer spm.model -o line.tokens

@@ -124,8 +124,8 @@ scan("scan_input_backward", [4, 2, 3], [4, 2, 3], scan_input_directions=[1])
 scan("scan_output_backward", [4, 2, 3], [4, 2, 3], scan_output_directions=[1])
 scan("scan_axes", [2, 4, 3], [2, 3, 4], scan_input_axes=[1], scan_output_axes=[-1])
 
-# two scanned inputs in other directions and along other axes; the body passes one on, and gives one of
-# the graph around
+# two scanned inputs in other directions and along other axes; the body passes one on, and gives one
+# of the graph around
 body = graph("b", [node("Mul", "a,b", "ab"), node("Add", "s,ab", "sn"), node("Identity", "b", "bb"),
                    node("Identity", "bias", "cc")],
              [value("s", F, [3]), value("a", F, [3]), value("b", F, [3])],
