@@ -76,16 +76,17 @@ static bool sees(const ring_t *r, uint32_t rank, uint32_t round) {
     return first < keys || !window || first - (keys - 1) < window;
 }
 
-/* The rank's queries meet the other's keys, unless that is done by the other one, in its round
- * with this rank, where it would do nothing else. */
-static bool takes_keys(const ring_t *r, uint32_t rank, uint32_t round) {
-    if (!sees(r, rank, round)) return false;
-    return 2 * round <= r->n_ranks || sees(r, other_of(r, rank, round), r->n_ranks - round);
-}
-/* The other's queries meet the rank's keys. */
+/* The other's queries meet the rank's keys. Only where rows are counted can those of other ranks be
+ * put where they see nothing. */
 static bool takes_queries(const ring_t *r, uint32_t rank, uint32_t round) {
+    if (!ir_attr_int(r->node, "causal") && !ir_attr_int(r->node, "window")) return false;
     return 2 * round < r->n_ranks && !sees(r, rank, round) &&
            sees(r, other_of(r, rank, round), r->n_ranks - round);
+}
+/* The rank's queries meet the other's keys, unless the other one sees to that in its round with this
+ * rank. */
+static bool takes_keys(const ring_t *r, uint32_t rank, uint32_t round) {
+    return sees(r, rank, round) && !takes_queries(r, other_of(r, rank, round), r->n_ranks - round);
 }
 
 typedef bool (*takes_t)(const ring_t *r, uint32_t rank, uint32_t round);

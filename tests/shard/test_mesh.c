@@ -239,6 +239,32 @@ static void early_ranks_work_for_late_ones(void **state) {
     shard_programs_free(&made);
 }
 
+/* 3 queries, which one rank of four has none of, over 8 keys, in no order: every pair is computed, once. */
+static void all_pairs_are_computed_once(void **state) {
+    (void)state;
+    static const char attending[] =
+        "graph \"g\" {\n"
+        "  %0 x = input {dtype=f32, shape=[1,3,2,4]}\n"
+        "  %1 y = input {dtype=f32, shape=[1,8,2,4]}\n"
+        "  %2, %3 o = attention(%0, %1, %1) {rows_first=true}\n"
+        "  output \"o\" = %2\n"
+        "}\n";
+    shard_programs_t made;
+    int64_t pairs = 0;
+    assert_int_equal(lower_ring(attending, "context=4", &made), ST_OK);
+    for (uint32_t r = 0; r < 4; r++) {
+        const ir_graph_t *program = made.graphs[made.program_of[r]];
+        for (ir_node_t n = 0; n < program->nodes.n; n++) {
+            const ir_node_info_t *node = ir_node(program, n);
+            if (node->op != IR_OP_ATTENTION) continue;
+            pairs += ir_value_type(program, node->inputs[0])->dims[1] *
+                     ir_value_type(program, node->inputs[1])->dims[1];
+        }
+    }
+    assert_int_equal(pairs, 3 * 8);
+    shard_programs_free(&made);
+}
+
 static void what_cannot_go_round_is_refused(void **state) {
     (void)state;
     static const char masked[] =
@@ -300,6 +326,7 @@ int main(void) {
         cmocka_unit_test(sequences_gather_keys_and_values),
         cmocka_unit_test(keys_go_as_far_as_they_are_seen),
         cmocka_unit_test(early_ranks_work_for_late_ones),
+        cmocka_unit_test(all_pairs_are_computed_once),
         cmocka_unit_test(what_cannot_go_round_is_refused),
         cmocka_unit_test(equal_ranks_share_a_program),
         cmocka_unit_test(lack_of_memory_is_reported),
