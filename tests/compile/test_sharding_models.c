@@ -1,4 +1,4 @@
-/* Placements of whole models: the cut beside the exact elimination, and how long a choice takes. */
+/* Placements of whole models: the cut beside the exact elimination, meshes of ranks, and how long a choice takes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,6 +11,7 @@
 #include "autodiff/train_graph.h"
 #include "base/memory.h"
 #include "compile/host.h"
+#include "compile/meshes.h"
 #include "compile/sharding.h"
 #include "compile/target.h"
 #include "fusion/recognize.h"
@@ -18,6 +19,7 @@
 #include "import/model.h"
 #include "ir/expand.h"
 #include "shard/uniform.h"
+#include "support/clock.h"
 
 typedef struct fixture {
     target_t *target;
@@ -144,6 +146,56 @@ static void cuts_are_as_good_as_elimination_on_models(void **state) {
     assert_true(n_llama >= 6 && n_resnet >= 6);
 }
 
+/* Every mesh is one of the ranks, of axes in the order of nearness, and news; what is priced least comes first. */
+static void check_meshes(const meshes_request_t *request, uint32_t n, const mesh_price_t *prices) {
+    for (uint32_t i = 0; i < n; i++) {
+        const mesh_price_t *p = &prices[i];
+        assert_int_equal(ir_mesh_ranks(&p->mesh), request->n_ranks);
+        const bool one = p->mesh.n == 1;
+        assert_false(one && strcmp(p->mesh.axes[0].name, IR_AXIS_DATA) == 0);
+        assert_false(one && strcmp(p->mesh.axes[0].name, IR_AXIS_TENSOR) == 0);
+        assert_int_equal(ir_mesh_find(&p->mesh, IR_AXIS_EXPERT), IR_NONE); /* of a plain Llama */
+        assert_int_equal(ir_mesh_find(&p->mesh, IR_AXIS_PIPE), IR_NONE); /* without micro-batches */
+        assert_true(p->step_us > 0 && p->exposed_us >= 0 && p->exposed_us < p->step_us);
+        for (uint32_t k = 0; k < i; k++) assert_false(ir_mesh_equal(&p->mesh, &prices[k].mesh));
+        if (!i || prices[i - 1].fits != p->fits) continue;
+        const uint64_t before = prices[i - 1].state_bytes + prices[i - 1].live_bytes;
+        assert_true(p->fits ? prices[i - 1].step_us <= p->step_us
+                            : before <= p->state_bytes + p->live_bytes);
+    }
+    for (uint32_t i = 1; i < n; i++) assert_true(prices[i - 1].fits || !prices[i].fits);
+}
+
+static void meshes_are_priced_least_first(void **state) {
+    (void)state;
+    enum { MOST = 64 };
+    const uint32_t ranks[] = {4, 6, 64};
+    for (size_t i = 0; i < sizeof ranks / sizeof ranks[0]; i++) {
+        fixture_t f;
+        mesh_price_t prices[MOST], few[2];
+        uint32_t n, n_few, n_fit = 0;
+        open_fixture(&f, llama(4, 1024, 64, 512), ranks[i]);
+        meshes_request_t request = {.graph = f.graph, .target = &f.ir, .n_ranks = ranks[i]};
+        assert_int_equal(meshes_price(&request, MOST, prices, &n), ST_OK);
+        assert_true(n >= 4 && n < MOST);
+        for (uint32_t k = 0; k < n; k++) assert_true(prices[k].fits); /* there is no limit */
+        check_meshes(&request, n, prices);
+        assert_int_equal(meshes_price(&request, 2, few, &n_few), ST_OK);
+        assert_int_equal(n_few, 2);
+        for (int k = 0; k < 2; k++) {
+            assert_true(ir_mesh_equal(&few[k].mesh, &prices[k].mesh));
+            assert_true(few[k].step_us == prices[k].step_us && few[k].form == prices[k].form);
+        }
+        /* a limit that the first one just keeps within */
+        request.memory_limit = prices[0].state_bytes + prices[0].live_bytes + 1;
+        assert_int_equal(meshes_price(&request, MOST, prices, &n), ST_OK);
+        check_meshes(&request, n, prices);
+        for (uint32_t k = 0; k < n; k++) n_fit += prices[k].fits;
+        assert_true(n_fit > 0 && prices[0].fits);
+        close_fixture(&f);
+    }
+}
+
 /* 32 layers of 8 billion parameters, every uniform plan beside: a second of processor time at most, on
  * whatever machine; a quiet one takes a quarter (bench_sharding). */
 static void a_large_llama_is_quick(void **state) {
@@ -165,6 +217,21 @@ static void a_large_llama_is_quick(void **state) {
         assert_true(made.us < 1e6);
 #endif
         assert_true(made.rows[made.chosen].fits);
+        mesh_price_t price;
+        uint32_t n;
+        const meshes_request_t meshes = {.graph = f.graph,
+                                         .target = &f.ir,
+                                         .n_ranks = ranks[i],
+                                         .memory_limit = request.memory_limit};
+        const double begin = processor_seconds();
+        assert_int_equal(meshes_price(&meshes, 1, &price, &n), ST_OK);
+        const double seconds = processor_seconds() - begin;
+        char text[IR_MESH_TEXT_BYTES];
+        print_message("  meshes: %.0f ms, %s %.0f ms\n", seconds * 1e3,
+                      ir_mesh_text(&price.mesh, text, sizeof text), price.step_us * 1e-3);
+#if defined(NDEBUG) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+        assert_true(seconds < 2);
+#endif
         for (uint32_t r = 0; r < made.n_rows; r++)
             assert_true(!made.rows[r].fits ||
                         made.rows[made.chosen].price.step_us <= made.rows[r].price.step_us);
@@ -176,6 +243,7 @@ static void a_large_llama_is_quick(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cuts_are_as_good_as_elimination_on_models),
+        cmocka_unit_test(meshes_are_priced_least_first),
         cmocka_unit_test(a_large_llama_is_quick),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
