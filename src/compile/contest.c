@@ -79,6 +79,11 @@ static bool has_bodies(const ir_graph_t *graph) {
     return false;
 }
 
+/* Nothing is left to be searched for. */
+static bool is_pipe(const ir_mesh_t *mesh) {
+    return mesh->n == 1 && strcmp(mesh->axes[0].name, IR_AXIS_PIPE) == 0;
+}
+
 static st_status_t price_meshes(contest_t *c, const compile_context_t *front) {
     mesh_price_t prices[MESHES];
     uint32_t n = 0;
@@ -97,7 +102,8 @@ static st_status_t price_meshes(contest_t *c, const compile_context_t *front) {
                              .mesh = prices[i].mesh,
                              .form = prices[i].form,
                              .price = prices[i]});
-        add(c, (candidate_t){.name = "auto", .mesh = prices[i].mesh, .searches = true});
+        if (!is_pipe(&prices[i].mesh))
+            add(c, (candidate_t){.name = "auto", .mesh = prices[i].mesh, .searches = true});
     }
     return ST_OK;
 }
@@ -108,7 +114,7 @@ static st_status_t add_meshes(contest_t *c) {
     compile_options_t options = *c->options;
     compile_context_t front;
     target_t *target;
-    if (options.mesh.n || options.pins || options.n_ranks < 4) return ST_OK;
+    if (options.mesh.n || options.pins) return ST_OK;
     options.mesh = (ir_mesh_t){.n = 1, .axes = {{IR_AXIS_PIPE, options.n_ranks}}};
     options.plan_cache = options.dump = NULL;
     st_status_t status = compile_front(c->graph, &options, &front, &target);

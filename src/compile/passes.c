@@ -295,6 +295,20 @@ static st_status_t add_alternatives(plan_t *plan, const sharding_t *sharding, co
     return ST_OK;
 }
 
+/* An expert axis that does what its name says finds its weights whole. */
+static st_status_t keep_experts(compile_context_t *c, const ir_graph_t *graph,
+                                const bool **out_whole) {
+    const ir_mesh_t *mesh = &c->plan->mesh;
+    const uint32_t expert = ir_mesh_find(mesh, IR_AXIS_EXPERT);
+    *out_whole = NULL;
+    if (!c->options.searched_axis || expert == IR_NONE || mesh->axes[expert].size < 2) return ST_OK;
+    bool *whole = st_arena_array(&c->plan->arena, graph->nodes.n, sizeof *whole);
+    if (!whole) return st_no_memory(graph->nodes.n, "the experts");
+    shard_expert_weights(graph, whole);
+    *out_whole = whole;
+    return ST_OK;
+}
+
 /* Searches for the placements of one axis; a graph with control flow has those of its name, and says so. */
 static st_status_t settle_axis(void *context, const ir_graph_t *graph, uint32_t axis,
                                shard_settled_t *settled) {
@@ -314,6 +328,8 @@ static st_status_t settle_axis(void *context, const ir_graph_t *graph, uint32_t 
     uint64_t limit = c->options.memory_limit ? c->options.memory_limit : machine->memory_bytes;
     for (uint32_t i = mesh->n; i-- > 0 && order[i] != axis;)
         limit = (uint64_t)st_size_mul(limit, mesh->axes[order[i]].size);
+    const bool *whole;
+    TRY(keep_experts(c, graph, &whole));
     const sharding_request_t request = {
         .graph = graph,
         .target = &c->target,
@@ -324,6 +340,7 @@ static st_status_t settle_axis(void *context, const ir_graph_t *graph, uint32_t 
         .lowers = name,
         .memory_limit = limit,
         .pins = c->options.pins,
+        .whole = whole,
         .mesh = mesh,
         .axis = axis,
     };

@@ -173,7 +173,8 @@ static st_status_t try_lowering(chooser_t *c) {
     static const char *const names[] = {"dp", "zero1", "zero2", "zero3"};
     const char *axis = c->request->lowers;
     const bool data = strcmp(axis, IR_AXIS_DATA) == 0, tensor = strcmp(axis, IR_AXIS_TENSOR) == 0;
-    for (int form = SHARD_FORM_DP; form < (data ? SHARD_FORM_END : 1); form++) {
+    const int n_forms = !data ? 1 : c->request->whole ? SHARD_FORM_ZERO3 : SHARD_FORM_END;
+    for (int form = SHARD_FORM_DP; form < n_forms; form++) {
         sharding_row_t row = {.form = form};
         snprintf(row.name, sizeof row.name, "%s", data ? names[form] : tensor ? "tp" : axis);
         TRY(lower_row(c, &row));
@@ -248,6 +249,19 @@ static st_status_t open_chooser(chooser_t *c) {
     return ST_OK;
 }
 
+/* Pins of what stays whole, beside those asked for. */
+static st_status_t pin_whole(chooser_t *c, const ir_placement_t *const **pinned) {
+    static const ir_placement_t whole = {.kind = IR_REPLICATE};
+    const sharding_request_t *r = c->request;
+    const size_t n_nodes = r->graph->nodes.n;
+    const ir_placement_t **all = st_arena_array(&c->own->arena, n_nodes, sizeof *all);
+    if (!all) return st_no_memory(n_nodes * sizeof *all, "a choice of placements");
+    for (ir_node_t n = 0; n < n_nodes; n++)
+        all[n] = r->whole[n] ? &whole : *pinned ? (*pinned)[n] : NULL;
+    *pinned = all;
+    return ST_OK;
+}
+
 /* From here on the request's prices are kept. */
 static st_status_t keep_prices(chooser_t *c) {
     TRY(shard_prices_create(&c->own->prices));
@@ -266,6 +280,7 @@ static st_status_t run(chooser_t *c) {
     const ir_placement_t *const *pinned = NULL;
     if (r->pins)
         TRY(shard_pins_states(r->pins, r->mesh, r->axis, r->graph, &c->own->arena, &pinned));
+    if (r->whole) TRY(pin_whole(c, &pinned));
     TRY(shard_model_open(r->graph, r->target, &r->ring, r->splits_inputs, pinned, &c->own->model));
     TRY(open_chooser(c));
     for (uint32_t w = 0; w < N_WEIGHTS; w++) {

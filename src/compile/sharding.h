@@ -55,6 +55,7 @@ typedef struct sharding_request {
     uint64_t memory_limit; /* of states and live values together; 0: none */
     const char
         *pins; /* placements asked for (shard/pins.h), which all candidates keep to; NULL: none */
+    const bool *whole; /* [nodes]: parameters that stay whole, whatever the candidate; NULL: none */
     const ir_mesh_t *mesh; /* with pins: the mesh, of which this is axis `axis` */
     uint32_t axis;
 } sharding_request_t;

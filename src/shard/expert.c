@@ -30,6 +30,13 @@ static ir_node_t weights_of(const ir_graph_t *graph, const ir_node_info_t *node)
     return is_product(graph, node) ? shard_parameter_of(graph, node->inputs[1]) : IR_NONE;
 }
 
+void shard_expert_weights(const ir_graph_t *graph, bool *out_weights) {
+    for (ir_node_t n = 0; n < graph->nodes.n; n++) {
+        const ir_node_t weights = weights_of(graph, ir_node(graph, n));
+        if (weights != IR_NONE) out_weights[weights] = true;
+    }
+}
+
 static void chain_products(const ir_graph_t *graph, products_t *p) {
     for (ir_value_t v = 0; v < graph->values.n; v++) p->first[v] = IR_NONE;
     for (ir_node_t n = 0; n < graph->nodes.n; n++) {

@@ -43,6 +43,8 @@ st_status_t shard_form_tensor(const ir_graph_t *graph, shard_settled_t *settled)
  * between the parts of the batch and those of the experts. Other weights are whole. ST_UNSUPPORTED:
  * there are no such weights. */
 st_status_t shard_form_expert(const ir_graph_t *graph, shard_settled_t *settled) ST_WARN_UNUSED;
+/* Marks the parameters that are experts' weights: [nodes]. */
+void shard_expert_weights(const ir_graph_t *graph, bool *out_weights);
 /* Context parallel: sequences, dim 1 of the inputs, are split, and with them queries and what is
  * computed for each position by itself; keys and values are gathered, and their gradients
  * scattered sums; or they go round, part by part. All weights are whole. ST_UNSUPPORTED: there
