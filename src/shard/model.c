@@ -359,7 +359,18 @@ static st_status_t add_reading(const shard_model_t *m, double weight, const read
     return any ? shard_energy_pair(energy, r->from, r->to, table) : ST_OK;
 }
 
+/* A shadow lives as its parameter does. */
+static st_status_t tie_shadows(const shard_model_t *m, shard_energy_t *energy) {
+    for (ir_node_t n = 0; n < m->graph->nodes.n; n++) {
+        const ir_node_t of = ir_master_of(m->graph, ir_node(m->graph, n));
+        if (of != IR_NONE && m->groups.data[m->class_of[n]].node == n)
+            TRY(shard_energy_tie(energy, m->class_of[of], m->class_of[n]));
+    }
+    return ST_OK;
+}
+
 static st_status_t add_readings(const shard_model_t *m, double weight, shard_energy_t *energy) {
+    TRY(tie_shadows(m, energy));
     for (size_t r = 0; r < m->readings.n; r++)
         TRY(add_reading(m, weight, &m->readings.data[r], energy));
     return ST_OK;

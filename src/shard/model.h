@@ -7,6 +7,7 @@
  *              once for each phase that reads them
  *   free       sums of squares read parts as they are: their part of the sum is a number a rank
  *   forbidden  an update whose state lies otherwise: state is not converted in place
+ *   tied       a shadow of a weight lives as the weight does
  *   memory     parts of states, and of forward values that the backward pass reads
  *
  * Nodes that look alike decide together: classes are those of equal kinds whose neighbourhoods, some

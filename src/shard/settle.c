@@ -208,7 +208,8 @@ static st_status_t copy_node(preparing_t *p, ir_node_t n) {
     for (uint32_t j = 0; j < node->n_inputs; j++) p->map[node->inputs[j]] = inputs[j];
     TRY(ir_graph_clone_node(p->out->graph, p->from, n, NULL, p->map));
     for (uint32_t j = node->n_inputs; j-- > 0;) p->map[node->inputs[j]] = before[j];
-    ir_placement_t home = p->settled->homes ? p->settled->homes[n] : IR_PLACE_REPLICATE;
+    const ir_node_t master = ir_master_of(p->from, node), lives_as = master == IR_NONE ? n : master;
+    ir_placement_t home = p->settled->homes ? p->settled->homes[lives_as] : IR_PLACE_REPLICATE;
     if (home.kind == IR_SPLIT) home = resolved(ir_value_type(p->from, node->first_output), home);
     return note_nodes(p, forced, home);
 }

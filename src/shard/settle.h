@@ -75,7 +75,8 @@ typedef struct shard_prepared {
     bool places_inputs;
 } shard_prepared_t;
 
-/* Works it into a graph: values that are pinned get a node that turns them, sums of squares become one
+/* Works it into a graph: shadows (IR_SHADOW_PREFIX) live where their parameters do, whatever is settled of them, for
+ * each rank casts its own part; values that are pinned get a node that turns them, sums of squares become one
  * of the operands that are split and one of the others. */
 st_status_t shard_prepare(const ir_graph_t *graph, const shard_settled_t *settled,
                           shard_prepared_t *out) ST_WARN_UNUSED;

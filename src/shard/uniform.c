@@ -133,6 +133,8 @@ static st_status_t restrict_labels(const shard_model_t *model, const shard_energ
                                   energy->classes.data + variable->first,
                                   energy->memory.data + variable->first, NULL));
     }
+    for (size_t i = 0; i < energy->ties.n; i++)
+        TRY(shard_energy_tie(out, energy->ties.data[i].a, energy->ties.data[i].b));
     return copy_tables(energy, out);
 }
 

@@ -40,6 +40,13 @@ for form in dp zero1 zero3 tp; do
     train $form.on on 6 --dtype bf16 --shard $form
     same $form.off $form.on "$form on two ranks"
 done
+# so it does where placements are searched for, or pinned
+sed -e 's/^link_us.*/link_us 0/' -e 's/^link_gbps.*/link_gbps 1000000/' -e 's/^launch_us.*/launch_us 0/' \
+    "$STATOR_SOURCE_DIR/targets/cpu.target" > free.target
+train searched on 6 --dtype bf16 --shard auto --mesh data=2 --target ./free.target
+train pinned on 6 --dtype bf16 --shard dp --mesh data=2 --pin 'model*mlp*=split(0,data)'
+train pinned.off off 6 --dtype bf16 --shard dp --mesh data=2 --pin 'model*mlp*=split(0,data)'
+same pinned.off pinned 'weights that are pinned'
 for form in zero3 tp; do
     for shadows in on off; do
         answer 0 "$stator" plan g.stator --dtype bf16 --optimizer adamw --ranks 2 --shard $form --weight-shadows $shadows --json
