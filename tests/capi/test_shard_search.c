@@ -17,7 +17,12 @@ static void make_report_of(const shard_model_t *model, const char *const *more,
         "auto"};
     stator_options_t *options = NULL;
     stator_graph_t *graph = NULL, *training = NULL;
-    spill(scratch("config.json"), model->config, strlen(model->config));
+    char config[1024]; /* of one layer, whatever the model has: many plans are compiled */
+    snprintf(config, sizeof config, "%s", model->config);
+    char *layers = strstr(config, "num_hidden_layers\": ");
+    assert_non_null(layers);
+    layers[strlen("num_hidden_layers\": ")] = '1';
+    spill(scratch("config.json"), config, strlen(config));
     *plan = NULL;
     *report = NULL;
     assert_int_equal(stator_options_create(&options), STATOR_OK);
@@ -165,9 +170,8 @@ static void meshes_are_searched_where_none_is_asked_for(void **state) {
 static void no_uniform_plan_is_faster_once_it_is_compiled(void **state) {
     (void)state;
     static const char *const forms[] = {"dp", "zero1", "zero2", "zero3", "tp"};
-    const char *const targets[] = {"h200", shard_machine("free.target", "0", "1000000"),
-                                   shard_machine("slow.target", "100", "0.1")};
-    static const char *const ranks[] = {"4", "2", "2"};
+    const char *const targets[] = {"h200", shard_machine("slow.target", "100", "0.1")};
+    static const char *const ranks[] = {"4", "2"};
     for (size_t t = 0; t < sizeof targets / sizeof targets[0]; t++) {
         const double chosen = compiled_us(targets[t], ranks[t], "auto");
         for (size_t f = 0; f < sizeof forms / sizeof forms[0]; f++) {
