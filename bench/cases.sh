@@ -22,7 +22,8 @@ llama() { # vocabulary width inner layers heads: a configuration
     printf '{"architectures":["LlamaForCausalLM"],"model_type":"llama","vocab_size":%d,"hidden_size":%d,"intermediate_size":%d,"num_hidden_layers":%d,"num_attention_heads":%d,"num_key_value_heads":%d,"max_position_embeddings":131072,"rms_norm_eps":1e-5,"rope_theta":500000.0,"initializer_range":0.02,"hidden_act":"silu","tie_word_embeddings":false}' \
         "$1" "$2" "$3" "$4" "$5" "$6"
 }
-value() { sed -n "s/.*\"$1\":\([-0-9.e+]*\).*/\1/p" | head -n 1; }
+# the plan's own, not those of what else there was
+value() { sed -n -e 's/"alternatives":\[[^]]*\]//' -e "s/.*\"$1\":\([-0-9.e+]*\).*/\1/p" | head -n 1; }
 
 planned() {
     for name in 'slow links between hosts' 'large vocabulary' 'experts' 'tight memory'; do
