@@ -43,11 +43,12 @@ typedef struct attention_slot {
     size_t bytes;
 } attention_slot_t;
 
-/* Keys that some query of rows [m, m + rows) sees, from where packed strips begin. */
+/* Keys that some query of rows [m, m + rows) sees, from where packed strips begin; none stay none:
+ * keys that nobody sees are not packed. */
 static void block_keys(const kern_attention_t *a, int64_t m, int64_t rows, int64_t *first,
                        int64_t *last) {
     kern_attention_span(a, m, rows, first, last);
-    *first = *first / SPAN * SPAN;
+    if (*first < *last) *first = *first / SPAN * SPAN;
 }
 
 /* Lays a slot out from `at` on; `n` = 1: of the forward pass, 2: of the gradient. */
