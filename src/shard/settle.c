@@ -130,9 +130,11 @@ static st_status_t sum_group(preparing_t *p, const ir_node_info_t *node, const i
     *out = IR_NONE;
     if (!group || !in || !sum) return st_no_memory(node->n_inputs * sizeof *in, "the lowering");
     for (uint32_t j = 0; j < node->n_inputs; j++) {
-        const shard_forced_t *forced = &p->forced.data[to->values.data[inputs[j]].producer];
-        if ((forced->out && forced->out[0].kind == IR_SPLIT) != split) continue;
-        if (split) in[n] = forced->out[0];
+        const ir_node_t from = to->values.data[inputs[j]].producer;
+        const shard_forced_t *forced = &p->forced.data[from];
+        const uint32_t k = inputs[j] - ir_node(to, from)->first_output;
+        if ((forced->out && forced->out[k].kind == IR_SPLIT) != split) continue;
+        if (split) in[n] = forced->out[k];
         group[n++] = inputs[j];
     }
     if (!n) return ST_OK;
