@@ -9,6 +9,7 @@ endif()
 enable_language(CUDA)
 find_package(CUDAToolkit 13.0 REQUIRED)
 find_path(CUDNN_INCLUDE cudnn.h HINTS ${CUDAToolkit_INCLUDE_DIRS} REQUIRED)
+find_path(NCCL_INCLUDE nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS} REQUIRED)
 
 file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS
      ${CMAKE_SOURCE_DIR}/src/device/cuda/*.c ${CMAKE_SOURCE_DIR}/src/device/cuda/*.cu
@@ -23,7 +24,8 @@ add_library(stator_cuda MODULE ${cuda_sources} ${shared_sources}
 set_target_properties(stator_cuda PROPERTIES LINKER_LANGUAGE C CUDA_SEPARABLE_COMPILATION OFF)
 target_compile_definitions(stator_cuda PRIVATE STATOR_BUILD="${STATOR_BUILD}")
 target_include_directories(stator_cuda PRIVATE ${CMAKE_SOURCE_DIR}/src)
-target_include_directories(stator_cuda SYSTEM PRIVATE ${CUDNN_INCLUDE} ${CUDAToolkit_INCLUDE_DIRS})
+target_include_directories(stator_cuda SYSTEM PRIVATE ${CUDNN_INCLUDE} ${NCCL_INCLUDE}
+                           ${CUDAToolkit_INCLUDE_DIRS})
 target_link_libraries(stator_cuda PRIVATE stator_ir stator_base CUDA::cudart_static
                       ${CMAKE_DL_LIBS} rt Threads::Threads m)
 target_link_options(stator_cuda PRIVATE -Wl,-z,defs -Wl,--exclude-libs,ALL)

@@ -102,11 +102,12 @@ st_status_t compile_pass_unroll(compile_context_t *c) {
     if (n > IR_UNROLL_NODES)
         return FAIL(
             ST_DOES_NOT_FIT,
-            "%s its %lld micro-batches out, which makes %.0f nodes: at most %d are possible",
+            "%s its %lld micro-batches out, which makes %.0f nodes: at most %d are possible%s",
             compile_wants_stages(&c->options)
                 ? "a pipeline writes"
                 : "form 'zero2', which adds up parts of gradients, writes",
-            (long long)n_micro, n, IR_UNROLL_NODES);
+            (long long)n_micro, n, IR_UNROLL_NODES,
+            compile_wants_stages(&c->options) ? "" : "; zero1 and zero3 keep a loop of any length");
     TRY(ir_unroll(c->graph, is_that_node, &loop, &made));
     compile_replace(&c->graph, made);
     c->n_micro = (uint32_t)n_micro;

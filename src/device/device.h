@@ -113,8 +113,9 @@ typedef struct dev_device {
      * over on success. All of them call it together. */
     st_status_t (*collectives)(dev_stream_t *stream, struct comm *host, int64_t timeout_ms,
                                struct comm **out_comm);
-    /* What tuning has chosen on this kind of device so far, as text (st_free), for ranks that must choose
-     * alike; taken where there is no choice yet. */
+    /* What tuning has chosen on this kind of device so far, as text (st_free; NULL: tuning is off), for
+     * ranks that must choose alike; taken in place of what is on record here. RANKS_DISAGREE: it is of
+     * another kind of device. */
     st_status_t (*choices_give)(dev_stream_t *stream, char **out_text);
     st_status_t (*choices_take)(dev_stream_t *stream, const char *text);
 } dev_device_t;

@@ -174,7 +174,7 @@ static st_status_t time_op(void *context, bench_t *bench, bool near, double *out
     if (status == ST_OK) status = warm_up(&run);
     if (status == ST_OK) status = between_marks(c, &run, near, out_us);
     close_run(&run);
-    *out_us -= c->empty_us;
+    if (status == ST_OK) *out_us -= c->empty_us;
     return status;
 }
 

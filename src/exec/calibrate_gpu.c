@@ -1,7 +1,8 @@
 /* A GPU's description from single ops (calibrate_gpu.h).
  *
- * Rates are of one type, bf16: f16 runs at the same, and what a step does in other types is little. Rows,
- * widths, heads and windows are between those of what is trained, and of no model. Statements of the base
+ * Rates are of one type, bf16: f16 runs at the same, and what a step does in other types is little.
+ * Products' rows, widths and heads are between those of what is trained, and of no model; convolutions are
+ * a ResNet-50's at another batch, since libraries take other ways for other windows. Statements of the base
  * that are measured anew are left out, with all rates of the same op, variant and type, so that old and
  * new ones are not mixed; its kernels follow at the end as they are. Linear in the base's lines. */
 #include "exec/calibrate_gpu.h"
@@ -36,7 +37,7 @@ static st_status_t time_point(writer_t *w, const calibrate_point_t *p, ir_dtype_
     if (status == ST_OK) status = w->timer->op(w->timer->context, &bench, near, out_us);
     if (status == ST_OK && !(*out_us > 0))
         status = FAIL(ST_DEVICE, "the device's clock says %g us", *out_us);
-    *out_work = bench.work;
+    if (status == ST_OK) *out_work = bench.work;
     bench_close(&bench);
     return status == ST_OK ? ST_OK : st_error_context(status, "measuring %s(%s)", p->op, p->shapes);
 }
@@ -267,10 +268,11 @@ static st_status_t put_all(writer_t *w, const char *base, size_t bytes, st_text_
     TRY(put_attentions(w));
     TRY(put_convolutions(w));
     TRY(time_kernels(w));
-    TRY(st_text_put(out,
-                    "# Measured by 'stator bench --calibrate', single ops by themselves, on '%s', "
-                    "whose description says the rest.\n",
-                    w->base->machine.name));
+    TRY(st_text_put(
+        out,
+        "# Measured by 'stator bench --calibrate', single ops by themselves; the rest is "
+        "as '%s' says.\n",
+        w->base->machine.name));
     TRY(put_base(w, out, base, split));
     TRY(st_text_put_bytes(out, w->text.data + 1, w->text.n - 1));
     return put_base(w, out, split, end);

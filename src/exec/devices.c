@@ -26,7 +26,7 @@ static st_status_t gather(comm_t *comm, const void *own, size_t bytes, void *all
     for (int r = 0; r < n; r++) parts[r] = (int64_t)bytes;
     const comm_segment_t cut = {.in = own, .out = all, .outer = 1, .parts = parts};
     st_status_t status = comm_all_gather_start(comm, 0, IR_U8, 1, &cut);
-    if (status == ST_OK) status = comm_wait_for(comm, 0, FOLLOW_MS);
+    if (status == ST_OK) status = comm_wait(comm, 0);
     st_free(parts);
     return status;
 }
@@ -62,13 +62,10 @@ static st_status_t check_places(exec_rank_t *rank) {
     const uint32_t n = rank->session->plan->n_ranks;
     place_t own = {{0}, {0}}, *all = st_calloc(n, sizeof *all);
     if (!all) return st_no_memory(n * sizeof *all, "a session");
-    name_host(own.host);
     st_status_t status = rank->device->identity(rank->stream, own.device, sizeof own.device);
     if (status == ST_OK) status = gather(rank->comm, &own, sizeof own, all);
     for (uint32_t r = 0; r < n && status == ST_OK; r++) {
-        if (r == rank->index || strcmp(all[r].host, own.host) != 0 ||
-            strcmp(all[r].device, own.device) != 0)
-            continue;
+        if (r == rank->index || strcmp(all[r].device, own.device) != 0) continue;
         int found = 0;
         TRY_GOTO(rank->device->count(&found), done);
         status =

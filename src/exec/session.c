@@ -186,7 +186,12 @@ static st_status_t start_ranks(exec_session_t *session) {
             status = comm_throttle_create(comms[i], session->options.comm_latency_s,
                                           session->options.comm_bandwidth, &ranks[i].comm);
     st_free(comms);
-    if (status != ST_OK) return status;
+    /* before devices and their connections, which different plans would open differently */
+    if (status == ST_OK && session->beside) status = exec_agree(session);
+    if (status != ST_OK) {
+        for (uint32_t i = 0; i < n_local; i++) exec_rank_release(&ranks[i]);
+        return status;
+    }
     for (uint32_t i = 0; i < n_local; i++) {
         exec_rank_t *rank = &ranks[i];
         int failed = pthread_create(&rank->thread, NULL, rank_main, rank);
@@ -202,8 +207,7 @@ static st_status_t start_ranks(exec_session_t *session) {
         rank->has_thread = true;
     }
     wait_for_ranks(session);
-    TRY(session_status(session));
-    return session->beside ? exec_agree(session) : ST_OK;
+    return session_status(session);
 }
 
 /* Which of the plan's ranks are this process's. */

@@ -155,7 +155,11 @@ st_status_t record_take(record_t *record, const char *text) {
         record_entry_t entry;
         size_t i = 0;
         bytes = strcspn(text, "\n");
-        if (!parse_line(record, text, bytes, &entry)) continue;
+        if (!parse_line(record, text, bytes, &entry))
+            return FAIL(
+                ST_RANKS_DISAGREE,
+                "the rank that chose algorithms has another kind of device, or another driver: "
+                "with option tune=off no rank chooses");
         while (i < record->entries.n && record->entries.data[i].key != entry.key) i++;
         if (i < record->entries.n)
             record->entries.data[i] = entry;

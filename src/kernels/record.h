@@ -39,8 +39,8 @@ st_status_t record_add(record_t *record, const record_entry_t *entry) ST_WARN_UN
 size_t record_count(const record_t *record);
 /* All entries, a line each as the file has them (st_free). */
 st_status_t record_text(const record_t *record, char **out_text) ST_WARN_UNUSED;
-/* Entries of another's text hold from now on, in place of what is here; the file stays as it is. Lines of
- * another identity count as absent. */
+/* Entries of another's text hold from now on, in place of what is here; the file stays as it is.
+ * RANKS_DISAGREE: a line is of another identity. */
 st_status_t record_take(record_t *record, const char *text) ST_WARN_UNUSED;
 
 /* Seconds that may be spent on measuring, from option tune: "on" a default, "off" -1. */

@@ -6,7 +6,7 @@
  *            standard output and error come through pipes, line by line behind "[r] "
  *
  * A signal that asks to end, or one of the user's own, goes to all ranks. When a rank fails, the
- * others have a third of the limit to notice by themselves, and then are killed, whole process
+ * others have 0.35 of the limit to notice by themselves, and then are killed, whole process
  * groups: stopped ones too. Ranks die with this process, however it ends. */
 #include <errno.h>
 #include <fcntl.h>
@@ -25,6 +25,7 @@
 #include "tools/tool.h"
 
 enum { MAX_RANKS = 1024, LINE_BYTES = 8192, PEER_LOST_CODE = 4, REST_MS = 100 };
+static const double GRACE = 0.35; /* of the limit */
 
 typedef struct stream {
     int fd; /* -1: at its end */
@@ -257,7 +258,7 @@ static int reap(launch_t *l) {
 
 /* After a failure the rest has a part of the limit. */
 static void enforce(launch_t *l) {
-    double grace_s = 0.35 * (l->limit_s > 0 ? l->limit_s : 60);
+    double grace_s = GRACE * (l->limit_s > 0 ? l->limit_s : 60);
     if (l->first < 0 || l->killed || now_ms() - l->failed_ms < (int64_t)(grace_s * 1e3)) return;
     signal_all(l, SIGKILL);
     l->killed = true;

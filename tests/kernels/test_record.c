@@ -2,6 +2,7 @@
 #include "kernels/record.h"
 
 #include "base/file.h"
+#include "base/memory.h"
 #include "support/scratch.h"
 
 /* A path where nothing is. */
@@ -58,6 +59,28 @@ static void the_first_choice_of_a_key_holds(void **state) {
     assert_int_equal(record_count(mine), 1);
     assert_int_equal(record_find(mine, 5)->choice.bytes[0], 0);
     record_close(mine);
+}
+
+static void another_ranks_choices_hold_here(void **state) {
+    (void)state;
+    char *text = NULL;
+    record_t *theirs = open_at(fresh(), "card A");
+    record_entry_t a = entry_of(5, 0), b = entry_of(6, 40), own = entry_of(5, 100);
+    assert_ok(record_add(theirs, &a));
+    assert_ok(record_add(theirs, &b));
+    assert_ok(record_text(theirs, &text));
+    record_close(theirs);
+    record_t *mine = open_at(fresh(), "card A"), *other = open_at(scratch("other"), "card B");
+    assert_ok(record_add(mine, &own));
+    assert_ok(record_take(mine, text));
+    assert_int_equal(record_count(mine), 2);
+    assert_int_equal(record_find(mine, 5)->choice.bytes[0], 0);
+    assert_int_equal(record_find(mine, 6)->choice.bytes[0], 40);
+    assert_fails(record_take(other, text), ST_RANKS_DISAGREE, "another kind of device");
+    assert_ok(record_take(other, ""));
+    st_free(text);
+    record_close(mine);
+    record_close(other);
 }
 
 static void lines_of_another_device_count_as_absent(void **state) {
@@ -147,6 +170,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_was_added_is_read_again),
         cmocka_unit_test(the_first_choice_of_a_key_holds),
+        cmocka_unit_test(another_ranks_choices_hold_here),
         cmocka_unit_test(lines_of_another_device_count_as_absent),
         cmocka_unit_test(damaged_and_torn_lines_count_as_absent),
         cmocka_unit_test(a_record_that_cannot_be_written_says_so),

@@ -8,7 +8,7 @@
 #include "comm/backend.h"
 #include "device/cuda/libraries.h"
 
-enum { NCCL_REASON_BYTES = 512, NCCL_MAX_LANES = 64 };
+enum { NCCL_REASON_BYTES = 512, NCCL_MAX_LANES = 1024 };
 
 /* A stream of collectives. What it is at, a ticket of a communicator, is in host memory. */
 typedef struct nccl_lane {
@@ -35,9 +35,10 @@ typedef struct nccl_rank {
     pthread_t thread;
     pthread_mutex_t mutex; /* of what follows */
     pthread_cond_t changed;
-    ST_VEC(ncclComm_t) comms; /* to be aborted */
-    ST_VEC(char *) ops;       /* labels of what lanes are at */
-    bool stop, in_step;
+    ST_VEC(ncclComm_t) comms;    /* to be aborted */
+    ST_VEC(char *) ops;          /* labels of what lanes are at */
+    bool stop, in_step, in_call; /* in_call: the rank's own thread is inside the library */
+    int n_aborting;
     uint64_t step;
     st_status_t failed;
     char reason[NCCL_REASON_BYTES];
@@ -97,5 +98,13 @@ st_status_t nccl_watch(nccl_rank_t *rank);
 void nccl_watch_stop(nccl_rank_t *rank);
 /* The failure as latched; ST_OK if there is none. */
 st_status_t nccl_latched(nccl_rank_t *rank);
+/* Around calls of the library on the rank's own thread; `enter` FAILs with the failure as latched. */
+st_status_t nccl_enter(nccl_rank_t *rank);
+void nccl_leave(nccl_rank_t *rank);
+/* While connections are made nothing else tells the watch that somebody waits, and where. */
+void nccl_wait_begin(nccl_rank_t *rank, const nccl_lane_t *lane, uint32_t op);
+void nccl_wait_end(nccl_rank_t *rank, const nccl_lane_t *lane);
+/* A label's number, for lanes to show. */
+st_status_t nccl_label(nccl_rank_t *rank, const char *label, uint32_t *out_op);
 
 #endif

@@ -31,8 +31,10 @@ st_status_t nccl_fail(const nccl_rank_t *rank, ncclResult_t error, const char *c
 
 static st_status_t open_lane(nccl_rank_t *rank, nccl_lane_t **out) {
     if (rank->n_lanes == NCCL_MAX_LANES)
-        return FAIL(ST_UNSUPPORTED, "a rank with more than %d streams of collectives: fewer stages",
-                    NCCL_MAX_LANES);
+        return FAIL(
+            ST_UNSUPPORTED,
+            "a rank sends to and receives from more than %d others: that needs as many streams",
+            NCCL_MAX_LANES - 1);
     nccl_lane_t *lane = &rank->lanes[rank->n_lanes];
     CUDA_TRY(cudaStreamCreateWithFlags(&lane->stream, cudaStreamNonBlocking));
     lane->word = rank->words + rank->n_lanes;
@@ -49,16 +51,7 @@ static st_status_t open_lane(nccl_rank_t *rank, nccl_lane_t **out) {
 /* The label of a ticket's collective, kept once. */
 static st_status_t name_op(nccl_rank_t *rank, nccl_ticket_t *ticket) {
     if (ticket->op) return ST_OK;
-    char *label = st_strdup(rank->next_op[0] ? rank->next_op : "a collective");
-    if (!label) return st_no_memory(sizeof rank->next_op, "a collective");
-    pthread_mutex_lock(&rank->mutex);
-    st_status_t status = ST_VEC_PUSH(&rank->ops, label);
-    ticket->op = (uint32_t)rank->ops.n;
-    pthread_mutex_unlock(&rank->mutex);
-    if (status == ST_OK) return ST_OK;
-    st_free(label);
-    ticket->op = 0;
-    return st_no_memory(sizeof rank->next_op, "a collective");
+    return nccl_label(rank, rank->next_op[0] ? rank->next_op : "a collective", &ticket->op);
 }
 
 static st_status_t take_ticket(nccl_comm_t *comm, uint32_t ticket, nccl_ticket_t **out) {
@@ -99,7 +92,10 @@ static st_status_t issue(nccl_comm_t *comm, nccl_ticket_t *taken, const comm_req
     CUDA_TRY(cudaEventRecord(rank->fork, rank->stream->stream));
     CUDA_TRY(cudaStreamWaitEvent(lane->stream, rank->fork, 0));
     CUDA_TRY(lanes_mark(lane->device_word, taken->op, lane->stream));
-    TRY(nccl_move(comm, request));
+    TRY(nccl_enter(rank));
+    st_status_t status = nccl_move(comm, request);
+    nccl_leave(rank);
+    TRY(status);
     CUDA_TRY(lanes_mark(lane->device_word, 0, lane->stream));
     CUDA_TRY(cudaEventRecord(taken->done, lane->stream));
     return ST_OK;
@@ -132,9 +128,9 @@ static st_status_t put_off(nccl_comm_t *comm, uint32_t ticket, const comm_reques
 /* Issues the receive of `ticket` if it has been put off, and those before it. */
 static st_status_t catch_up(nccl_comm_t *comm, uint32_t ticket) {
     const nccl_ticket_t *last = &comm->tickets[ticket];
-    nccl_pair_t *pair = &comm->pairs[comm->base.size + (int)last->numbers[0]];
     size_t n = 0;
-    if (last->request.kind != COMM_RECEIVE) return ST_OK;
+    if (last->request.kind != COMM_RECEIVE) return ST_OK; /* not put off */
+    nccl_pair_t *pair = &comm->pairs[comm->base.size + (int)last->numbers[0]];
     while (n < pair->put_off.n && pair->put_off.data[n] != ticket) n++;
     if (n == pair->put_off.n) return ST_OK;
     for (size_t i = 0; i <= n; i++) {
@@ -172,10 +168,20 @@ static st_status_t nccl_wait(comm_t *base, uint32_t ticket, int64_t limit_ms) {
     return ST_OK;
 }
 
+static bool is_waiting_to_be_issued(const nccl_comm_t *comm, uint32_t ticket) {
+    const nccl_ticket_t *taken = &comm->tickets[ticket];
+    if (taken->request.kind != COMM_RECEIVE) return false;
+    const nccl_pair_t *pair = &comm->pairs[comm->base.size + (int)taken->numbers[0]];
+    for (size_t i = 0; i < pair->put_off.n; i++)
+        if (pair->put_off.data[i] == ticket) return true;
+    return false;
+}
+
 static bool nccl_done(comm_t *base, uint32_t ticket) {
     const nccl_comm_t *comm = (const nccl_comm_t *)base;
     const nccl_ticket_t *taken = ticket < comm->n_tickets ? &comm->tickets[ticket] : NULL;
-    return !taken || !taken->active || cudaEventQuery(taken->done) == cudaSuccess;
+    if (!taken || !taken->active) return true;
+    return !is_waiting_to_be_issued(comm, ticket) && cudaEventQuery(taken->done) == cudaSuccess;
 }
 
 static void nccl_mark(comm_t *base, uint64_t step, const char *op) {

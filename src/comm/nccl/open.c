@@ -49,6 +49,7 @@ static void *enter_main(void *argument) {
     bool left = e->left;
     pthread_cond_broadcast(&e->changed);
     pthread_mutex_unlock(&e->mutex);
+    if (left && comm) e->nccl->ncclCommAbort(comm);
     if (left) free_entering(e);
     return NULL;
 }
@@ -110,9 +111,11 @@ static st_status_t enter(nccl_rank_t *rank, int size, int own, const ncclUniqueI
 
 static st_status_t keep(nccl_rank_t *rank, ncclComm_t comm) {
     pthread_mutex_lock(&rank->mutex);
-    st_status_t status = ST_VEC_PUSH(&rank->comms, comm);
+    const bool failed = rank->failed != ST_OK; /* then the watch looks after none any more */
+    st_status_t status = failed ? ST_OK : ST_VEC_PUSH(&rank->comms, comm);
     pthread_mutex_unlock(&rank->mutex);
-    if (status != ST_OK) rank->nccl->ncclCommAbort(comm);
+    if (failed || status != ST_OK) rank->nccl->ncclCommAbort(comm);
+    if (failed) return nccl_latched(rank);
     return status == ST_OK ? ST_OK : st_no_memory(sizeof comm, "a communicator");
 }
 
@@ -129,10 +132,33 @@ st_status_t nccl_open(nccl_rank_t *rank, comm_t *host, ncclComm_t *out) {
     return keep(rank, *out);
 }
 
+static st_status_t transfer(nccl_rank_t *rank, ncclComm_t comm, int peer, bool sends,
+                            cudaStream_t stream) {
+    uint32_t *word = rank->device_words + NCCL_MAX_LANES;
+    if (sends)
+        NCCL_TRY(rank, ncclSend(word, sizeof *word, ncclUint8, peer, comm, stream));
+    else
+        NCCL_TRY(rank, ncclRecv(word, sizeof *word, ncclUint8, peer, comm, stream));
+    CUDA_TRY(cudaStreamSynchronize(stream));
+    return ST_OK;
+}
+
+static st_status_t connect(nccl_rank_t *rank, ncclComm_t comm, int peer, bool sends,
+                           const nccl_lane_t *lane) {
+    uint32_t op;
+    TRY(nccl_label(rank, "making connections for sends and receives", &op));
+    TRY(nccl_enter(rank));
+    nccl_wait_begin(rank, lane, op);
+    st_status_t status = transfer(rank, comm, peer, sends, lane->stream);
+    nccl_wait_end(rank, lane);
+    nccl_leave(rank);
+    st_status_t lost = nccl_latched(rank); /* which the failure of a call may come from */
+    return lost != ST_OK ? lost : status;
+}
+
 st_status_t nccl_open_pair(nccl_rank_t *rank, comm_t *host, int peer, bool sends,
                            const nccl_lane_t *lane, ncclComm_t *out) {
     const int own = comm_rank(host) > peer;
-    uint32_t *word = rank->device_words + NCCL_MAX_LANES;
     ncclUniqueId id;
     *out = NULL;
     memset(&id, 0, sizeof id);
@@ -145,10 +171,5 @@ st_status_t nccl_open_pair(nccl_rank_t *rank, comm_t *host, int peer, bool sends
     TRY(comm_wait(host, 0));
     TRY(enter(rank, 2, own, &id, out));
     TRY(keep(rank, *out));
-    if (sends)
-        NCCL_TRY(rank, ncclSend(word, sizeof *word, ncclUint8, 1 - own, *out, lane->stream));
-    else
-        NCCL_TRY(rank, ncclRecv(word, sizeof *word, ncclUint8, 1 - own, *out, lane->stream));
-    CUDA_TRY(cudaStreamSynchronize(lane->stream));
-    return nccl_latched(rank);
+    return connect(rank, *out, 1 - own, sends, lane);
 }

@@ -7,8 +7,10 @@
  * what is in flight, by which the stream comes free. */
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 
+#include "base/memory.h"
 #include "comm/nccl/internal.h"
 
 enum { LOOK_MS = 20, TELL_MS = 100 };
@@ -26,17 +28,95 @@ st_status_t nccl_latched(nccl_rank_t *rank) {
     return status;
 }
 
-/* The mutex is held, but not while the library is at it. Calls of the rank's own thread that wait inside the
- * library come back with an error. */
+st_status_t nccl_enter(nccl_rank_t *rank) {
+    pthread_mutex_lock(&rank->mutex);
+    st_status_t status = rank->failed == ST_OK ? ST_OK : FAIL(rank->failed, "%s", rank->reason);
+    rank->in_call = status == ST_OK;
+    pthread_mutex_unlock(&rank->mutex);
+    return status;
+}
+
+void nccl_leave(nccl_rank_t *rank) {
+    pthread_mutex_lock(&rank->mutex);
+    rank->in_call = false;
+    pthread_mutex_unlock(&rank->mutex);
+}
+
+void nccl_wait_begin(nccl_rank_t *rank, const nccl_lane_t *lane, uint32_t op) {
+    pthread_mutex_lock(&rank->mutex);
+    __atomic_store_n(lane->word, op, __ATOMIC_RELEASE);
+    rank->in_step = true;
+    pthread_mutex_unlock(&rank->mutex);
+}
+
+void nccl_wait_end(nccl_rank_t *rank, const nccl_lane_t *lane) {
+    pthread_mutex_lock(&rank->mutex);
+    __atomic_store_n(lane->word, 0, __ATOMIC_RELEASE);
+    rank->in_step = false;
+    pthread_mutex_unlock(&rank->mutex);
+}
+
+st_status_t nccl_label(nccl_rank_t *rank, const char *label, uint32_t *out_op) {
+    char *copy = st_strdup(label);
+    *out_op = 0;
+    if (!copy) return st_no_memory(strlen(label), "a collective");
+    pthread_mutex_lock(&rank->mutex);
+    st_status_t status = ST_VEC_PUSH(&rank->ops, copy);
+    if (status == ST_OK) *out_op = (uint32_t)rank->ops.n;
+    pthread_mutex_unlock(&rank->mutex);
+    if (status == ST_OK) return ST_OK;
+    st_free(copy);
+    return st_no_memory(strlen(label), "a collective");
+}
+
+/* ---- giving up ---- */
+
+typedef struct ending {
+    nccl_rank_t *rank;
+    ncclComm_t comm;
+} ending_t;
+
+static void *abort_main(void *argument) {
+    ending_t ending = *(ending_t *)argument;
+    st_free(argument);
+    cudaSetDevice(ending.rank->stream->index);
+    ending.rank->nccl->ncclCommAbort(ending.comm);
+    pthread_mutex_lock(&ending.rank->mutex);
+    ending.rank->n_aborting--;
+    pthread_cond_broadcast(&ending.rank->changed);
+    pthread_mutex_unlock(&ending.rank->mutex);
+    return NULL;
+}
+
+/* An abort stops what is in flight at once, then waits until no recorded step has the communicator, so each has a
+ * thread of its own: the stream may be held up by any of them. The mutex is held. */
+static void abort_all(nccl_rank_t *rank) {
+    while (rank->comms.n) {
+        pthread_t thread;
+        ending_t *ending = st_malloc(sizeof *ending);
+        ncclComm_t comm = rank->comms.data[--rank->comms.n];
+        if (ending) *ending = (ending_t){rank, comm};
+        if (!ending || pthread_create(&thread, NULL, abort_main, ending) != 0) {
+            st_free(ending); /* its kernels go on: the process's end takes them */
+            continue;
+        }
+        pthread_detach(thread);
+        rank->n_aborting++;
+    }
+}
+
+/* The mutex is held. The rank's own thread gets a moment to leave the library; if it waits in there, the abort
+ * brings it back with an error. */
 static void give_up(nccl_rank_t *rank, st_status_t status, const char *reason) {
+    enum { MOMENT_MS = 200 };
     rank->failed = status;
     snprintf(rank->reason, sizeof rank->reason, "%s", reason);
-    while (rank->comms.n) {
-        ncclComm_t comm = rank->comms.data[--rank->comms.n];
+    for (int waited = 0; rank->in_call && waited < MOMENT_MS; waited++) {
         pthread_mutex_unlock(&rank->mutex);
-        rank->nccl->ncclCommAbort(comm);
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
         pthread_mutex_lock(&rank->mutex);
     }
+    abort_all(rank);
 }
 
 /* The label of what the lane is at, NULL if that is nothing. The mutex is held. */
@@ -132,4 +212,7 @@ void nccl_watch_stop(nccl_rank_t *rank) {
     pthread_mutex_unlock(&rank->mutex);
     pthread_join(rank->thread, NULL);
     rank->has_thread = false;
+    pthread_mutex_lock(&rank->mutex);
+    while (rank->n_aborting) pthread_cond_wait(&rank->changed, &rank->mutex);
+    pthread_mutex_unlock(&rank->mutex);
 }

@@ -76,6 +76,7 @@ static st_status_t copy_staged(const dev_stream_t *stream, dev_cuda_stage_t *sta
 }
 
 st_status_t dev_cuda_copy_in(dev_stream_t *stream, void *device, const void *host, size_t n_bytes) {
+    CUDA_TRY(cudaSetDevice(stream->index)); /* the caller may serve several */
     if (n_bytes >= 2 * STAGE_CHUNK)
         return copy_staged(stream, &stream->stage, device, host, n_bytes);
     if (n_bytes)

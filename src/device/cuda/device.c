@@ -275,8 +275,7 @@ static st_status_t cuda_count(int *out_n) {
 
 static st_status_t cuda_identity(dev_stream_t *stream, char *text, size_t capacity) {
     const unsigned char *id = (const unsigned char *)stream->properties.uuid.bytes;
-    size_t used =
-        (size_t)snprintf(text, capacity, "GPU %d (%s, ", stream->index, stream->properties.name);
+    size_t used = (size_t)snprintf(text, capacity, "a GPU (%s, ", stream->properties.name);
     for (size_t i = 0; i < sizeof stream->properties.uuid.bytes && used < capacity; i++)
         used += (size_t)snprintf(text + used, capacity - used, "%02x", id[i]);
     if (used < capacity) snprintf(text + used, capacity - used, ")");
