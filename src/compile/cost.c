@@ -23,7 +23,7 @@
 /* ---- rates ---- */
 
 /* Between two sizes the time, not the rate, is interpolated, over the logarithm of the size. */
-static double bandwidth_at(const target_t *t, double bytes) {
+double target_bandwidth_at(const target_t *t, double bytes) {
     const target_bandwidth_t *b = t->bandwidths;
     uint32_t n = t->n_bandwidths;
     if (bytes <= b[0].bytes) return b[0].gbps;
@@ -293,7 +293,7 @@ static void time_of(const target_t *t, const ir_op_ctx_t *ctx, const work_t *w, 
     double bytes = w->bytes_read + w->bytes_written;
     double launch = out->launches * t->machine.launch_us;
     double passes = speed(t, false), products = speed(t, true);
-    double compute, memory = bytes / bandwidth_at(t, reach) / passes * 1e-3;
+    double compute, memory = bytes / target_bandwidth_at(t, reach) / passes * 1e-3;
     double ns = unit_ns(t, ctx->op, w, reach), gflops = gflops_of(t, ctx->op, out->kernel);
     if (gflops > 0) {
         compute = w->flop / gflops * 1e-3;
@@ -314,7 +314,7 @@ static void time_of(const target_t *t, const ir_op_ctx_t *ctx, const work_t *w, 
         memory = fmax(memory, edges / passes * 1e-3);
         const body_time_t body = body_time(t, ctx);
         if (body.status != ST_OK) out->status = body.status;
-        compute = body.ns / passes * 1e-3;
+        out->compute_us = compute = body.ns / passes * 1e-3;
         out->us = launch + fmax(compute, memory);
         double apart = each_by_itself(ir_ctx_attr(ctx, "body")->graph) ? STRIPS_APART : 1;
         if (edges > 0) out->us += apart * fmin(compute, memory);
@@ -326,13 +326,14 @@ static void time_of(const target_t *t, const ir_op_ctx_t *ctx, const work_t *w, 
     if (ns > 0) {
         /* On a processor rates are measured on operands in its caches: from farther away they come
          * first. */
-        double own = bytes / bandwidth_at(t, bytes) / passes * 1e-3;
+        double own = bytes / target_bandwidth_at(t, bytes) / passes * 1e-3;
         bool warm = strcmp(t->machine.device, "cpu") == 0;
         compute = w->units * ns / products * 1e-3 + (warm ? memory - own : 0);
     } else {
         compute += w->product_flop / rate_of(t->product_gflops, w->dtype) / products * 1e-3;
     }
     out->us = launch + fmax(compute, memory);
+    out->compute_us = compute;
     out->limit = compute > memory ? "compute" : "memory";
     if (launch > fmax(compute, memory)) out->limit = "launch";
 }
@@ -419,13 +420,13 @@ void target_cost_at(const target_t *t, const ir_op_ctx_t *ctx, const ir_type_t *
     time_of(t, ctx, &w, reach, out);
     /* a processor's product goes on from a copy of what it is added to */
     if (ctx->op == IR_OP_MATMUL && ctx->n_inputs > 2 && strcmp(t->machine.device, "cpu") == 0)
-        out->us += 2 * (double)ir_type_bytes(&out_types[0]) / bandwidth_at(t, reach) /
+        out->us += 2 * (double)ir_type_bytes(&out_types[0]) / target_bandwidth_at(t, reach) /
                    speed(t, false) * 1e-3;
 }
 
 double target_copy_us(const target_t *t, double bytes, double distance) {
     double reach = distance > bytes ? distance : bytes;
-    return t->machine.launch_us + bytes / bandwidth_at(t, reach) / speed(t, false) * 1e-3;
+    return t->machine.launch_us + bytes / target_bandwidth_at(t, reach) / speed(t, false) * 1e-3;
 }
 
 void target_cost(void *context, const ir_op_ctx_t *ctx, const ir_type_t *out_types,

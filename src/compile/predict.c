@@ -6,7 +6,8 @@
  * and now is the operand's distance, the classic stack distance but for repeats counted again (then cut
  * to the footprint of the whole step). A node's distance is the geometric mean over its operands'
  * bytes: half near and half far lies between. Two rounds over the program; the second counts, since
- * steps follow each other. O(traffic / granule). Stack distances: Mattson et al., IBM Sys. J. 1970. */
+ * steps follow each other. A nest on a GPU counts as the launches that it is (launches.c).
+ * O(traffic / granule). Stack distances: Mattson et al., IBM Sys. J. 1970. */
 #include "compile/predict.h"
 
 #include <math.h>
@@ -85,8 +86,10 @@ static st_status_t node_cost(const target_t *t, const plan_program_t *program, i
     ir_node_ctx_t ctx;
     TRY(ir_node_ctx_open(&ctx, program->graph, n));
     target_cost_at(t, &ctx.op, ctx.out, far, out);
+    st_status_t status = out->status;
+    if (status == ST_OK) status = target_count_launches(t, &ctx.op, ctx.out, far, out);
     ir_node_ctx_close(&ctx);
-    if (out->status != ST_OK) return out->status;
+    TRY(status);
     if (program->steps[n].kernel) out->kernel = program->steps[n].kernel;
     out->workspace = program->steps[n].workspace.bytes;
     return ST_OK;

@@ -27,6 +27,8 @@
  *   tile exp f32 0.5                inside a nest, nanoseconds an element
  *   edge f32 0.05                   an element that a nest loads or stores, nanoseconds at least
  *   nest_us 1                       of a nest, however small; none: launch_us
+ *   nest columns us=12 gbps=3900    "cuda": a launch of that shape in a plan's prediction, and the bytes it
+ *                                   moves far from all caches; none: launch_us, the last bandwidth
  *   kernel cudnn.attention          a kernel that exists; what follows says of it:
  *     ops attention                   which ops; "elementwise" stands for all of those
  *     dtypes bf16 f16                 of the elements; none: any
@@ -43,6 +45,7 @@
 #include "base/arena.h"
 #include "compile/work.h"
 #include "ir/target.h"
+#include "kernels/table.h"
 
 /* 1e9 bytes a second while an op's operands together have this size. Ascending. */
 typedef struct target_bandwidth {
@@ -69,6 +72,11 @@ typedef struct target_rate {
     double place[TARGET_AXES], log_ns; /* where target_place has the problem */
 } target_rate_t;
 
+/* What a launch of a nest takes beside its bytes, and how fast these come. */
+typedef struct target_nest {
+    double us, gbps;
+} target_nest_t;
+
 typedef struct target_kernel {
     const char *name;
     bool ops[IR_OP_END], epilogues[IR_OP_END];
@@ -93,6 +101,7 @@ typedef struct target {
     double product_gflops[IR_DTYPE_END];     /* products; 0: as f32 */
     double tile_ns[IR_OP_END][IR_DTYPE_END]; /* 0: by pass_gflops */
     double edge_ns[IR_DTYPE_END], nest_us;
+    target_nest_t nests[KERN_SHAPES];
     target_kernel_t *kernels;
 } target_t;
 
@@ -139,6 +148,14 @@ void target_cost_at(const target_t *target, const ir_op_ctx_t *ctx, const ir_typ
 /* ir_target_t.cost without a target: operations and bytes, no time. */
 void target_work_only(void *context, const ir_op_ctx_t *ctx, const ir_type_t *out_types,
                       ir_cost_t *out);
+/* Bandwidth while `bytes` lie between uses, 1e9 bytes a second. */
+double target_bandwidth_at(const target_t *target, double bytes);
+/* Of a node whose *cost target_cost_at has told: where a GPU runs it as a nest, its time is told anew from
+ * the launches that this takes and what each of them moves (launches.c). For plans that are made: what is
+ * fused with what is judged by the cost. Leaves other nodes as they are. */
+st_status_t target_count_launches(const target_t *target, const ir_op_ctx_t *ctx,
+                                  const ir_type_t *out_types, double distance_bytes,
+                                  ir_cost_t *cost) ST_WARN_UNUSED;
 /* Copying, `bytes` read and written together; `distance_bytes` as above. */
 double target_copy_us(const target_t *target, double bytes, double distance_bytes);
 st_status_t target_sums(void *context, const ir_op_ctx_t *ctx, const ir_type_t *out_types,

@@ -224,8 +224,31 @@ static st_status_t read_edge(reader_t *r) {
     TRY(dtype(r, r->words[1], &type));
     return positive(r, "edge", r->words[2], &r->target->edge_ns[type]);
 }
-static st_status_t read_nest(reader_t *r) {
+static st_status_t read_nest_us(reader_t *r) {
     return number(r, "nest_us", r->words[1], &r->target->nest_us);
+}
+/* nest SHAPE us=… gbps=… */
+static st_status_t read_nest(reader_t *r) {
+    int shape = 0;
+    while (shape < KERN_SHAPES && strcmp(kern_shape_name((kern_shape_t)shape), r->words[1]) != 0)
+        shape++;
+    if (shape == KERN_SHAPES)
+        return BAD(r,
+                   "'%s' is no shape of a nest's kernels: uniform, flat, rows, rows.sums, columns, "
+                   "columns.sums, lines or finish is needed",
+                   r->words[1]);
+    target_nest_t *row = &r->target->nests[shape];
+    if (row->gbps > 0) return BAD(r, "nest %s is given twice", r->words[1]);
+    for (uint32_t i = 2; i < r->n_words; i++) {
+        const char *us = value_of(r->words[i], "us"), *gbps = value_of(r->words[i], "gbps");
+        if (us)
+            TRY(number(r, "us", us, &row->us));
+        else if (gbps)
+            TRY(positive(r, "gbps", gbps, &row->gbps));
+        else
+            return BAD(r, "'%s' is neither us= nor gbps=", r->words[i]);
+    }
+    return row->gbps > 0 ? ST_OK : BAD(r, "nest %s needs us= and gbps=", r->words[1]);
 }
 
 /* ---- kernels ---- */
@@ -310,7 +333,8 @@ static const statement_t statements[] = {
     {"rate", 3, MOST_WORDS, 0, read_rate},
     {"tile", 3, 3, 0, read_tile},
     {"edge", 2, 2, 0, read_edge},
-    {"nest_us", 1, 1, ONCE, read_nest},
+    {"nest_us", 1, 1, ONCE, read_nest_us},
+    {"nest", 3, 3, 0, read_nest},
     {"kernel", 1, 1, 0, read_kernel},
     {"ops", 1, MOST_WORDS, OF_KERNEL, read_ops},
     {"dtypes", 1, MOST_WORDS, OF_KERNEL, read_dtypes},
@@ -433,6 +457,10 @@ static st_status_t finish(reader_t *r) {
         while (at < t->n_rates && (int)t->rates[at].op < op) at++;
         t->first_rate[op] = at;
     }
+    for (int shape = 0; shape < KERN_SHAPES; shape++)
+        if (!(t->nests[shape].gbps > 0))
+            t->nests[shape] =
+                (target_nest_t){t->machine.launch_us, t->bandwidths[t->n_bandwidths - 1].gbps};
     t->machine.n_threads = t->machine.n_ranks = 1;
     if (t->machine.host_ranks && !(t->machine.host_link_gbps > 0))
         return BAD(r, "'host_ranks' needs 'host_link_us' and 'host_link_gbps'");

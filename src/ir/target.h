@@ -31,6 +31,7 @@ typedef struct ir_machine {
 /* What running a node once takes. */
 typedef struct ir_cost {
     double us;                        /* launches included */
+    double compute_us;                /* of arithmetic alone; 0 where that was not told apart */
     double flop;                      /* as executed; a multiply-add is two */
     double product_flop;              /* the part in products, convolutions and attention */
     double bytes_read, bytes_written; /* to and from memory: every operand once */

@@ -2,6 +2,7 @@
 #ifndef STATOR_KERNELS_TABLE_H
 #define STATOR_KERNELS_TABLE_H
 
+#include "base/arena.h"
 #include "kernels/kernel.h"
 
 /* Implementations of `op` on `device` ("cpu", "cuda"), best first, ended by NULL; an empty list if
@@ -25,6 +26,36 @@ bool kern_runs_on_gpu(const char *kernel, const kern_problem_t *problem, size_t 
  * its name and the problem's op. Needs no device. */
 st_status_t kern_sums_hash(const char *device, const char *name, const kern_problem_t *problem,
                            uint64_t *out_hash) ST_WARN_UNUSED;
+/* What a launch of a nest on a GPU moves. Tensors are the node's operands, then its results. */
+typedef struct kern_move {
+    uint32_t tensor; /* KERN_SCRATCH: parts of sums */
+    double bytes;    /* loaded or stored, each element once */
+    double
+        again_bytes; /* loaded again by the same kernel, which goes through its rows more than once … */
+    double again_reach; /* … and the bytes of the tensor that lie between two such passes */
+} kern_move_t;
+#define KERN_SCRATCH UINT32_MAX
+/* How a kernel goes through its points (emit/schedule.h). */
+typedef enum kern_shape {
+    KERN_SHAPE_UNIFORM,
+    KERN_SHAPE_FLAT,
+    KERN_SHAPE_ROWS,
+    KERN_SHAPE_ROWS_SUMS, /* rows, and sums over all of them */
+    KERN_SHAPE_COLUMNS,
+    KERN_SHAPE_COLUMNS_SUMS,
+    KERN_SHAPE_LINES,
+    KERN_SHAPE_FINISH,
+    KERN_SHAPES,
+} kern_shape_t;
+typedef struct kern_launch {
+    kern_shape_t shape;
+    uint32_t n_moves;
+    const kern_move_t *moves;
+} kern_launch_t;
+const char *kern_shape_name(kern_shape_t shape); /* "columns.sums"; NULL past the last */
+/* The launches of a problem that the kernel "nest" of device "cuda" runs, in order. Needs no device. */
+st_status_t kern_nest_launches(const kern_problem_t *problem, st_arena_t *arena, uint32_t *out_n,
+                               kern_launch_t **out_launches) ST_WARN_UNUSED;
 /* Has the module a kernel of this name for the op? */
 bool kern_known_on_gpu(const char *kernel, ir_op_t op);
 /* Runs one node on host memory with a one-thread team: constant folding, tests. Allocates scratch.

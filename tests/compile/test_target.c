@@ -40,7 +40,14 @@ static st_status_t parse(int without, const char *more, target_t **out) {
 static void test_reads(void **state) {
     (void)state;
     target_t *t;
-    assert_int_equal(parse(-1, "# a comment\n\n   kernel nest # behind\n ops add\r\n", &t), ST_OK);
+    assert_int_equal(parse(-1,
+                           "nest columns.sums us=7 gbps=90\n"
+                           "# a comment\n\n   kernel nest # behind\n ops add\r\n",
+                           &t),
+                     ST_OK);
+    assert_true(t->nests[KERN_SHAPE_COLUMNS_SUMS].us == 7 &&
+                t->nests[KERN_SHAPE_COLUMNS_SUMS].gbps == 90);
+    assert_true(t->nests[KERN_SHAPE_ROWS].us == 2 && t->nests[KERN_SHAPE_ROWS].gbps == 100);
     assert_string_equal(t->machine.name, "small");
     assert_int_equal(t->machine.n_cores, 4);
     assert_int_equal(t->machine.memory_bytes, 1 << 30);
@@ -113,6 +120,11 @@ static void test_refuses(void **state) {
         {-1, "rate matmul f32 m=0 ns=1\n", "'m=0': a whole number above 0 is needed"},
         {-1, "rate matmul f32 z=4 ns=1\n", "'z=4': gflops=, ns=, bytes= or one of the op's sizes"},
         {-1, "threads 2 passes=1.5\n", "'threads' takes 3"},
+        {-1, "nest diagonal us=1 gbps=2\n", "small.target:15: 'diagonal' is no shape of a nest's"},
+        {-1, "nest rows us=1 us=2\n", "small.target:15: nest rows needs us= and gbps="},
+        {-1, "nest rows us=1 speed=2\n", "'speed=2' is neither us= nor gbps="},
+        {-1, "nest rows us=-1 gbps=2\n", "us is '-1': a number ≥ 0 is needed"},
+        {-1, "nest flat us=1 gbps=2\nnest flat us=1 gbps=2\n", ":16: nest flat is given twice"},
         {-1, "link_overlap 1.1\n", "link_overlap is '1.1': a share from 0 to 1 is needed"},
         {-1, "host_ranks 8\n", "'host_ranks' needs 'host_link_us' and 'host_link_gbps'"},
         {-1, "host_ranks 2.5\n", "host_ranks is '2.5': a whole number is needed"},
