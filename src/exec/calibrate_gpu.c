@@ -16,6 +16,7 @@
 #include "base/text.h"
 #include "compile/target.h"
 #include "exec/calibrate.h"
+#include "kernels/table.h"
 
 typedef struct writer {
     const target_t *base;
@@ -216,6 +217,72 @@ static st_status_t time_kernels(writer_t *w) {
     return ST_OK;
 }
 
+/* ---- launches of nests ---- */
+
+/* What the launches of a single op take as the base tells, but those of `shape`, whose bytes are told. */
+static st_status_t split_launches(const writer_t *w, const bench_t *bench, kern_shape_t shape,
+                                  double *out_bytes, double *out_rest_us) {
+    st_arena_t arena = {0};
+    kern_launch_t *launches;
+    uint32_t n, n_found = 0;
+    *out_bytes = *out_rest_us = 0;
+    st_status_t status = kern_nest_launches(&bench->problem, &arena, &n, &launches);
+    for (uint32_t i = 0; status == ST_OK && i < n; i++) {
+        const target_nest_t *nest = &w->base->nests[launches[i].shape];
+        double bytes = 0;
+        for (uint32_t j = 0; j < launches[i].n_moves; j++) bytes += launches[i].moves[j].bytes;
+        n_found += launches[i].shape == shape;
+        if (launches[i].shape == shape)
+            *out_bytes += bytes;
+        else
+            *out_rest_us += nest->us + bytes / nest->gbps * 1e-3;
+    }
+    st_arena_clear(&arena);
+    if (status == ST_OK && n_found != 1)
+        status = FAIL(ST_INTERNAL, "%s takes %u launches of shape %s", bench->node->name, n_found,
+                      kern_shape_name(shape));
+    return status;
+}
+
+/* Two sizes, both far from the caches: what a byte adds is the rate, what is left is the launch. */
+static st_status_t put_nest(writer_t *w, kern_shape_t shape, const calibrate_point_t *p) {
+    static const int64_t rows[] = {1 << 18, 1 << 20};
+    double us[2], bytes[2], rest;
+    char text[2][ST_NUMBER_BYTES];
+    for (int i = 0; i < 2; i++) {
+        work_t work;
+        bench_t bench;
+        TRY(time_point(w, p, IR_BF16, rows[i], false, &work, &us[i]));
+        st_status_t status = bench_open(&bench, p, IR_BF16, rows[i]);
+        if (status == ST_OK) status = split_launches(w, &bench, shape, &bytes[i], &rest);
+        bench_close(&bench);
+        TRY(status);
+        us[i] -= rest;
+    }
+    if (!(us[1] > us[0]))
+        return FAIL(ST_DEVICE, "%s(%s) takes no longer for more rows", p->op, p->shapes);
+    const double a_byte = (us[1] - us[0]) / (bytes[1] - bytes[0]);
+    return st_text_put(&w->text, "nest %s us=%s gbps=%s\n", kern_shape_name(shape),
+                       number(fmax(us[0] - bytes[0] * a_byte, 0), text[0]),
+                       number(1e-3 / a_byte, text[1]));
+}
+
+/* `uniform` and `finish` come with others and are as the base says. */
+static st_status_t put_nests(writer_t *w) {
+    static const struct {
+        kern_shape_t shape;
+        calibrate_point_t point;
+    } points[] = {{KERN_SHAPE_FLAT, {"add", "", "f:R,256 f:R,256"}},
+                  {KERN_SHAPE_ROWS, {"rms_norm", "", "f:R,256 f:256"}},
+                  {KERN_SHAPE_ROWS_SUMS, {"rms_norm_grad", "", "f:R,256 f:R,256 s:R f:256"}},
+                  {KERN_SHAPE_COLUMNS, {"batch_norm_apply", "", "f:R,256 s:256 s:256 s:256 s:256"}},
+                  {KERN_SHAPE_COLUMNS_SUMS, {"reduce_sum", "axes=[0]", "f:R,256"}},
+                  {KERN_SHAPE_LINES, {"sum_squares", "", "f:R,256"}}};
+    for (size_t i = 0; i < sizeof points / sizeof points[0]; i++)
+        TRY(put_nest(w, points[i].shape, &points[i].point));
+    return ST_OK;
+}
+
 /* ---- what the base says ---- */
 
 static bool begins(const char *line, const char *word) {
@@ -232,6 +299,8 @@ static bool is_measured(const writer_t *w, const char *line) {
         snprintf(key, sizeof key, "\nproducts %s ", dtype);
     else if (sscanf(line, "rate %63s %15s", op, dtype) == 2)
         snprintf(key, sizeof key, "\nrate %s %s ", op, dtype);
+    else if (sscanf(line, "nest %63s", op) == 1)
+        snprintf(key, sizeof key, "\nnest %s ", op);
     else
         return false;
     return strstr(w->text.data, key) != NULL;
@@ -263,6 +332,7 @@ static st_status_t put_all(writer_t *w, const char *base, size_t bytes, st_text_
     const char *split = kernels ? kernels + 1 : end;
     TRY(st_text_put(&w->text, "\n"));
     TRY(put_device(w));
+    TRY(put_nests(w));
     TRY(put_peaks(w));
     TRY(put_products(w));
     TRY(put_attentions(w));

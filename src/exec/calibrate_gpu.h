@@ -16,8 +16,8 @@ typedef struct calibrate_timer {
 } calibrate_timer_t;
 
 /* The description `base` of the device's kind with what single ops tell put in place of what it says:
- * launches, memory, rates of products, convolutions and attention in bf16, and of pooling. What they do
- * not tell, as links, is as there. *out_text is freed with st_free. */
+ * launches, memory, launches of nests of each shape, rates of products, convolutions and attention in bf16,
+ * and of pooling. What they do not tell, as links, is as there. *out_text is freed with st_free. */
 st_status_t calibrate_gpu_text(const char *base, size_t bytes, const calibrate_timer_t *timer,
                                char **out_text) ST_WARN_UNUSED;
 

@@ -1,5 +1,6 @@
 /* A GPU's description from single ops, with a clock that says what a device of known rates would take:
  * the library reads it, costs what it measured as that device does, and keeps what was not measured. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,7 +19,7 @@
 
 /* The device: us to launch, and what a microsecond does. */
 static const double LAUNCH_US = 2, FLOP_A_US = 5e8, BYTES_A_US = 3e6, NEAR_BYTES_A_US = 6e6,
-                    POOL_FLOP_A_US = 2e5;
+                    POOL_FLOP_A_US = 2e5, NEST_US = 40, NEST_BYTES_A_US = 2e6;
 
 typedef struct fake {
     int n_ops, n_near;
@@ -41,11 +42,17 @@ static st_status_t op(void *context, bench_t *bench, bool near, double *out_us) 
     for (size_t i = 0; i < sizeof kernels / sizeof kernels[0]; i++)
         runs |= kern_runs_on_gpu(kernels[i], &bench->problem, &workspace, &launches, &reason);
     if (!runs) return FAIL(ST_UNSUPPORTED, "no kernel");
+    const ir_op_t which = bench->node->op;
+    const double bytes = w->bytes_read + w->bytes_written;
     *out_us = LAUNCH_US;
-    if (w->kind == WORK_EACH && bench->node->op == IR_OP_ADD)
-        *out_us += (w->bytes_read + w->bytes_written) / (near ? NEAR_BYTES_A_US : BYTES_A_US);
+    if (which == IR_OP_ADD)
+        *out_us += bytes / (near ? NEAR_BYTES_A_US : BYTES_A_US);
+    else if (which == IR_OP_MAX_POOL || which == IR_OP_MAX_POOL_GRAD)
+        *out_us += w->flop / POOL_FLOP_A_US;
+    else if (w->kind == WORK_EACH)
+        *out_us = NEST_US + bytes / NEST_BYTES_A_US;
     else
-        *out_us += w->flop / (w->kind == WORK_EACH ? POOL_FLOP_A_US : FLOP_A_US);
+        *out_us += w->flop / FLOP_A_US;
     return ST_OK;
 }
 
@@ -75,6 +82,21 @@ static void a_description_comes_out(void **state) {
     about(t->bandwidths[0].gbps, NEAR_BYTES_A_US * 1e-3);
     about(t->product_gflops[IR_BF16], FLOP_A_US * 1e-3);
     about(t->product_gflops[IR_F64], FLOP_A_US * 1e-3);
+    /* launches of nests: a row or a column a pass over what the op reads and writes, so that the rate is
+     * the device's; sums over columns have a second launch, whose 1.5 us and parts the base tells of */
+    about(t->nests[KERN_SHAPE_FLAT].us, LAUNCH_US);
+    about(t->nests[KERN_SHAPE_FLAT].gbps, BYTES_A_US * 1e-3);
+    about(t->nests[KERN_SHAPE_ROWS].us, NEST_US);
+    about(t->nests[KERN_SHAPE_COLUMNS].us, NEST_US);
+    for (int shape = KERN_SHAPE_ROWS; shape <= KERN_SHAPE_LINES; shape++) {
+        const target_nest_t *nest = &t->nests[shape];
+        if (!(fabs(nest->gbps - NEST_BYTES_A_US * 1e-3) < 20))
+            fail_msg("%s: %g", kern_shape_name((kern_shape_t)shape), nest->gbps);
+        if (shape != KERN_SHAPE_ROWS && shape != KERN_SHAPE_COLUMNS)
+            assert_true(nest->us < NEST_US - 1.5 && nest->us > NEST_US / 2);
+    }
+    assert_true(t->nests[KERN_SHAPE_FINISH].us == base->nests[KERN_SHAPE_FINISH].us &&
+                t->nests[KERN_SHAPE_FINISH].gbps == base->nests[KERN_SHAPE_FINISH].gbps);
     /* what was not measured */
     assert_true(t->machine.link_gbps == base->machine.link_gbps &&
                 t->machine.n_cores == base->machine.n_cores);
