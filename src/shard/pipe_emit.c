@@ -1,8 +1,9 @@
 /* The ranks' graphs of a pipeline (pipe.h).
  *
- * What a rank runs: its staged nodes, and what they need that runs anywhere. Slots: a staged node has that of
- * its pass, one that runs anywhere the first of its readers', updates come last. A value that is read on
- * another rank becomes a message:
+ * What a rank runs: its staged nodes, and what they need that runs anywhere. Slots: a staged node
+ * has that of its pass, one that runs anywhere the first of its readers', and so has the wait of a
+ * collective whose result stays on the rank; updates come last. A value that is read on another
+ * rank becomes a message:
  *
  *   sender     node | send start |  … next pass …  send wait
  *   receiver   receive start | … pass before …  | receive wait | first reader
@@ -175,6 +176,19 @@ static uint32_t first_reader_slot(const emitter_t *e, uint32_t rank, ir_node_t n
     return first;
 }
 
+/* Whether another rank reads what the rank has of the node. */
+static bool is_sent(const emitter_t *e, uint32_t rank, ir_node_t n) {
+    const ir_node_info_t *node = ir_node(e->p->graph, n);
+    const ir_uses_t *uses = &e->p->uses;
+    for (uint32_t u = uses->first[node->first_output];
+         u < uses->first[node->first_output + node->n_outputs]; u++)
+        for (uint32_t q = 0; q < e->n_ranks; q++)
+            if (q != rank && on_of(e, q)[uses->node[u]] &&
+                !pipe_is_joint(ir_node(e->p->graph, uses->node[u])))
+                return true;
+    return false;
+}
+
 static st_status_t find_slots(emitter_t *e) {
     const ir_graph_t *graph = e->p->graph;
     e->slot = st_arena_array(&e->arena, e->n_ranks * e->n_nodes, sizeof *e->slot);
@@ -184,9 +198,9 @@ static st_status_t find_slots(emitter_t *e) {
         uint32_t *slot = slots_of(e, r);
         for (ir_node_t n = (ir_node_t)e->n_nodes; n-- > 0;) {
             const uint32_t flags = ir_op_def(ir_node(graph, n)->op)->flags;
-            const bool waits = (flags & IR_COLLECTIVE) && !(flags & IR_START);
             if (!on[n]) continue;
             const bool own = e->p->nodes[n].staged && pipe_rank(e->p, n) == r;
+            const bool waits = (flags & IR_COLLECTIVE) && !(flags & IR_START) && !is_sent(e, r, n);
             slot[n] = own && !waits ? pass_slot(e, n) : first_reader_slot(e, r, n);
             if (pipe_is_joint(ir_node(graph, n))) slot[n] = last_slot(e, r);
         }
