@@ -148,9 +148,10 @@ st_status_t plan_decode(const void *data, size_t bytes, plan_t **out_plan) ST_WA
 /* Text view; the caller frees *out_text with st_free. */
 st_status_t plan_print(const plan_t *plan, char **out_text) ST_WARN_UNUSED;
 /* Proves, from the plan alone: places inside their regions and aligned, no two live values of
- * different storages overlap, inputs written before read, states updated after their last reader,
- * all ranks of a stage have the same collectives in order, kind and mesh axis, in dtype and size among the
- * ranks that take part together, sends meet receives of their type, and all come to an end. Independent of the planner. */
+ * different storages overlap, inputs written before read, states updated after their last reader, shadows with
+ * their weights, all ranks of a stage have the same collectives in order, kind and mesh axis, in dtype and size among
+ * the ranks that take part together, sends meet receives of their type, and all come to an end. Independent of the
+ * planner. */
 st_status_t plan_check(const plan_t *plan) ST_WARN_UNUSED;
 
 #endif

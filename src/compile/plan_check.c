@@ -164,6 +164,26 @@ static st_status_t check_values(const machine_t *m) {
     return ST_OK;
 }
 
+/* A session makes shadows from their weights: a program that has the one has the other, and as much of it. */
+static st_status_t check_shadows(const machine_t *m) {
+    for (ir_node_t n = 0; n < m->graph->nodes.n; n++) {
+        const ir_node_info_t *node = ir_node(m->graph, n);
+        if (!ir_is_shadow(node)) continue;
+        const ir_node_t master = ir_master_of(m->graph, node);
+        if (master == IR_NONE)
+            return FAIL(ST_INVALID, "%s is the shadow of no parameter of the program",
+                        ir_node_label(m->graph, n));
+        const ir_type_t *own = ir_value_type(m->graph, node->first_output);
+        const ir_type_t *weight = ir_value_type(m->graph, ir_node(m->graph, master)->first_output);
+        char text[2][IR_TYPE_TEXT_BYTES];
+        if (!ir_dims_equal(own, weight))
+            return FAIL(ST_INVALID, "%s has %s, its weight %s", ir_node_label(m->graph, n),
+                        ir_type_text(own, text[0], sizeof text[0]),
+                        ir_type_text(weight, text[1], sizeof text[1]));
+    }
+    return ST_OK;
+}
+
 static void grow(uint64_t *end, const plan_place_t *place) {
     uint64_t stop = place->offset + place->bytes;
     if (end[place->region] < stop) end[place->region] = stop;
@@ -430,6 +450,7 @@ static st_status_t link_nodes(machine_t *m) {
 static st_status_t machine_run(machine_t *m) {
     TRY(ir_graph_verify(m->graph));
     TRY(check_values(m));
+    TRY(check_shadows(m));
     TRY(intact_open(&m->places, m->graph->values.n, m->program->places));
     TRY(link_nodes(m));
     TRY(load_sources(m));

@@ -414,6 +414,44 @@ static void allocation_failures_of_a_contest_are_reported(void **state) {
     ir_graph_destroy(graph);
 }
 
+/* Sessions make shadows from their weights: without the weight, or of other dims, nothing is compiled. */
+static void shadows_without_their_weights_are_refused(void **state) {
+    (void)state;
+    static const struct {
+        const char *parameter, *fault; /* NULL: fine */
+    } rows[] = {
+        {"w = parameter {dtype=f32, shape=[3,3]}", NULL},
+        {"w = parameter {dtype=f32, shape=[9,1]}",
+         "'optim.shadow.w') has bf16[3,3], its weight f32[9,1]"},
+        {"v = parameter {dtype=f32, shape=[3,3]}",
+         "'optim.shadow.w') is the shadow of no parameter of the program"},
+        {"w = buffer {dtype=f32, shape=[3,3]}",
+         "'optim.shadow.w') is the shadow of no parameter of the program"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const compile_options_t options = {.n_ranks = 1};
+        ir_graph_t *graph = NULL;
+        plan_t *plan = NULL;
+        char text[512];
+        snprintf(text, sizeof text,
+                 "graph \"g\" {\n"
+                 "  %%0 %s\n"
+                 "  %%1 optim.shadow.w = buffer {dtype=bf16, shape=[3,3]}\n"
+                 "  %%2 = tanh(%%0)\n"
+                 "  %%3 = tanh(%%1)\n"
+                 "  output \"y\" = %%2\n"
+                 "  output \"z\" = %%3\n"
+                 "}\n",
+                 rows[i].parameter);
+        assert_int_equal(ir_graph_parse(text, strlen(text), &graph), ST_OK);
+        const st_status_t status = compile_plan(graph, &options, &plan);
+        assert_int_equal(status, rows[i].fault ? ST_INVALID : ST_OK);
+        if (rows[i].fault) assert_non_null(strstr(st_last_error(), rows[i].fault));
+        plan_destroy(plan);
+        ir_graph_destroy(graph);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(text_shows_memory_and_steps),
@@ -425,6 +463,7 @@ int main(void) {
         cmocka_unit_test(the_proof_finds_faults),
         cmocka_unit_test(a_value_overwritten_too_early_is_found),
         cmocka_unit_test(ranks_that_disagree_are_found),
+        cmocka_unit_test(shadows_without_their_weights_are_refused),
         cmocka_unit_test(state_keeps_another_plans_layout),
         cmocka_unit_test(every_pass_is_timed),
         cmocka_unit_test(allocation_failures_are_reported),
