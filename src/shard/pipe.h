@@ -15,10 +15,11 @@
  *              other scalars: every rank that reads it makes it
  *   forward    stages divide the forward pass of one micro-batch (stages.h) by what its nodes take on the
  *              target, the other micro-batches alike
- *   backward   with what it reads of the forward pass, no later than the gradients that it reads come by;
- *              gradients that are added up over several stages (tied weights) are summed in each stage
- *              first, so that one sum a step goes over
- *   updates    with the gradient; a weight that several stages hold gets its new value from there
+ *   backward   with what it reads of the forward pass, and with the weights that it casts or gathers, no
+ *              later than the gradients that it reads come by; gradients that are added up over several
+ *              stages (tied weights) are summed in each stage first, so that one sum a step goes over
+ *   updates    with the gradient; a weight that several stages hold gets its new value from there. A weight is
+ *              wherever its shadow is
  *
  * The norm of all gradients is a sum of the ranks' parts, which each rank gives to all others and adds in one
  * order. A state lies where it is read, inputs where they are needed. What goes from rank to rank: pairs of

@@ -89,12 +89,14 @@ static uint32_t home_of(const emitter_t *e, ir_value_t v) {
 
 /* ---- who runs what ---- */
 
-/* What the nodes of a rank need there. */
+/* What the nodes of a rank need there, and the weights whose shadows are there, which they are made from. */
 static void spread(emitter_t *e, uint32_t rank) {
     const ir_graph_t *graph = e->p->graph;
     bool *on = on_of(e, rank);
     for (ir_node_t n = (ir_node_t)e->n_nodes; n-- > 0;) {
         const ir_node_info_t *node = ir_node(graph, n);
+        const ir_node_t master = on[n] ? ir_master_of(graph, node) : IR_NONE;
+        if (master != IR_NONE) on[master] = true;
         for (uint32_t j = 0; on[n] && j < node->n_inputs; j++) {
             const ir_node_t before = graph->values.data[node->inputs[j]].producer;
             /* of what another rank has, the bytes come, not each view of them */

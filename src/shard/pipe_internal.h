@@ -9,6 +9,7 @@
 
 typedef struct pipe_node {
     bool staged;     /* it has one stage; else it runs anywhere */
+    bool of_states;  /* it runs anywhere, made of parameters and buffers alone */
     bool after;      /* staged: behind all passes, as updates are */
     uint8_t pass;    /* staged: pipe_pass_t */
     uint32_t stage;  /* staged */

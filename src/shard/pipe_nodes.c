@@ -13,6 +13,10 @@ static bool is_scalar(const ir_graph_t *graph, const ir_node_info_t *node) {
     return node->n_outputs > 0;
 }
 
+static bool is_staged_forward(const pipe_nodes_t *p, ir_node_t n) {
+    return p->nodes[n].staged && ir_node(p->graph, n)->phase == IR_PHASE_FORWARD;
+}
+
 static bool is_weight(const ir_graph_t *graph, const ir_node_info_t *node) {
     return node->op == IR_OP_PARAMETER ||
            (node->op == IR_OP_BUFFER && ir_value_type(graph, node->first_output)->rank);
@@ -45,6 +49,7 @@ static st_status_t classify(pipe_nodes_t *p) {
         own->staged = from[n] == (FROM_INPUT | FROM_WEIGHT) && node->n_outputs && !shared;
         if (is_wait(node)) own->staged = pipe_producer(p, node->inputs[0])->staged;
         own->after = own->staged && node->phase == IR_PHASE_OPTIMIZER;
+        own->of_states = from[n] == FROM_WEIGHT && !own->staged;
         p->trains |= node->phase == IR_PHASE_BACKWARD;
         /* what a pass back may be drawn to: constants and scalars are to be had anywhere */
         own->stages = from[n] && !is_scalar(graph, node) && !own->staged ? 0 : ALL_STAGES;
@@ -52,23 +57,51 @@ static st_status_t classify(pipe_nodes_t *p) {
     return ST_OK;
 }
 
+/* Stages that read what is made of a state count as the state's: of a weight, its casts' and gathers', and its
+ * shadow's. */
+static void give_to_states(pipe_nodes_t *p) {
+    const ir_graph_t *graph = p->graph;
+    for (ir_node_t n = (ir_node_t)graph->nodes.n; n-- > 0;) {
+        const ir_node_info_t *node = ir_node(graph, n);
+        if (!p->nodes[n].of_states || p->nodes[n].stages == ALL_STAGES) continue;
+        for (uint32_t j = 0; j < node->n_inputs; j++) {
+            pipe_node_t *before = &p->nodes[graph->values.data[node->inputs[j]].producer];
+            if (before->of_states) before->stages |= p->nodes[n].stages;
+        }
+    }
+    for (ir_node_t n = 0; n < graph->nodes.n; n++) {
+        const ir_node_t master = ir_master_of(graph, ir_node(graph, n));
+        if (master != IR_NONE) p->nodes[master].stages |= p->nodes[n].stages;
+    }
+}
+
+/* What the pass back makes of states by itself (zero3 gathers a weight once more) is to be had where they are. */
+static void take_from_states(pipe_nodes_t *p, ir_node_t n) {
+    const ir_graph_t *graph = p->graph;
+    const ir_node_info_t *node = ir_node(graph, n);
+    uint64_t stages = ALL_STAGES;
+    for (uint32_t j = 0; j < node->n_inputs; j++)
+        stages &= p->nodes[graph->values.data[node->inputs[j]].producer].stages;
+    p->nodes[n].stages = stages;
+}
+
 /* Where values of the forward pass come by: where they are made and where they are read. */
 static void find_ways(pipe_nodes_t *p) {
     const ir_graph_t *graph = p->graph;
+    for (ir_node_t n = 0; n < graph->nodes.n; n++)
+        if (is_staged_forward(p, n)) p->nodes[n].stages = 1ull << p->nodes[n].stage;
     for (ir_node_t n = 0; n < graph->nodes.n; n++) {
         const ir_node_info_t *node = ir_node(graph, n);
-        pipe_node_t *own = &p->nodes[n];
-        if (own->staged && node->phase == IR_PHASE_FORWARD) own->stages = 1ull << own->stage;
-    }
-    for (ir_node_t n = 0; n < graph->nodes.n; n++) {
-        const ir_node_info_t *node = ir_node(graph, n);
-        if (!p->nodes[n].staged || node->phase != IR_PHASE_FORWARD) continue;
+        if (!is_staged_forward(p, n)) continue;
         for (uint32_t j = 0; j < node->n_inputs; j++)
             p->nodes[graph->values.data[node->inputs[j]].producer].stages |= 1ull
                                                                              << p->nodes[n].stage;
     }
-    for (ir_node_t n = 0; n < graph->nodes.n; n++)
+    give_to_states(p);
+    for (ir_node_t n = 0; n < graph->nodes.n; n++) {
+        if (!p->nodes[n].stages && p->nodes[n].of_states) take_from_states(p, n);
         if (!p->nodes[n].stages) p->nodes[n].stages = ALL_STAGES;
+    }
 }
 
 static void keep_waits(pipe_nodes_t *p) {

@@ -36,14 +36,18 @@ static ir_graph_t *make_step(int64_t n_micro) {
     return step;
 }
 
-static plan_t *plan_of(int64_t n_micro, const char *mesh, shard_schedule_t schedule) {
+static plan_t *plan_with(int64_t n_micro, const char *mesh, compile_options_t options) {
     ir_graph_t *step = make_step(n_micro);
     plan_t *plan;
-    compile_options_t options = {.schedule = schedule, .recompute = COMPILE_RECOMPUTE_OFF};
     assert_ok(ir_mesh_parse(mesh, &options.mesh));
     assert_ok(compile_plan(step, &options, &plan));
     ir_graph_destroy(step);
     return plan;
+}
+
+static plan_t *plan_of(int64_t n_micro, const char *mesh, shard_schedule_t schedule) {
+    return plan_with(n_micro, mesh,
+                     (compile_options_t){.schedule = schedule, .recompute = COMPILE_RECOMPUTE_OFF});
 }
 
 /* What a rank's program has beside its parameters and moments, in units of what a layer makes of a
@@ -103,6 +107,26 @@ static void weights_apart_hold_as_many_as_there_are_ranks(void **state) {
     }
     plan_destroy(few);
     plan_destroy(many);
+}
+
+/* A weight that is gathered once more for the pass back, its cast's gather, and its shadow: each stage has those
+ * of its own layers and no others. */
+static void a_weight_is_on_one_stage(void **state) {
+    (void)state;
+    static const struct {
+        shard_form_t form;
+        compile_switch_t shadows;
+    } rows[] = {{SHARD_FORM_DP, COMPILE_ON},
+                {SHARD_FORM_ZERO3, COMPILE_OFF},
+                {SHARD_FORM_ZERO3, COMPILE_ON}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        plan_t *plan =
+            plan_with(2, "pipe=2,data=2",
+                      (compile_options_t){
+                          .dtype = IR_BF16, .form = rows[i].form, .shadows = rows[i].shadows});
+        assert_int_equal(n_layers(plan, 0) + n_layers(plan, 2), LAYERS);
+        plan_destroy(plan);
+    }
 }
 
 /* ---- the proof ---- */
@@ -204,6 +228,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_rank_holds_as_many_micro_batches_as_ranks_follow_it),
         cmocka_unit_test(weights_apart_hold_as_many_as_there_are_ranks),
+        cmocka_unit_test(a_weight_is_on_one_stage),
         cmocka_unit_test(messages_that_do_not_meet_are_found),
         cmocka_unit_test(a_deadlock_is_found),
         cmocka_unit_test(keys_that_do_not_meet_are_found),

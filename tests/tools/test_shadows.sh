@@ -40,6 +40,19 @@ for form in dp zero1 zero3 tp; do
     train $form.on on 6 --dtype bf16 --shard $form
     same $form.off $form.on "$form on two ranks"
 done
+# in a pipeline, on the stages that have the weight: those of a weight that two of them read, too
+sed 's/"tie_word_embeddings": false/"tie_word_embeddings": true/' config.json > tied.json
+"$stator" model llama --config tied.json --batch 4 --seq 8 -o tied.stator
+for dtype in bf16 f16; do
+    for graph in g tied; do
+        for shadows in off on; do
+            answer 0 "$stator" train $graph.stator --tokens-file text.tokens --steps 2 --seed 3 --optimizer adamw --lr 1e-2 \
+                --clip 1 --dtype $dtype --mesh pipe=2,data=2 --microbatches 2 --shard zero3 --threads 1 \
+                --save $graph.$dtype.$shadows.stages --fusion off --weight-shadows $shadows
+        done
+        same $graph.$dtype.off.stages $graph.$dtype.on.stages "$graph, $dtype on two stages of two ranks"
+    done
+done
 # so it does where placements are searched for, or pinned
 sed -e 's/^link_us.*/link_us 0/' -e 's/^link_gbps.*/link_gbps 1000000/' -e 's/^launch_us.*/launch_us 0/' \
     "$STATOR_SOURCE_DIR/targets/cpu.target" > free.target
