@@ -10,6 +10,7 @@
 #include "compile/simulate.h"
 
 enum { MANY_NODES = 1500, MESHES = 3, MESHES_OF_MANY = 1, MOST = 8 + 2 * MESHES };
+static const char other_meshes[] = "other meshes"; /* the candidate where they cannot be priced */
 
 typedef struct candidate {
     const char *name; /* static */
@@ -19,6 +20,7 @@ typedef struct candidate {
     shard_form_t form;
     mesh_price_t price; /* of another mesh than the one asked for; else zeros */
     double compiled_us; /* 0: there is no plan of it, for `reason` */
+    st_status_t status; /* why it dropped out, if it did */
     const char *reason;
 } candidate_t;
 
@@ -30,8 +32,7 @@ typedef struct contest {
     st_arena_t arena; /* of reasons */
     uint32_t n;
     candidate_t list[MOST]; /* the first is the search */
-    st_status_t failed;     /* the first's, if it dropped out */
-    plan_t *searched;       /* the first's plan, if it did not */
+    plan_t *searched;       /* the first's plan, if it did not drop out */
     plan_t *best;
     uint32_t winner;
 } contest_t;
@@ -108,8 +109,21 @@ static st_status_t price_meshes(contest_t *c, const compile_context_t *front) {
     return ST_OK;
 }
 
-/* Nobody asked for a mesh: others take part. They are priced with micro-batches written out, as a pipeline
- * has them, if there are some and they are not too many. */
+/* Whether `status` is about the candidate, and not about this process or what it writes. */
+static bool drops_out(st_status_t status) {
+    return status != ST_OK && status != ST_NO_MEMORY && status != ST_INTERRUPTED && status != ST_IO;
+}
+
+/* The error becomes the candidate's reason. */
+static st_status_t drop_out(contest_t *c, candidate_t *candidate, st_status_t status) {
+    candidate->status = status;
+    candidate->reason = st_arena_strdup(&c->arena, st_last_error());
+    st_clear_error();
+    return candidate->reason ? ST_OK : st_no_memory(0, "a reason");
+}
+
+/* Nobody asked for a mesh: others take part. They are priced with micro-batches written out, as a
+ * pipeline has them, if there are some and they are not too many. */
 static st_status_t add_meshes(contest_t *c) {
     compile_options_t options = *c->options;
     compile_context_t front;
@@ -120,11 +134,9 @@ static st_status_t add_meshes(contest_t *c) {
     st_status_t status = compile_front(c->graph, &options, &front, &target);
     if (status == ST_OK) status = price_meshes(c, &front);
     compile_front_close(&front, target);
-    if (status == ST_DOES_NOT_FIT) {
-        st_clear_error();
-        return ST_OK;
-    }
-    return status;
+    if (!drops_out(status)) return status;
+    add(c, (candidate_t){.name = other_meshes, .mesh = options.mesh});
+    return drop_out(c, &c->list[c->n - 1], status);
 }
 
 /* ---- compiling ---- */
@@ -138,10 +150,6 @@ static st_status_t step_us(const plan_t *plan, double *out_us) {
     simulate_destroy(simulation);
     target_destroy(target);
     return status;
-}
-
-static bool drops_out(st_status_t status) {
-    return status == ST_DOES_NOT_FIT || status == ST_UNSUPPORTED || status == ST_INVALID;
 }
 
 static st_status_t compile_candidate(const contest_t *c, const candidate_t *candidate,
@@ -175,17 +183,12 @@ static void take_form(contest_t *c) {
 static st_status_t run_candidate(contest_t *c, uint32_t i, bool *out_found) {
     candidate_t *candidate = &c->list[i];
     plan_t *plan = NULL;
+    if (candidate->reason) return ST_OK; /* known before */
     st_status_t status = compile_candidate(c, candidate, out_found, &plan);
-    if (drops_out(status)) {
-        if (!i) c->failed = status;
-        candidate->reason = st_arena_strdup(&c->arena, st_last_error());
-        st_clear_error();
-        return candidate->reason ? ST_OK : st_no_memory(0, "a reason");
-    }
     if (status == ST_OK && !*out_found) status = step_us(plan, &candidate->compiled_us);
     if (status != ST_OK) {
         plan_destroy(plan);
-        return status;
+        return drops_out(status) ? drop_out(c, candidate, status) : status;
     }
     if (!i) c->searched = plan;
     if (!i && !*out_found) take_form(c);
@@ -241,8 +244,10 @@ static st_status_t say_candidate(const contest_t *c, uint32_t i, plan_alternativ
             (i ? strcmp(rows[r].name, candidate->name) == 0
                : c->searched && c->searched->alternatives[r].chosen))
             at = r;
-    if (at < *n && rows[at].compiled_us > 0)
-        return ST_OK; /* the search took that form, and said so */
+    if (at < *n && rows[at].compiled_us > 0) { /* the search took that form, and said so */
+        if (!candidate->reason) return ST_OK;
+        at = *n;
+    }
     if (at == *n) {
         const mesh_price_t *price = &candidate->price;
         rows[at] = (plan_alternative_t){.axis = st_arena_strdup(arena, axis),
@@ -257,6 +262,7 @@ static st_status_t say_candidate(const contest_t *c, uint32_t i, plan_alternativ
     }
     rows[at].compiled_us = candidate->compiled_us;
     rows[at].chosen |= i == c->winner;
+    rows[at].fits &= candidate->status != ST_DOES_NOT_FIT;
     if (candidate->reason) rows[at].reason = st_arena_strdup(arena, candidate->reason);
     return candidate->reason && !rows[at].reason ? st_no_memory(0, "the alternatives") : ST_OK;
 }
@@ -291,7 +297,7 @@ st_status_t compile_contest(const ir_graph_t *graph, const compile_options_t *op
         status = run_candidate(&c, i, out_found);
         if (!i && status == ST_OK && !*out_found) status = add_meshes(&c);
     }
-    if (status == ST_OK && !c.best) status = st_error_adopt(c.failed, c.list[0].reason);
+    if (status == ST_OK && !c.best) status = st_error_adopt(c.list[0].status, c.list[0].reason);
     if (status == ST_OK && !*out_found) status = say_winner(&c);
     if (c.searched != c.best) plan_destroy(c.searched);
     if (status == ST_OK)

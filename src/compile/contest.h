@@ -12,8 +12,9 @@
  *   other meshes     where none is asked for: of those of several axes the few that are priced least (meshes.h),
  *                    each with its form, and searched for
  *
- * A candidate that cannot be lowered, or does not fit, drops out; the plan's table has its reason. The first of equals
- * wins. Where none is left the error is the search's.
+ * A candidate that is refused by any pass, the proof included, or does not fit, drops out; the plan's
+ * table has its reason. Only lack of memory of this process, an interrupt, or a file that cannot be
+ * written ends the contest. The first of equals wins. Where none is left the error is the search's.
  *
  * Time: that of up to six plans; without a mesh of six more, of a step of many nodes two. */
 #ifndef STATOR_COMPILE_CONTEST_H
