@@ -1,9 +1,12 @@
 /* stator bench: how long a step takes here, beside what was predicted; and measuring the machine so that
  * it is predicted. */
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "tools/tool.h"
 
@@ -162,19 +165,96 @@ static void print_result(const tool_t *tool, const bench_t *b) {
     printf("}\n");
 }
 
+/* ---- measuring the machine ---- */
+
+/* Where the description goes. A file is written beside and renamed, so that one which is there stays until then. */
+typedef struct output {
+    const char *path;
+    char *beside; /* NULL: `path` is no file (a terminal, a pipe), and is written itself */
+} output_t;
+
+static stator_status_t output_fail(const output_t *out) {
+    return tool_fail(STATOR_IO, "cannot write '%s': %s", out->path, strerror(errno));
+}
+
+static stator_status_t output_write(const output_t *out, const char *text) {
+    FILE *file = fopen(out->beside ? out->beside : out->path, out->beside ? "wx" : "w");
+    if (!file) return output_fail(out);
+    bool written = fputs(text, file) >= 0;
+    written = fclose(file) == 0 && written;
+    if (!out->beside) return written ? STATOR_OK : output_fail(out);
+    if (written && rename(out->beside, out->path) == 0) return STATOR_OK;
+    stator_status_t status = output_fail(out);
+    unlink(out->beside);
+    return status;
+}
+
+/* Finds out that the file can be written, before it is known what with; leaves nothing there. */
+static stator_status_t output_open(const char *path, output_t *out) {
+    struct stat there;
+    *out = (output_t){.path = path};
+    if (stat(path, &there) == 0) {
+        if (S_ISDIR(there.st_mode)) errno = EISDIR;
+        if (S_ISDIR(there.st_mode) || access(path, W_OK) != 0) return output_fail(out);
+        if (!S_ISREG(there.st_mode)) return STATOR_OK;
+    }
+    char *real = realpath(path, NULL); /* a link stays one */
+    const char *place = real ? real : path;
+    const size_t bytes = strlen(place) + 40;
+    out->beside = malloc(bytes);
+    if (!out->beside) {
+        free(real);
+        return tool_fail(STATOR_NO_MEMORY, "out of memory");
+    }
+    snprintf(out->beside, bytes, "%s.partial-%ld", place, (long)getpid());
+    free(real);
+    FILE *file = fopen(out->beside, "wx");
+    if (!file) return output_fail(out);
+    fclose(file);
+    unlink(out->beside);
+    return STATOR_OK;
+}
+
+static bool counts_with_calibrate(const stator_option_info_t *option, bool on_cpu) {
+    static const char *const used[] = {"calibrate", "output", "device"};
+    for (size_t i = 0; i < sizeof used / sizeof used[0]; i++)
+        if (strcmp(option->key, used[i]) == 0) return true;
+    return strcmp(option->kind, "PROCESS") == 0 || (!on_cpu && strcmp(option->key, "target") == 0);
+}
+
+/* Single operations are measured as they are always run: of bench's other options none would change a thing. */
+static stator_status_t check_calibrate_options(const tool_t *tool, bool on_cpu) {
+    stator_option_info_t option;
+    if (tool->n_files) return tool_fail(STATOR_INVALID, "--calibrate measures no graph");
+    for (size_t i = 0; stator_option_at(i, &option); i++) {
+        if (!strpbrk(option.commands, "bB") || !stator_options_given(tool->options, option.key) ||
+            counts_with_calibrate(&option, on_cpu))
+            continue;
+        return tool_fail(STATOR_INVALID, "option '%s' is '%s': --calibrate%s takes none",
+                         option.key, tool_text(tool, option.key), on_cpu ? " of a CPU" : "");
+    }
+    return STATOR_OK;
+}
+
 static stator_status_t calibrate(const tool_t *tool) {
     const char *path = tool_text(tool, "output"), *device = tool_text(tool, "device");
+    const bool on_cpu = !device[0] || strcmp(device, "cpu") == 0;
+    output_t out = {0};
     char *text = NULL;
-    if (tool->n_files) return tool_fail(STATOR_INVALID, "--calibrate measures no graph");
-    if (!device[0] || strcmp(device, "cpu") == 0)
-        TOOL_TRY(stator_target_calibrate("cpu", &text));
-    else
-        TOOL_TRY(stator_target_calibrate_device(device, tool_text(tool, "target"), &text));
-    FILE *file = path[0] ? fopen(path, "w") : stdout;
-    bool written = file && fputs(text, file) >= 0;
+    stator_status_t status;
+    TOOL_TRY(check_calibrate_options(tool, on_cpu));
+    if (path[0]) TOOL_TRY_GOTO(output_open(path, &out), done);
+    TOOL_TRY_GOTO(on_cpu ? stator_target_calibrate("cpu", &text)
+                         : stator_target_calibrate_device(device, tool_text(tool, "target"), &text),
+                  done);
+    if (path[0])
+        status = output_write(&out, text);
+    else if (fputs(text, stdout) < 0 || fflush(stdout) != 0)
+        status = tool_fail(STATOR_IO, "cannot write the description: %s", strerror(errno));
+done:
     stator_free(text);
-    if (file && file != stdout) written = fclose(file) == 0 && written;
-    return written ? STATOR_OK : tool_fail(STATOR_IO, "cannot write '%s'", path);
+    free(out.beside);
+    return status;
 }
 
 stator_status_t tool_bench(tool_t *tool) {

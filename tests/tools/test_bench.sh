@@ -52,5 +52,23 @@ answer 2 "$stator" bench g.stator --calibrate
 says err "--calibrate"
 answer 2 "$stator" bench --calibrate --device null --target h200
 says err "one of device 'null' is needed"
+# measuring takes half a minute: what it cannot write, or would not heed, is refused before
+answer 1 timeout 10 "$stator" bench --calibrate -o nowhere/mine.target
+says err "cannot write 'nowhere/mine.target': No such file or directory"
+mkdir folder
+answer 1 timeout 10 "$stator" bench --calibrate -o folder
+says err "cannot write 'folder': Is a directory"
+for row in "ranks 0" "threads 99999999999999" "target h200" "steps 3"; do
+    answer 2 timeout 10 "$stator" bench --calibrate --${row% *} ${row#* }
+    says err "option '${row% *}' is '${row#* }': --calibrate of a CPU takes none"
+done
+answer 2 "$stator" bench --calibrate --device null --target h200 --ranks 2
+says err "option 'ranks' is '2': --calibrate takes none"
+# a file that is there stays until there is another, and nothing lies beside it
+echo before > mine.target
+answer 2 "$stator" bench --calibrate --device null --target h200 -o mine.target
+says err "one of device 'null' is needed"
+[ "$(cat mine.target)" = before ] || fail "a calibration that fails leaves $(cat mine.target)"
+[ "$(echo mine.target*)" = mine.target ] || fail "a calibration that fails leaves $(echo mine.target*)"
 answer 2 "$stator" bench g.stator --target h200
 says err "device 'cuda'"
