@@ -170,6 +170,7 @@ static void print_result(const tool_t *tool, const bench_t *b) {
 /* Where the description goes. A file is written beside and renamed, so that one which is there stays until then. */
 typedef struct output {
     const char *path;
+    char *file;   /* `path`, or what it is a link to */
     char *beside; /* NULL: `path` is no file (a terminal, a pipe), and is written itself */
 } output_t;
 
@@ -183,7 +184,7 @@ static stator_status_t output_write(const output_t *out, const char *text) {
     bool written = fputs(text, file) >= 0;
     written = fclose(file) == 0 && written;
     if (!out->beside) return written ? STATOR_OK : output_fail(out);
-    if (written && rename(out->beside, out->path) == 0) return STATOR_OK;
+    if (written && rename(out->beside, out->file) == 0) return STATOR_OK;
     stator_status_t status = output_fail(out);
     unlink(out->beside);
     return status;
@@ -198,16 +199,12 @@ static stator_status_t output_open(const char *path, output_t *out) {
         if (S_ISDIR(there.st_mode) || access(path, W_OK) != 0) return output_fail(out);
         if (!S_ISREG(there.st_mode)) return STATOR_OK;
     }
-    char *real = realpath(path, NULL); /* a link stays one */
-    const char *place = real ? real : path;
-    const size_t bytes = strlen(place) + 40;
-    out->beside = malloc(bytes);
-    if (!out->beside) {
-        free(real);
-        return tool_fail(STATOR_NO_MEMORY, "out of memory");
-    }
-    snprintf(out->beside, bytes, "%s.partial-%ld", place, (long)getpid());
-    free(real);
+    out->file = realpath(path, NULL);
+    if (!out->file) out->file = strdup(path);
+    const size_t bytes = out->file ? strlen(out->file) + 40 : 0;
+    out->beside = bytes ? malloc(bytes) : NULL;
+    if (!out->beside) return tool_fail(STATOR_NO_MEMORY, "out of memory");
+    snprintf(out->beside, bytes, "%s.partial-%ld", out->file, (long)getpid());
     FILE *file = fopen(out->beside, "wx");
     if (!file) return output_fail(out);
     fclose(file);
@@ -253,6 +250,7 @@ static stator_status_t calibrate(const tool_t *tool) {
         status = tool_fail(STATOR_IO, "cannot write the description: %s", strerror(errno));
 done:
     stator_free(text);
+    free(out.file);
     free(out.beside);
     return status;
 }
