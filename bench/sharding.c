@@ -1,6 +1,6 @@
-/* Placements chosen for training steps on devices that are not there: for each case every uniform plan
- * and the free choice, one JSON object a line, simulated (src/compile/sharding.h). No device is needed;
- * `us` is the processor time of model, solutions and simulations together.
+/* Placements chosen for training steps on devices that are not there: for each case every uniform
+ * plan and the free choice, one JSON object a line, simulated (src/compile/sharding.h). No device
+ * is needed; `us` is the processor time of model, solutions and simulations together.
  *
  *   bench_sharding [FILTER]     cases whose name contains the filter */
 #include <stdio.h>

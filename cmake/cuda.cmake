@@ -1,6 +1,6 @@
 # libstator_cuda.so: everything that needs the CUDA toolkit, opened at run time only when asked for
-# (src/device/module.h). The runtime is linked in; cuBLASLt, cuDNN, NVRTC and NCCL are opened when the
-# first kernel wants them, so that a machine without one of them loses only what needs it.
+# (src/device/module.h). The runtime is linked in; cuBLASLt, cuDNN, NVRTC and NCCL are opened when
+# the first kernel wants them, so that a machine without one of them loses only what needs it.
 
 if(NOT CMAKE_CUDA_ARCHITECTURES)
   # Hopper's own code, and PTX from which a driver makes code for Ampere and later.

@@ -1,5 +1,5 @@
-# Writes OUT: a C file with a hash of the sources under ROOT that decide what plans look like. A script, run
-# when one of them has changed; nothing but this file is built anew for it.
+# Writes OUT: a C file with a hash of the sources under ROOT that decide what plans look like. A
+# script, run when one of them has changed; nothing but this file is built anew for it.
 #
 #   cmake -DROOT=<src> -DVERSION=<version> -DOUT=<file> -P plan_build.cmake
 #

@@ -1,4 +1,5 @@
-# Target descriptions of targets/ as bytes in the library, so that it needs no file to plan for them.
+# Target descriptions of targets/ as bytes in the library, so that it needs no file to plan for
+# them.
 
 file(GLOB target_files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/targets/*.target)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${target_files})

@@ -9,8 +9,8 @@
  * Opening a source reads and checks its files: NOT_FOUND for a missing one, PARSE for a damaged one
  * (the message says where), INVALID where it does not fit the plan's inputs (the message shows both
  * shapes), NO_MEMORY, IO. (Nearest: torch.utils.data.DataLoader with a seeded sampler and
- * drop_last.) Opening and stator_data_next may wait for the disk, the other functions do not block; several
- * sources are independent of each other, also of one plan. */
+ * drop_last.) Opening and stator_data_next may wait for the disk, the other functions do not block;
+ * several sources are independent of each other, also of one plan. */
 #ifndef STATOR_DATA_H
 #define STATOR_DATA_H
 
@@ -40,9 +40,9 @@ STATOR_API stator_status_t stator_data_images(const stator_plan_t *plan, const c
                                               const char *labels, double mean, double std,
                                               uint64_t seed, int shuffle,
                                               stator_data_t **out_data) STATOR_WARN_UNUSED;
-/* One tensor an input of the plan, under its name, that a step accepts: floats in [-1, 1), indices within
- * the table they look up and labels within the classes of the loss. The same for the same seed. For
- * measuring. */
+/* One tensor an input of the plan, under its name, that a step accepts: floats in [-1, 1), indices
+ * within the table they look up and labels within the classes of the loss. The same for the same
+ * seed. For measuring. */
 STATOR_API stator_status_t stator_tensors_random(const stator_plan_t *plan, uint64_t seed,
                                                  stator_tensors_t **out_tensors) STATOR_WARN_UNUSED;
 STATOR_API void stator_data_destroy(stator_data_t *data); /* NULL is fine */

@@ -4,9 +4,10 @@
  * state (parameters, buffers) changes only through explicit updates. It says nothing of ranks,
  * memory or order. Ownership: create functions give the caller an object to destroy; accessors lend
  * strings that live as long as the graph. A graph may be read by several threads at once, and
- * written by one. Functions that read or write files block on the disk; those that derive a graph take
- * milliseconds to seconds, and leave the one they are given as it is. NO_MEMORY may come from each that
- * makes something. (Nearest: torch.fx.Graph and torch.export.ExportedProgram; MLIR's module.) */
+ * written by one. Functions that read or write files block on the disk; those that derive a graph
+ * take milliseconds to seconds, and leave the one they are given as it is. NO_MEMORY may come from
+ * each that makes something. (Nearest: torch.fx.Graph and torch.export.ExportedProgram; MLIR's
+ * module.) */
 #ifndef STATOR_GRAPH_H
 #define STATOR_GRAPH_H
 
@@ -30,14 +31,15 @@ typedef uint32_t stator_value_t;
 STATOR_API stator_status_t stator_graph_create(const char *name,
                                                stator_graph_t **out_graph) STATOR_WARN_UNUSED;
 STATOR_API void stator_graph_destroy(stator_graph_t *graph); /* NULL is fine */
-/* Reads a `.stator` file or the text form, told apart by content. NOT_FOUND; PARSE: where it is damaged, or
- * the line; UNSUPPORTED: made by a newer version; INVALID: what no op allows, naming the node. */
+/* Reads a `.stator` file or the text form, told apart by content. NOT_FOUND; PARSE: where it is
+ * damaged, or the line; UNSUPPORTED: made by a newer version; INVALID: what no op allows, naming
+ * the node. */
 STATOR_API stator_status_t stator_graph_load(const char *path,
                                              stator_graph_t **out_graph) STATOR_WARN_UNUSED;
 /* Reads a torch.export archive (.pt2) or an ONNX model, told apart by content. *out_tensors
- * receives the values of parameters and buffers. NOT_FOUND; PARSE: where it is damaged; UNSUPPORTED names
- * node and op. (Nearest: torch.export.load, onnx.load.) Option keys: "constant". ONNX does not tell
- * parameters from constants: see stator_graph_settle. */
+ * receives the values of parameters and buffers. NOT_FOUND; PARSE: where it is damaged; UNSUPPORTED
+ * names node and op. (Nearest: torch.export.load, onnx.load.) Option keys: "constant". ONNX does
+ * not tell parameters from constants: see stator_graph_settle. */
 STATOR_API stator_status_t stator_graph_import(const char *path, const stator_options_t *options,
                                                stator_graph_t **out_graph,
                                                stator_tensors_t **out_tensors) STATOR_WARN_UNUSED;
@@ -51,16 +53,16 @@ STATOR_API stator_status_t stator_graph_settle(stator_graph_t *graph,
                                                stator_tensors_t *values) STATOR_WARN_UNUSED;
 /* The graph with sizes for its open symbols, all of them: option key "bind" ("batch=8,seq=128").
  * Graphs have open symbols where a model file has named dims, or by the option "symbolic" of the
- * standard models; compiling and deriving need graphs without. INVALID names symbols and bounds. The
- * parameters are the same in all bindings, so that one checkpoint and one state fit all. */
+ * standard models; compiling and deriving need graphs without. INVALID names symbols and bounds.
+ * The parameters are the same in all bindings, so that one checkpoint and one state fit all. */
 STATOR_API stator_status_t stator_graph_bind(const stator_graph_t *graph,
                                              const stator_options_t *options,
                                              stator_graph_t **out_graph) STATOR_WARN_UNUSED;
 /* Standard models. Llama: "config" (Hugging Face config.json), "batch", "seq"; with_loss 0 gives an
  * inference graph: x → "logits". ResNet: "depth", "classes", "channels", "image", "batch",
  * "smoothing". Option "symbolic" leaves "batch" and "seq" open. INVALID names the option or the
- * configuration's key; NOT_FOUND, PARSE: the configuration. (Nearest: transformers' AutoModelForCausalLM
- * .from_config, torchvision.models.resnet50.) */
+ * configuration's key; NOT_FOUND, PARSE: the configuration. (Nearest: transformers'
+ * AutoModelForCausalLM .from_config, torchvision.models.resnet50.) */
 STATOR_API stator_status_t stator_graph_llama(const stator_options_t *options, int with_loss,
                                               stator_graph_t **out_graph) STATOR_WARN_UNUSED;
 STATOR_API stator_status_t stator_graph_resnet(const stator_options_t *options, int with_loss,
@@ -68,7 +70,8 @@ STATOR_API stator_status_t stator_graph_resnet(const stator_options_t *options, 
 
 /* ---- where they go ---- */
 
-/* Atomic; checksummed protobuf. IO: the text gives path and reason; the old file is untouched then. */
+/* Atomic; checksummed protobuf. IO: the text gives path and reason; the old file is untouched
+ * then. */
 STATOR_API stator_status_t stator_graph_save(const stator_graph_t *graph,
                                              const char *path) STATOR_WARN_UNUSED;
 /* The text form; the caller frees *out_text with stator_free. */
@@ -102,8 +105,8 @@ typedef struct stator_symbol {
 /* Open symbol number `index`; 0 past the end. (Nearest: torch.export's range_constraints.) */
 STATOR_API int stator_graph_symbol_at(const stator_graph_t *graph, size_t index,
                                       stator_symbol_t *out_symbol);
-/* How dim `dim` of an input, parameter or buffer follows from open symbols ("2*seq"); NULL where it does
- * not, for outputs, and past the end. The string is the graph's. */
+/* How dim `dim` of an input, parameter or buffer follows from open symbols ("2*seq"); NULL where it
+ * does not, for outputs, and past the end. The string is the graph's. */
 STATOR_API const char *stator_graph_dim_at(const stator_graph_t *graph, stator_port_kind_t kind,
                                            size_t index, int32_t dim);
 
@@ -141,19 +144,20 @@ STATOR_API int stator_op_at(size_t index, stator_op_info_t *out_info);
 
 /* ---- deriving ---- */
 
-/* Appends reverse mode: outputs "grad.<parameter>" for every parameter. Option keys: "loss", "fetch" for
- * further outputs, and "loss-scale" (auto: 65536 with dtype f16, else none): the gradients are computed
- * times it and divided by it in float32; one that overflows is not finite, and wants a smaller scale.
- * UNSUPPORTED lists every node on the path that has no gradient rule; NOT_FOUND: the
- * loss; INVALID: it is no float scalar. (Nearest: jax.value_and_grad, torch.autograd.grad.) */
+/* Appends reverse mode: outputs "grad.<parameter>" for every parameter. Option keys: "loss",
+ * "fetch" for further outputs, and "loss-scale" (auto: 65536 with dtype f16, else none): the
+ * gradients are computed times it and divided by it in float32; one that overflows is not finite,
+ * and wants a smaller scale. UNSUPPORTED lists every node on the path that has no gradient rule;
+ * NOT_FOUND: the loss; INVALID: it is no float scalar. (Nearest: jax.value_and_grad,
+ * torch.autograd.grad.) */
 STATOR_API stator_status_t
 stator_graph_add_gradients(const stator_graph_t *graph, const stator_options_t *options,
                            stator_graph_t **out_graph) STATOR_WARN_UNUSED;
 /* The whole training step: gradient, accumulation, clipping, schedule, optimizer, moving average.
  * Outputs "grad_norm" (before clipping) and "lr" beside the graph's own. Option keys: those of
- * "training" in the table, and "fetch": values of the graph, and gradients "grad.<parameter>", that become
- * outputs too; names that are none are passed over here and refused by stator_plan_compile. INVALID names
- * the option; otherwise as stator_graph_add_gradients. (Nearest: torch.optim with
+ * "training" in the table, and "fetch": values of the graph, and gradients "grad.<parameter>", that
+ * become outputs too; names that are none are passed over here and refused by stator_plan_compile.
+ * INVALID names the option; otherwise as stator_graph_add_gradients. (Nearest: torch.optim with
  * torch.nn.utils.clip_grad_norm_, optax.) */
 STATOR_API stator_status_t
 stator_graph_make_training(const stator_graph_t *graph, const stator_options_t *options,

@@ -1,8 +1,9 @@
 /* Stator: options – string keys and values, one table for the C API, the command line and the
  * environment (STATOR_<KEY>). stator_option_at lists them all with kinds, defaults and help.
  *
- * An object is for one thread at a time, several objects for several threads; the functions that take one
- * as `const` only read it. Nothing here blocks. (Nearest: MPI_Info, cublasLt's descriptors with attributes.) */
+ * An object is for one thread at a time, several objects for several threads; the functions that
+ * take one as `const` only read it. Nothing here blocks. (Nearest: MPI_Info, cublasLt's descriptors
+ * with attributes.) */
 #ifndef STATOR_OPTIONS_H
 #define STATOR_OPTIONS_H
 
@@ -17,12 +18,13 @@ extern "C" {
 
 typedef struct stator_options stator_options_t;
 
-/* Defaults, overridden by the environment. INVALID: a variable's value that is not of its key's kind, which
- * the text names; NO_MEMORY. A variable STATOR_… that is no option is a warning (stator_log_set). */
+/* Defaults, overridden by the environment. INVALID: a variable's value that is not of its key's
+ * kind, which the text names; NO_MEMORY. A variable STATOR_… that is no option is a warning
+ * (stator_log_set). */
 STATOR_API stator_status_t stator_options_create(stator_options_t **out_options) STATOR_WARN_UNUSED;
 STATOR_API void stator_options_destroy(stator_options_t *options); /* NULL is fine */
-/* INVALID: unknown key (the message names the nearest), or a value not of the key's kind. Keys of kind
- * PROCESS hold for the whole process, whichever object they are set in. */
+/* INVALID: unknown key (the message names the nearest), or a value not of the key's kind. Keys of
+ * kind PROCESS hold for the whole process, whichever object they are set in. */
 STATOR_API stator_status_t stator_options_set(stator_options_t *options, const char *key,
                                               const char *value) STATOR_WARN_UNUSED;
 /* Value as text, the default if never set; NULL for an unknown key. Valid until the key is set

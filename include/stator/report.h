@@ -1,9 +1,10 @@
 /* Stator: reports – what a plan holds and will do, before anything runs.
  *
- * A report tells one rank of a plan: its memory by kind and by tensor, its kernels, the operations and
- * bytes of a step, and how long the target's description says that a step takes. It needs no device
- * and owns all that it gives out: the plan may go first. Reading it is thread-safe. (Nearest: the memory
- * statistics of torch.cuda and XLA's buffer assignment, told before the run.) */
+ * A report tells one rank of a plan: its memory by kind and by tensor, its kernels, the operations
+ * and bytes of a step, and how long the target's description says that a step takes. It needs no
+ * device and owns all that it gives out: the plan may go first. Reading it is thread-safe.
+ * (Nearest: the memory statistics of torch.cuda and XLA's buffer assignment, told before the
+ * run.) */
 #ifndef STATOR_REPORT_H
 #define STATOR_REPORT_H
 
@@ -44,8 +45,9 @@ typedef struct stator_report_totals {
     uint64_t n_recomputed, n_recomputed_products; /* ops computed again; of these, products and the
                                                    * like */
     double us_recomputed; /* how much longer the step takes for it, predicted; < 0: it saves time */
-    /* time of this rank's step, in microseconds: kernels one after the other, collectives beside them
-     * where the target can, with all ranks simulated. step = forward + backward + optimizer + exposed */
+    /* time of this rank's step, in microseconds: kernels one after the other, collectives beside
+     * them where the target can, with all ranks simulated. step = forward + backward + optimizer +
+     * exposed */
     double step_us;
     double forward_us, backward_us, optimizer_us; /* kernels */
     double exposed_us; /* kernels stand still for collectives, or for other ranks' part in them */
@@ -61,9 +63,9 @@ STATOR_API stator_report_totals_t stator_report_totals(const stator_report_t *re
 
 /* Memory by kind. `region`: "state", "work", "comm"; `kind`: "parameters", "buffers", "moments";
  * "inputs", "constants", "activations" (made forward, read backward), "gradients", "outputs",
- * "workspace", "temporaries", "gaps" (what packing leaves unused at the peak); "collectives". The rows
- * of a region sum up to it, alignment included; but where the plan shares another's state (`state_of`),
- * what only that one has belongs to no row. */
+ * "workspace", "temporaries", "gaps" (what packing leaves unused at the peak); "collectives". The
+ * rows of a region sum up to it, alignment included; but where the plan shares another's state
+ * (`state_of`), what only that one has belongs to no row. */
 typedef struct stator_report_memory {
     const char *region, *kind;
     uint64_t bytes;
@@ -71,8 +73,8 @@ typedef struct stator_report_memory {
 STATOR_API int stator_report_memory_at(const stator_report_t *report, size_t index,
                                        stator_report_memory_t *out_row);
 
-/* What is alive at the peak, largest first, 64 rows at most. The tensor's name is that of the node that
- * made it, or its op and number; it lives from step `from` to step `to`. */
+/* What is alive at the peak, largest first, 64 rows at most. The tensor's name is that of the node
+ * that made it, or its op and number; it lives from step `from` to step `to`. */
 typedef struct stator_report_tensor {
     stator_tensor_t tensor; /* data NULL; bytes: of the memory, which several values may share */
     const char *kind;
@@ -93,8 +95,8 @@ typedef struct stator_report_kernel {
 STATOR_API int stator_report_kernel_at(const stator_report_t *report, size_t index,
                                        stator_report_kernel_t *out_row);
 
-/* Nodes that were fused into one kernel, and what that is estimated to save. There are rows only of a plan
- * that was compiled with option `explain`, which takes longer. */
+/* Nodes that were fused into one kernel, and what that is estimated to save. There are rows only of
+ * a plan that was compiled with option `explain`, which takes longer. */
 typedef struct stator_report_fused {
     const char *name, *ops; /* the node's; what it is made of: "add rms_norm mul" */
     uint32_t n_nodes, launches_apart;
@@ -104,8 +106,8 @@ typedef struct stator_report_fused {
 STATOR_API int stator_report_fused_at(const stator_report_t *report, size_t index,
                                       stator_report_fused_t *out_row);
 
-/* Where one node's values go to another that it was not fused with, and why. The times are 0 unless they
- * are the reason. */
+/* Where one node's values go to another that it was not fused with, and why. The times are 0 unless
+ * they are the reason. */
 typedef struct stator_report_boundary {
     const char *from, *to;
     const char *why, *reason; /* "no-nest", "cycle", "cost", …; a sentence */
@@ -115,11 +117,12 @@ typedef struct stator_report_boundary {
 STATOR_API int stator_report_boundary_at(const stator_report_t *report, size_t index,
                                          stator_report_boundary_t *out_row);
 
-/* What the placements could have been, and which were chosen: along each axis of the mesh the uniform plans and the
- * best free choice ("auto"); then of whole meshes, uniform plans and what was searched for. There are rows only of a
- * plan that was compiled with option shard=auto. Times and memory are of one rank, simulated before fusion,
- * recomputation and writing in place, alike for all rows of an axis, roughly for meshes: to be held against each other, not
- * against the plan. Every uniform plan of the mesh is compiled as well, and the fastest plan is taken. */
+/* What the placements could have been, and which were chosen: along each axis of the mesh the
+ * uniform plans and the best free choice ("auto"); then of whole meshes, uniform plans and what was
+ * searched for. There are rows only of a plan that was compiled with option shard=auto. Times and
+ * memory are of one rank, simulated before fusion, recomputation and writing in place, alike for
+ * all rows of an axis, roughly for meshes: to be held against each other, not against the plan.
+ * Every uniform plan of the mesh is compiled as well, and the fastest plan is taken. */
 typedef struct stator_report_alternative {
     const char *axis, *name; /* "data", or a mesh, "data=2,tensor=2"; "dp", "zero3", …, "auto" */
     int chosen;              /* 1: the plan has these */
@@ -130,8 +133,8 @@ typedef struct stator_report_alternative {
     const char *
         reason; /* why there is no such plan: nothing was searched for (then this is the axis's only
                   * row), it cannot be lowered, or does not fit; else "" */
-    double
-        compiled_us; /* a step of the plan that was compiled with it, by which it was chosen; 0: none was */
+    double compiled_us; /* a step of the plan that was compiled with it, by which it was chosen; 0:
+                      * none was */
 } stator_report_alternative_t;
 STATOR_API int stator_report_alternative_at(const stator_report_t *report, size_t index,
                                             stator_report_alternative_t *out_row);

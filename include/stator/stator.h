@@ -1,10 +1,10 @@
 /* Stator: a compiler and runtime for training steps. This header includes the whole public API.
  *
- *   graph    stator_graph_import, stator_graph_llama, the builder …        what is computed
- *   training stator_graph_make_training                                   gradient and optimizer
- *   plan     stator_plan_compile                                          kernels, order, memory, ranks
- *   session  stator_session_create, _initialize or _load, _step, _save    running
- *   comm     stator_comm_join                                             ranks as processes
+ *   graph    stator_graph_import, stator_graph_llama, the builder …    what is computed
+ *   training stator_graph_make_training                               gradient and optimizer
+ *   plan     stator_plan_compile                                      kernels, order, memory, ranks
+ *   session  stator_session_create, _initialize, _load, _step, _save  running
+ *   comm     stator_comm_join                                         ranks as processes
  *   data     stator_data_tokens, stator_data_images, tokenizers
  *
  * C11 and C++; no type of another library appears. */

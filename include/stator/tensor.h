@@ -1,8 +1,9 @@
 /* Stator: tensors on the host – types, descriptions, and named sets read from or written to
  * safetensors.
  *
- * Sets may be read by several threads at once, and added to by one. Functions that read or write files block
- * on the disk, the others do not. (Nearest: safetensors.torch.load_file and save_file; a state_dict.) */
+ * Sets may be read by several threads at once, and added to by one. Functions that read or write
+ * files block on the disk, the others do not. (Nearest: safetensors.torch.load_file and save_file;
+ * a state_dict.) */
 #ifndef STATOR_TENSOR_H
 #define STATOR_TENSOR_H
 
@@ -49,8 +50,8 @@ STATOR_API size_t stator_dtype_bytes(stator_dtype_t dtype);
 /* A set of named tensors, with aliases (other names of the same tensor, as tied weights have). */
 typedef struct stator_tensors stator_tensors_t;
 
-/* Reads a safetensors file (all its checks, and checksums where Stator wrote it). NOT_FOUND; PARSE: where
- * it is damaged; UNSUPPORTED: a type that there is none of here; NO_MEMORY; IO. */
+/* Reads a safetensors file (all its checks, and checksums where Stator wrote it). NOT_FOUND; PARSE:
+ * where it is damaged; UNSUPPORTED: a type that there is none of here; NO_MEMORY; IO. */
 STATOR_API stator_status_t stator_tensors_load(const char *path,
                                                stator_tensors_t **out_tensors) STATOR_WARN_UNUSED;
 /* An empty set to add to. */

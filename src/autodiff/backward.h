@@ -21,8 +21,8 @@ void ad_backward_free(ad_backward_t *backward); /* also the graph, unless taken 
 st_status_t ad_backward_whole(const ir_graph_t *forward, ir_value_t loss, const bool *frozen,
                               const ad_scaling_t *scaling, ad_backward_t *out) ST_WARN_UNUSED;
 
-/* The step over `n_micro` micro-batches, in a loop (micro_batch.c). `loss_name` is the name of the loss
- * among the outputs. */
+/* The step over `n_micro` micro-batches, in a loop (micro_batch.c). `loss_name` is the name of the
+ * loss among the outputs. */
 st_status_t ad_backward_micro(const ir_graph_t *forward, ir_value_t loss, const char *loss_name,
                               const bool *frozen, const ad_scaling_t *scaling, int64_t n_micro,
                               bool allow_batch_norm, ad_backward_t *out) ST_WARN_UNUSED;

@@ -1,8 +1,8 @@
 /* Loss scaling and skipped steps. See loss_scale.h.
  *
  * Everything is selects on scalars: no branch of the host, so that a captured step can skip. The
- * formulas are those of PyTorch's gradient scaler. Found-inf is the norm's affair: it is summed over
- * all gradients and all ranks, and one that is not finite makes it so. */
+ * formulas are those of PyTorch's gradient scaler. Found-inf is the norm's affair: it is summed
+ * over all gradients and all ranks, and one that is not finite makes it so. */
 #include "autodiff/loss_scale.h"
 
 #include <math.h>

@@ -5,10 +5,10 @@
  *   loss     = (S_1 + … + S_K) / (N_1 + … + N_K)
  *   gradient = (grad S_1 + … + grad S_K) / (N_1 + … + N_K)
  *
- * A mean of the micro-batches' means would be wrong as soon as the counts differ. So the loss is split
- * into sum and counts (micro_loss.c), its sum is differentiated a micro-batch at a time in a loop
- * (micro_loop.c), and the division is left to the caller as `divisor`, who has one scalar to fold it
- * into. Before, micro_check.c looks for what mixes the items of a batch. */
+ * A mean of the micro-batches' means would be wrong as soon as the counts differ. So the loss is
+ * split into sum and counts (micro_loss.c), its sum is differentiated a micro-batch at a time in a
+ * loop (micro_loop.c), and the division is left to the caller as `divisor`, who has one scalar to
+ * fold it into. Before, micro_check.c looks for what mixes the items of a batch. */
 #include "autodiff/micro_batch.h"
 #include "ir/build.h"
 #include "ir/op.h"

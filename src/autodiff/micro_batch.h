@@ -4,13 +4,13 @@
 
 #include "autodiff/backward.h"
 
-/* The forward graph of one micro-batch with the loss undivided, expanded. Its first output is the sum,
- * the others are counts. FAILs naming the node that keeps the loss from being a sum over items that is
- * divided by a count of data alone. */
+/* The forward graph of one micro-batch with the loss undivided, expanded. Its first output is the
+ * sum, the others are counts. FAILs naming the node that keeps the loss from being a sum over items
+ * that is divided by a count of data alone. */
 st_status_t ad_micro_body(const ir_graph_t *forward, ir_value_t loss,
                           ir_graph_t **out_body) ST_WARN_UNUSED;
-/* The loss of all micro-batches out of the totals of what the body gives, and what gradients of the sum
- * are yet to be divided by; IR_NONE: nothing. */
+/* The loss of all micro-batches out of the totals of what the body gives, and what gradients of the
+ * sum are yet to be divided by; IR_NONE: nothing. */
 st_status_t ad_micro_divide(const ir_graph_t *forward, ir_value_t loss, ir_graph_t *graph,
                             ir_value_t sum, const ir_value_t *counts, ir_value_t *out_loss,
                             ir_value_t *out_divisor) ST_WARN_UNUSED;

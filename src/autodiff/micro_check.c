@@ -1,14 +1,15 @@
 /* Whether micro-batches give what their union gives (micro_batch.h).
  *
- * Problem: a node that mixes the items of a batch (statistics over the batch, similarities between its
- * items, a square of a sum) sees other items in a micro-batch than in the union.
- * Algorithm: the partition rules of the ops say what a part of the batch can do by itself. Each value is
- * whole (the same in every micro-batch), split (along the dim that carries the batch) or a partial sum
- * over it. A node passes if one of its strategies takes its operands as they are; whole ones may be cut,
- * since a micro-batch has its own. The loss has to end as a partial sum, and so do its counts. Bodies
- * of loops and conditions go through the same, a loop's until its carries go round. Where each
- * micro-batch is one item, rules cannot tell the batch's dim from one that is there to be broadcast, and
- * nothing is checked. Linear in the nodes, times the carries that change. */
+ * Problem: a node that mixes the items of a batch (statistics over the batch, similarities between
+ * its items, a square of a sum) sees other items in a micro-batch than in the union.
+ * Algorithm: the partition rules of the ops say what a part of the batch can do by itself. Each
+ * value is whole (the same in every micro-batch), split (along the dim that carries the batch) or a
+ * partial sum over it. A node passes if one of its strategies takes its operands as they are; whole
+ * ones may be cut, since a micro-batch has its own. The loss has to end as a partial sum, and so do
+ * its counts. Bodies of loops and conditions go through the same, a loop's until its carries go
+ * round. Where each micro-batch is one item, rules cannot tell the batch's dim from one that is
+ * there to be broadcast, and nothing is checked. Linear in the nodes, times the carries that
+ * change. */
 #include <string.h>
 
 #include "autodiff/micro_batch.h"

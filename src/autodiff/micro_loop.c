@@ -1,17 +1,18 @@
 /* The loop over micro-batches (micro_batch.c).
  *
  *   repeat over k in 0 … K - 1
- *     carried    gradient of each parameter, sum and counts (f32 for smaller floats); state that the
- *                forward graph updates: micro-batch k + 1 reads what k wrote
+ *     carried    gradient of each parameter, sum and counts (f32 for smaller floats); state that
+ *                the forward graph updates: micro-batch k + 1 reads what k wrote
  *     scanned    inputs [K, b, …], k itself where the body draws random numbers
  *     captured   parameters, other buffers, inputs without a batch
  *     body       forward and backward of one micro-batch; adds what it found to what is carried
  *
  * The memory of one micro-batch is used K times, and the plan has its steps once.
  *
- * Random numbers are those of the union. A random node's values lie after those of `part` others like
- * it, and in the union an item's place is (part * K + k) micro-batches on: that is its part here. Random
- * nodes in inner bodies get the same, k being one more operand of the nodes around them. */
+ * Random numbers are those of the union. A random node's values lie after those of `part` others
+ * like it, and in the union an item's place is (part * K + k) micro-batches on: that is its part
+ * here. Random nodes in inner bodies get the same, k being one more operand of the nodes around
+ * them. */
 #include <string.h>
 
 #include "autodiff/gradient.h"

@@ -1,7 +1,8 @@
-/* The loss of a micro-batch (micro_batch.h): a sum, and the counts that the sum of all is divided by.
+/* The loss of a micro-batch (micro_batch.h): a sum, and the counts that the sum of all is divided
+ * by.
  *
- * Algorithm: from the loss backwards through what is linear (changes of sign, factors and divisors that
- * are constants) to its core:
+ * Algorithm: from the loss backwards through what is linear (changes of sign, factors and divisors
+ * that are constants) to its core:
  *
  *   cross_entropy, a mean        its own sum and count
  *   reduce_mean to a scalar      the sum; the count is the number of items

@@ -16,15 +16,16 @@
  *   weak     made of weights, constants and indices only: float32, and follows whom it meets
  *   static   weak, without parameters: products of static values (rotary tables, positions) stay
  *            float32
- * A constant that the compute dtype cannot hold (out of range, or a number that would vanish) is not
- * weak: float32 wins where it takes part. A cast to float32 in the source graph is a demand: its
- * result is float32 and not weak, and so is what follows it up to a product or a cast back. Where a move of weak values is wanted in the other dtype, the move
- * is made again on its operands' other form, so that what is cast is the parameter itself.
+ * A constant that the compute dtype cannot hold (out of range, or a number that would vanish) is
+ * not weak: float32 wins where it takes part. A cast to float32 in the source graph is a demand:
+ * its result is float32 and not weak, and so is what follows it up to a product or a cast back.
+ * Where a move of weak values is wanted in the other dtype, the move is made again on its operands'
+ * other form, so that what is cast is the parameter itself.
  *
  * Bodies of loops and conditions are swept where their node stands. What is carried keeps its type,
  * float32, so that no error grows over the iterations; all else comes in and goes out in its home
- * form. Where a loop wants the other form of an operand that every iteration reads (a weight), it is
- * made before the loop and becomes one more operand.
+ * form. Where a loop wants the other form of an operand that every iteration reads (a weight), it
+ * is made before the loop and becomes one more operand.
  *
  * Widths within an op (sums of products, norms, softmax) are the kernels' affair: all accumulate in
  * float32 or wider. O(nodes + edges), and the elements of constants.
@@ -268,8 +269,9 @@ static st_status_t place_input(sweep_t *s, const ir_node_info_t *node, ir_value_
                 (value_t){.low = e->low, .weak = e->weak, .fixed = e->fixed, .entry = e}, map);
 }
 
-/* A cast of a float32 value to float32: in a model that is float32 as it stands, the first asks for float32, and
- * the next one behind it for the model's type again. Weights and constants follow whom they meet. */
+/* A cast of a float32 value to float32: in a model that is float32 as it stands, the first asks for
+ * float32, and the next one behind it for the model's type again. Weights and constants follow whom
+ * they meet. */
 static bool is_asking(const sweep_t *s, const ir_node_info_t *node) {
     return node->op == IR_OP_CAST && is_wide_source(s, node->inputs[0]) &&
            is_wide_source(s, node->first_output);

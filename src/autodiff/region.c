@@ -1,15 +1,15 @@
 /* Gradients of repeat and cond (region.h).
  *
- *   forward    carry[i + 1], y[i] = f(carry[i], x[i], m)      carry[i] are among the stacked results
+ *   forward    carry[i + 1], y[i] = f(carry[i], x[i], m)    carry[i] are among the stacked results
  *   backward   the other way round, for each i:
  *                recompute f(carry[i], x[i], m)
  *                d carry[i], d x[i], g = pullback of f by d carry[i + 1] and d y[i]
  *                d m += g
  *
  * d carry and d m are carried, d x is stacked. d m is summed in f32 where m is a smaller float. The
- * order of the sums is that of the unrolled graph. Random ops in f see the same operands again and so
- * draw the same bits. Needs one more run of the body and the stack of carries; what of either the
- * gradient does not read, simplification removes. Linear in the body. */
+ * order of the sums is that of the unrolled graph. Random ops in f see the same operands again and
+ * so draw the same bits. Needs one more run of the body and the stack of carries; what of either
+ * the gradient does not read, simplification removes. Linear in the body. */
 #include "autodiff/region.h"
 
 #include "autodiff/gradient.h"

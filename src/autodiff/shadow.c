@@ -1,15 +1,15 @@
 /* Shadows of weights.
  *
- * Problem: with float32 masters every step casts every weight, and a second time for the backward pass
- * where the first result is not kept: 12 bytes an element and step. The optimizer has the new value at
- * hand and writes 2 bytes more.
+ * Problem: with float32 masters every step casts every weight, and a second time for the backward
+ * pass where the first result is not kept: 12 bytes an element and step. The optimizer has the new
+ * value at hand and writes 2 bytes more.
  *
  *   w = parameter f32        → w, s = buffer bf16
  *   c = cast(w) … readers    → readers of s
  *   update(w, new)           → update(w, new), update(s, cast(new))
  *
- * Parameters that are cast to both small types, weights of convolutions, and those whose shadow's name is
- * taken stay as they are.
+ * Parameters that are cast to both small types, weights of convolutions, and those whose shadow's
+ * name is taken stay as they are.
  * Linear. */
 #include "autodiff/shadow.h"
 
@@ -35,8 +35,8 @@ static bool is_master(const ir_graph_t *graph, ir_value_t v) {
            ir_value_type(graph, v)->dtype == IR_F32;
 }
 
-/* Images may be computed channels last: the nest that casts a convolution's weight turns it then, and a
- * shadow would have to be turned by itself. */
+/* Images may be computed channels last: the nest that casts a convolution's weight turns it then,
+ * and a shadow would have to be turned by itself. */
 static bool may_turn(const ir_op_def_t *def) {
     for (const ir_attr_spec_t *attr = def->attrs; attr && attr->key; attr++)
         if (strcmp(attr->key, "channels_last") == 0) return true;

@@ -46,8 +46,8 @@ typedef struct ad_train_options {
     double min_lr;
     double ema_decay;     /* 0: off */
     ad_scaling_t scaling; /* of the loss, and skipping: loss_scale.h */
-    /* Micro-batches a step, in a loop; 1: off. Inputs that carry the batch get a leading dim of this
-     * size, and only the loss remains of the forward graph's outputs. */
+    /* Micro-batches a step, in a loop; 1: off. Inputs that carry the batch get a leading dim of
+     * this size, and only the loss remains of the forward graph's outputs. */
     int64_t accumulate;
     bool micro_batch_norm; /* accumulate with batch norm: statistics of each micro-batch */
     size_t n_groups;

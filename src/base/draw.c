@@ -1,5 +1,6 @@
-/* Four elements of the whole tensor share one call of Philox, whose counter is (element / 4, stream). What lies
- * together in the box and in the tensor is drawn in one go. Compiled with -ffp-contract=off. */
+/* Four elements of the whole tensor share one call of Philox, whose counter is (element / 4,
+ * stream). What lies together in the box and in the tensor is drawn in one go. Compiled with
+ * -ffp-contract=off. */
 #include "base/draw.h"
 
 #include "base/parallel.h"

@@ -1,8 +1,9 @@
 /* Random numbers as initial values: what one element is, in code that C and CUDA compile alike.
  *
- * The same bits everywhere: whole numbers, and of floats only +, -, *, / and square root of float64, which
- * IEEE 754 rounds in one way, never fused (DRAW_… below; C sources that include this are compiled with
- * -ffp-contract=off). No library's logarithm or sine has such a promise, so they are series here. */
+ * The same bits everywhere: whole numbers, and of floats only +, -, *, / and square root of
+ * float64, which IEEE 754 rounds in one way, never fused (DRAW_… below; C sources that include this
+ * are compiled with -ffp-contract=off). No library's logarithm or sine has such a promise, so they
+ * are series here. */
 #ifndef STATOR_BASE_DRAW_MATH_H
 #define STATOR_BASE_DRAW_MATH_H
 
@@ -84,8 +85,9 @@ DRAW_FN uint16_t draw_round16(double value, int exponent_bits, int mantissa_bits
     return (uint16_t)(sign | (result < infinity ? (uint32_t)result : infinity));
 }
 
-/* log((word + 1) / 2^32), within 2 units in the last place. The number is m 2^e with m in [0.707, 1.414];
- * log m = 2 artanh s with s = (m - 1) / (m + 1), |s| < 0.1716: the terms after s^21 / 21 are below 2^-58. */
+/* log((word + 1) / 2^32), within 2 units in the last place. The number is m 2^e with m in [0.707,
+ * 1.414]; log m = 2 artanh s with s = (m - 1) / (m + 1), |s| < 0.1716: the terms after s^21 / 21
+ * are below 2^-58. */
 DRAW_FN double draw_log(uint32_t word) {
     const double x = (double)word + 1; /* exact, 1 to 2^32 */
     uint64_t bits;
@@ -114,8 +116,8 @@ DRAW_FN double draw_log(uint32_t word) {
                     DRAW_MUL(2.0, DRAW_ADD(s, tail)));
 }
 
-/* Cosine and sine of word / 2^32 of a turn, within 1e-16: the nearest quarter turn is taken off in whole
- * numbers, what is left is within an eighth, where the series to t^16 do. */
+/* Cosine and sine of word / 2^32 of a turn, within 1e-16: the nearest quarter turn is taken off in
+ * whole numbers, what is left is within an eighth, where the series to t^16 do. */
 DRAW_FN void draw_turn(uint32_t word, double *out_cos, double *out_sin) {
     const uint32_t quarter = (word + (1u << 29)) >> 30; /* 4 is 0: it wraps */
     const int32_t rest = (int32_t)(word - (quarter << 30));

@@ -1,8 +1,9 @@
 /* Arithmetic in text over named numbers: "4*batch*(seq + 1)", "1/(batch*seq)".
  *
- * Numbers, names, + - * / // % ** and parentheses, and the functions Max, Min, Mod and FloorDiv (which
- * is how PyTorch writes symbolic sizes). Whole numbers are computed as such, with a check for
- * overflow; a quotient that does not come out even, and what is computed from it, is a double only. */
+ * Numbers, names, + - * / // % ** and parentheses, and the functions Max, Min, Mod and FloorDiv
+ * (which is how PyTorch writes symbolic sizes). Whole numbers are computed as such, with a check
+ * for overflow; a quotient that does not come out even, and what is computed from it, is a double
+ * only. */
 #ifndef STATOR_BASE_EXPRESSION_H
 #define STATOR_BASE_EXPRESSION_H
 

@@ -2,9 +2,9 @@
  *
  * A write goes to "<path>.partial-<pid>-<n>" in the same folder, is flushed to the disk, and then
  * takes the place of `path` by rename: at any moment `path` is either the previous file or the
- * whole new one. A symbolic link stays: the file that it names is replaced, or created. What is there
- * but is no regular file (a device, a named pipe) is opened and written itself, as it comes; opening a
- * pipe waits for its reader. Messages name the path and the system's reason. */
+ * whole new one. A symbolic link stays: the file that it names is replaced, or created. What is
+ * there but is no regular file (a device, a named pipe) is opened and written itself, as it comes;
+ * opening a pipe waits for its reader. Messages name the path and the system's reason. */
 #ifndef STATOR_BASE_FILE_H
 #define STATOR_BASE_FILE_H
 

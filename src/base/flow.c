@@ -1,5 +1,6 @@
-/* Minimum cut (flow.h): Dinic's algorithm, levels counted from the sink, so that walks from the source meet
- * few dead ends. Arcs lie by the vertex that they leave, those of a walk's next look side by side. */
+/* Minimum cut (flow.h): Dinic's algorithm, levels counted from the sink, so that walks from the
+ * source meet few dead ends. Arcs lie by the vertex that they leave, those of a walk's next look
+ * side by side. */
 #include "base/flow.h"
 
 #include <string.h>
@@ -88,7 +89,8 @@ static st_status_t network_open(const st_flow_t *flow, uint64_t infinite, networ
     return ST_OK;
 }
 
-/* Distances to the sink over arcs that can take more, up to the source's; whether there is a way from there. */
+/* Distances to the sink over arcs that can take more, up to the source's; whether there is a way
+ * from there. */
 static bool find_levels(network_t *net) {
     uint32_t head = 0, tail = 0;
     memset(net->level, 0xff, net->n * sizeof *net->level);

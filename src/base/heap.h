@@ -1,5 +1,5 @@
-/* Binary heaps in arrays, the first item on top. `before(a, b)`: whether a comes out before b, a strict
- * order; equal items come out in any order. O(log n) each.
+/* Binary heaps in arrays, the first item on top. `before(a, b)`: whether a comes out before b, a
+ * strict order; equal items come out in any order. O(log n) each.
  *
  *   TRY(ST_VEC_PUSH(&v, item));  st_heap_rise(v.data, v.n, sizeof *v.data, before);
  *   st_heap_drop(v.data, v.n--, sizeof *v.data, before);  item = v.data[v.n]; */

@@ -1,4 +1,5 @@
-/* Option objects: string keys, one table (options.def). The only place that reads the environment. */
+/* Option objects: string keys, one table (options.def). The only place that reads the
+ * environment. */
 #ifndef STATOR_BASE_OPTIONS_H
 #define STATOR_BASE_OPTIONS_H
 
@@ -27,8 +28,8 @@ const st_option_row_t *st_option_rows(void);
  * it; a variable of such a name that is no option is a warning with the nearest one). */
 st_status_t st_options_create(st_options_t **out_options) ST_WARN_UNUSED;
 void st_options_destroy(st_options_t *options);
-/* Checks the value against the option's kind; of a choice, "float32" and the like are taken for "f32".
- * Unknown keys FAIL with the nearest known one. */
+/* Checks the value against the option's kind; of a choice, "float32" and the like are taken for
+ * "f32". Unknown keys FAIL with the nearest known one. */
 st_status_t st_options_set(st_options_t *options, const char *key,
                            const char *value) ST_WARN_UNUSED;
 /* True if set by the caller or the environment. */
@@ -45,10 +46,11 @@ size_t st_options_floats(const st_options_t *options, const char *key, double *o
                          size_t capacity);
 
 /* ---- options of the process: rows of kind PROCESS ---- */
-/* What any option object set last if not "", else the environment's value, else the default, into `out`;
- * DOES_NOT_FIT if it is longer. Any thread. The key is of that kind (ASSERT). */
+/* What any option object set last if not "", else the environment's value, else the default, into
+ * `out`; DOES_NOT_FIT if it is longer. Any thread. The key is of that kind (ASSERT). */
 st_status_t st_process_option(const char *key, char *out, size_t capacity) ST_WARN_UNUSED;
-/* A module with its own copy of this file asks its host's instead. Set once, before any other call. */
+/* A module with its own copy of this file asks its host's instead. Set once, before any other
+ * call. */
 typedef st_status_t (*st_process_option_t)(const char *key, char *out, size_t capacity);
 void st_process_option_forward(st_process_option_t to);
 

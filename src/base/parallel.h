@@ -1,5 +1,5 @@
-/* A loop whose turns may run at the same time, for work that is done once: compiling kernels, drawing
- * initial values. What a step does has a team of its own (device/cpu/team.h). */
+/* A loop whose turns may run at the same time, for work that is done once: compiling kernels,
+ * drawing initial values. What a step does has a team of its own (device/cpu/team.h). */
 #ifndef STATOR_BASE_PARALLEL_H
 #define STATOR_BASE_PARALLEL_H
 

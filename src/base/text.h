@@ -1,4 +1,5 @@
-/* Text that grows: st_text_t text = {0}; TRY(st_text_put(&text, "%d\n", 3)); … ST_VEC_FREE(&text); */
+/* Text that grows: st_text_t text = {0}; TRY(st_text_put(&text, "%d\n", 3)); …
+ * ST_VEC_FREE(&text); */
 #ifndef STATOR_BASE_TEXT_H
 #define STATOR_BASE_TEXT_H
 

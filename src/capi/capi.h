@@ -65,8 +65,8 @@ st_status_t capi_graph_wrap(ir_graph_t *ir, stator_graph_t **out_graph) ST_WARN_
 /* Sizes for the symbols of the option "bind"; at most IR_MAX_SYMBOLS. */
 st_status_t capi_bindings(const stator_options_t *options, st_arena_t *arena, ir_binding_t *out,
                           size_t *out_n) ST_WARN_UNUSED;
-/* With option "fetch" *out_copy is the graph with the outputs that it asks for, else NULL. Of names that no
- * value has: an error if `all` have to be there, else they are passed over. */
+/* With option "fetch" *out_copy is the graph with the outputs that it asks for, else NULL. Of names
+ * that no value has: an error if `all` have to be there, else they are passed over. */
 st_status_t capi_with_fetches(const ir_graph_t *graph, const st_options_t *table, bool all,
                               ir_graph_t **out_copy) ST_WARN_UNUSED;
 /* Adds one line to the notes. */

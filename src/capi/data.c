@@ -303,7 +303,8 @@ static st_status_t convert_cycle(stator_data_t *data, cycle_t *cycle, ir_dtype_t
     return ST_OK;
 }
 
-/* With accumulation an input takes the next `n_micro` tensors, one behind the other in `stacked`. */
+/* With accumulation an input takes the next `n_micro` tensors, one behind the other in
+ * `stacked`. */
 static stator_status_t fill_cycle(stator_data_t *data) {
     for (size_t i = 0; i < data->n_feeds; i++) {
         const cycle_t *cycle = &data->cycles[i];

@@ -2,8 +2,8 @@
  * labels its loss takes. So data that does not fit is refused when it is opened, by the file's
  * name, and not in the middle of a run.
  *
- * A value follows an input if it comes from it through ops that keep the numbers; in a loop's body, if
- * the operand that the body sees does. */
+ * A value follows an input if it comes from it through ops that keep the numbers; in a loop's body,
+ * if the operand that the body sees does. */
 #include <string.h>
 
 #include "base/memory.h"

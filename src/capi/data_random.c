@@ -1,4 +1,5 @@
-/* Random tensors to measure whole plans with: of what the inputs take, so that no step refuses them. */
+/* Random tensors to measure whole plans with: of what the inputs take, so that no step refuses
+ * them. */
 #include "base/hash.h"
 #include "base/memory.h"
 #include "base/parallel.h"

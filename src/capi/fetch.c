@@ -7,7 +7,8 @@
 
 enum { MOST_NEAR = 4096, NAME_BYTES = 512 };
 
-/* The first output of the node of this name; of several the last one, which is what is left of the earlier. */
+/* The first output of the node of this name; of several the last one, which is what is left of the
+ * earlier. */
 static ir_value_t find_value(const ir_graph_t *graph, const char *name) {
     ir_node_t known = ir_graph_find(graph, name);
     if (known != IR_NONE) return ir_node(graph, known)->first_output;

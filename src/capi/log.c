@@ -5,7 +5,8 @@
 
 #include "capi/capi.h"
 
-/* Both are read by `hand_over` only, which st_log calls under its lock; st_log_set waits for that. */
+/* Both are read by `hand_over` only, which st_log calls under its lock; st_log_set waits for
+ * that. */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static stator_log_function_t function;
 

@@ -192,8 +192,8 @@ stator_status_t stator_plan_print(const stator_plan_t *plan, char **out_text) {
     return capi_status(plan_print(plan->plan, out_text));
 }
 
-/* The dim of an input that carries the batch: 1 with gradient accumulation, whose micro-batches come
- * first. −1: none does. */
+/* The dim of an input that carries the batch: 1 with gradient accumulation, whose micro-batches
+ * come first. −1: none does. */
 static int64_t batch_axis(const plan_t *plan, const char *input) {
     const ir_graph_t *graph = plan_ports(plan);
     for (ir_node_t i = 0; i < graph->nodes.n; i++) {

@@ -71,8 +71,8 @@ struct comm {
 void comm_release(comm_t *comm);
 /* When `ms` from now will have passed, by CLOCK_MONOTONIC. */
 struct timespec comm_deadline(int64_t ms);
-/* INVALID: a collective is started a second time before it has been waited for, or waited for without
- * having been started; `rank` as the user counts them. */
+/* INVALID: a collective is started a second time before it has been waited for, or waited for
+ * without having been started; `rank` as the user counts them. */
 st_status_t comm_started_twice(int rank, uint32_t ticket);
 st_status_t comm_not_started(int rank, uint32_t ticket);
 const char *comm_kind_text(comm_kind_t kind); /* "all-reduce", … */

@@ -2,9 +2,9 @@
  *
  * Start never blocks on peers; wait does, for a bounded time. All ranks of a communicator start the
  * same collectives of it in the same order (the plan proves it). One handle a rank; all handles of
- * a rank are used by one thread at a time. A failure on any rank is latched for the communicator and
- * all groups made from it, and every later call returns it; a call that returns a failure has left
- * all buffers alone for good.
+ * a rank are used by one thread at a time. A failure on any rank is latched for the communicator
+ * and all groups made from it, and every later call returns it; a call that returns a failure has
+ * left all buffers alone for good.
  *
  * A `ticket` is the number of a collective within the step: the same on all ranks of the
  * communicator, not in use there (a collective that was waited for may be started again under its
@@ -27,9 +27,9 @@ typedef struct comm comm_t;
 /* N ranks of one process. out_ranks[r] is rank r's handle. `timeout_ms` bounds every wait. */
 st_status_t comm_local_create(int n_ranks, int64_t timeout_ms, comm_t **out_ranks) ST_WARN_UNUSED;
 /* One of `size` ranks that are processes, over TCP. Rank 0 listens at address:port, the others find
- * it there. Returns when all ranks are there; on every rank with the same cause where one is missing,
- * comes twice, or differs in size or version. A rank whose process ends, stops or is cut off is
- * noticed within the timeout, whatever the others are doing, and named with its place. */
+ * it there. Returns when all ranks are there; on every rank with the same cause where one is
+ * missing, comes twice, or differs in size or version. A rank whose process ends, stops or is cut
+ * off is noticed within the timeout, whatever the others are doing, and named with its place. */
 typedef struct comm_tcp_config {
     int rank, size;
     const char *address;
@@ -119,16 +119,18 @@ st_status_t comm_agree(comm_t *comm, size_t n, const comm_fact_t *facts) ST_WARN
 
 /* ---- communicators of a device ----
  *
- * Their collectives are work on the device's stream: a start is ordered behind what is there, a wait
- * lets the stream wait, and neither blocks the caller. Sums and their order are the library's: the same
- * bits on all ranks and in each run of the same ranks, not those of another number of ranks. */
+ * Their collectives are work on the device's stream: a start is ordered behind what is there, a
+ * wait lets the stream wait, and neither blocks the caller. Sums and their order are the library's:
+ * the same bits on all ranks and in each run of the same ranks, not those of another number of
+ * ranks. */
 bool comm_on_device(const comm_t *comm);
-/* Rank `peer` will be sent to (`sends`) or received from: the ends of a pair make the connection together.
- * All ranks go through their pairs in the same order. */
+/* Rank `peer` will be sent to (`sends`) or received from: the ends of a pair make the connection
+ * together. All ranks go through their pairs in the same order. */
 st_status_t comm_pair_open(comm_t *comm, int peer, bool sends) ST_WARN_UNUSED;
-/* Around a step's work, of the rank's first communicator: `begin` before it is put on the stream, `end` after
- * the stream was synchronized. If another rank is lost meanwhile, or what is in flight does not move for the
- * timeout, the stream comes free and `end` FAILs with ST_PEER_LOST and the cause. */
+/* Around a step's work, of the rank's first communicator: `begin` before it is put on the stream,
+ * `end` after the stream was synchronized. If another rank is lost meanwhile, or what is in flight
+ * does not move for the timeout, the stream comes free and `end` FAILs with ST_PEER_LOST and the
+ * cause. */
 void comm_step_begin(comm_t *comm, uint64_t step);
 st_status_t comm_step_end(comm_t *comm) ST_WARN_UNUSED;
 
@@ -138,8 +140,8 @@ st_status_t comm_step_end(comm_t *comm) ST_WARN_UNUSED;
 st_status_t comm_check(const comm_t *comm, char *reason, size_t capacity) ST_WARN_UNUSED;
 /* Says where the rank stands, for the others' message if it is lost: costs no system call. */
 void comm_mark(comm_t *comm, uint64_t step, const char *op);
-/* A rank that fails calls it: every call of the others fails with the reason, from now on; what they
- * wait for meanwhile may still be complete or not. Their status is ST_PEER_LOST, or
+/* A rank that fails calls it: every call of the others fails with the reason, from now on; what
+ * they wait for meanwhile may still be complete or not. Their status is ST_PEER_LOST, or
  * ST_RANKS_DISAGREE where that is `status`. */
 void comm_abort(comm_t *comm, st_status_t status, const char *reason);
 

@@ -1,10 +1,11 @@
 /* Any communicator as if its links were slower: a collective is complete no sooner than all ranks
- * have started it, plus latency, plus bytes over bandwidth; a rank's transfers go one after another.
+ * have started it, plus latency, plus bytes over bandwidth; a rank's transfers go one after
+ * another.
  *
- * The ranks' start times travel beside each collective in a group of their own (one clock: the ranks
- * are on one host); the latest is when a transfer begins. Wait puts all transfers that have begun
- * by then on the link, in the order of their begins whatever the order of the waits, and sleeps
- * until the end of its own:
+ * The ranks' start times travel beside each collective in a group of their own (one clock: the
+ * ranks are on one host); the latest is when a transfer begins. Wait puts all transfers that have
+ * begun by then on the link, in the order of their begins whatever the order of the waits, and
+ * sleeps until the end of its own:
  *
  *   rank 0   start ──────────────── wait ........|
  *   rank 1            start ─── wait ............|

@@ -1,15 +1,17 @@
 /* Choosing a kernel for each node.
  *
- * Problem: an op has several implementations on a device (a library's, our own nests', the reference), each
- * with problems that it cannot run; the plan must say which one runs, since memory and time depend on it.
+ * Problem: an op has several implementations on a device (a library's, our own nests', the
+ * reference), each with problems that it cannot run; the plan must say which one runs, since memory
+ * and time depend on it.
  * In:  ordered programs, all ops lowered and fused.
- * Out: each node has its kind of step, a kernel that can run it and the bytes of its workspace; starts and
- *      waits of one collective have one ticket, in the order of the program, so that all ranks agree.
- *      Nodes whose every result is empty, and states, views and constants, have nothing to do.
- * Algorithm: the ordered list of the op on the device is asked from the front (kernels/table.h); the first
- * whose can_run() agrees is taken, the reference being last. Nothing is measured here: tuning fills slots
- * of the plan later and may not change it. A node of control flow has its bodies planned as programs of
- * their own (plan_body.h).
+ * Out: each node has its kind of step, a kernel that can run it and the bytes of its workspace;
+ *      starts and waits of one collective have one ticket, in the order of the program, so that all
+ *      ranks agree. Nodes whose every result is empty, and states, views and constants, have
+ *      nothing to do.
+ * Algorithm: the ordered list of the op on the device is asked from the front (kernels/table.h);
+ * the first whose can_run() agrees is taken, the reference being last. Nothing is measured here:
+ * tuning fills slots of the plan later and may not change it. A node of control flow has its bodies
+ * planned as programs of their own (plan_body.h).
  * Complexity: linear in the nodes times the length of a list (at most a dozen).
  * Source: implementation lists are those of oneDNN. */
 #include "compile/memory.h"

@@ -57,8 +57,8 @@ typedef struct compile_options {
     bool explain;    /* the plan tells what was fused, and why not more */
     bool primitives; /* composites as their definitions, each node by itself: what fusion is
                              * measured against */
-    /* Weights are kept in the type that is computed in, too. AUTO: on GPUs, where that takes little of
-     * the memory. A plan of evaluation has none. */
+    /* Weights are kept in the type that is computed in, too. AUTO: on GPUs, where that takes little
+     * of the memory. A plan of evaluation has none. */
     compile_switch_t shadows;
     bool wide_gradients;    /* with bf16 or f16: ranks sum gradients in float32 */
     bool no_layout;         /* transposes stay where they are */

@@ -166,7 +166,8 @@ static st_status_t compile_candidate(const contest_t *c, const candidate_t *cand
     return compile_single(c->graph, &options, &found, out_plan);
 }
 
-/* Control flow is not searched for on any axis: the plan is that of the first form, which takes its place. */
+/* Control flow is not searched for on any axis: the plan is that of the first form, which takes its
+ * place. */
 static void take_form(contest_t *c) {
     bool any = false;
     for (uint32_t r = 0; r < c->searched->n_alternatives; r++)
@@ -230,7 +231,8 @@ static st_status_t copy_rows(const contest_t *c, plan_alternative_t *rows) {
     return ST_OK;
 }
 
-/* The candidate's row: that of the search where its axis is the only one, else one of the whole mesh. */
+/* The candidate's row: that of the search where its axis is the only one, else one of the whole
+ * mesh. */
 static st_status_t say_candidate(const contest_t *c, uint32_t i, plan_alternative_t *rows,
                                  uint32_t *n) {
     const candidate_t *candidate = &c->list[i];

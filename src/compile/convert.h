@@ -1,5 +1,5 @@
-/* Passes that only change attributes of the global graph: what float type everything has (float64.c), and
- * which mode (evaluation.c). The files tell how. */
+/* Passes that only change attributes of the global graph: what float type everything has
+ * (float64.c), and which mode (evaluation.c). The files tell how. */
 #ifndef STATOR_COMPILE_CONVERT_H
 #define STATOR_COMPILE_CONVERT_H
 

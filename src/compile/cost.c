@@ -3,12 +3,12 @@
  *   us = launches · launch_us + max(units · ns a unit, flop / rate, bytes / bandwidth)
  *
  * Where the description has rates of the op and the element type, ns a unit comes from them: for
- * passes over elements interpolated over the logarithm of the bytes that the op touches (or of those
- * that lie between the last use of its operands and now, if that is more: then they have left the
- * nearer caches), for products from the nearest measured shapes, weighted by the inverse fourth power
- * of their distance in log2 of the sizes. Elsewhere a roofline: arithmetic at the type's rate, bytes at
- * the bandwidth of operands of this size. A collective of n ranks is a ring: 2 (n - 1) steps with 1/n
- * of the bytes each for a sum, n - 1 to gather. O(rates of the op) a node.
+ * passes over elements interpolated over the logarithm of the bytes that the op touches (or of
+ * those that lie between the last use of its operands and now, if that is more: then they have left
+ * the nearer caches), for products from the nearest measured shapes, weighted by the inverse fourth
+ * power of their distance in log2 of the sizes. Elsewhere a roofline: arithmetic at the type's
+ * rate, bytes at the bandwidth of operands of this size. A collective of n ranks is a ring: 2 (n -
+ * 1) steps with 1/n of the bytes each for a sum, n - 1 to gather. O(rates of the op) a node.
  *
  * Rooflines: Williams, Waterman, Patterson, CACM 2009. Weighting: Shepard, ACM 1968. */
 #include <math.h>
@@ -127,7 +127,8 @@ static double unit_ns(const target_t *t, ir_op_t op, const work_t *w, double byt
     return w->kind == WORK_EACH ? pass_ns(rates, n, bytes) : product_ns(rates, n, w);
 }
 
-/* A body's arithmetic: the sum of what its nodes take on values in the nearest cache or in registers. */
+/* A body's arithmetic: the sum of what its nodes take on values in the nearest cache or in
+ * registers. */
 typedef struct body_time {
     const target_t *target;
     double ns;
@@ -275,9 +276,9 @@ static double gflops_of(const target_t *t, ir_op_t op, const char *kernel) {
 }
 
 /* Of the shorter of a nest's arithmetic and traffic on a processor, what the longer does not hide.
- * Strips of elements are read, computed and written one after the other, yet the processor runs ahead
- * into the next: bench_nests gave from less than 0 (silu times up) to 0.6 (gelu_grad beside its bias
- * gradient). Reductions end that: such a nest takes both. */
+ * Strips of elements are read, computed and written one after the other, yet the processor runs
+ * ahead into the next: bench_nests gave from less than 0 (silu times up) to 0.6 (gelu_grad beside
+ * its bias gradient). Reductions end that: such a nest takes both. */
 static const double STRIPS_APART = 0.3;
 
 static bool each_by_itself(const ir_graph_t *body) {

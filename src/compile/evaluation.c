@@ -1,13 +1,13 @@
 /* Evaluation mode.
  *
- * Problem: one graph serves training and evaluation; norms, dropout and the like act otherwise in the
- * latter, and nothing may change the state.
+ * Problem: one graph serves training and evaluation; norms, dropout and the like act otherwise in
+ * the latter, and nothing may change the state.
  * In:  the global program, composites whole, with or without updates.
  * Out: the same values in evaluation mode over the same state. Nothing writes a state; its inputs,
  *      outputs and names are as before. What only updates read is dead, which simplify removes.
- * Algorithm: one copy. An op says by an attribute `train` that it has two modes (dropout, batch norm):
- * it is cleared, whichever op it is; updates are left out. Bodies of control flow go the same way.
- * Complexity: linear.
+ * Algorithm: one copy. An op says by an attribute `train` that it has two modes (dropout, batch
+ * norm): it is cleared, whichever op it is; updates are left out. Bodies of control flow go the
+ * same way. Complexity: linear.
  * Source: the two modes are PyTorch's nn.Module.train() and eval(). */
 #include <string.h>
 

@@ -1,15 +1,17 @@
 /* Float64 everywhere.
  *
- * Problem: what is equal in exact arithmetic (rank counts, fusions, resumed runs) can be told from what is
- * merely near only where rounding is far below the differences that count.
+ * Problem: what is equal in exact arithmetic (rank counts, fusions, resumed runs) can be told from
+ * what is merely near only where rounding is far below the differences that count.
  * In:  the global program, any mix of float types.
- * Out: the same nodes with every float value, state and constant in float64, casts to narrower types and
- *      fp32 sums included; integers and bools stay. Constants keep their value, not their bits.
- * Algorithm: one copy. Only attributes that name an element type, and the elements that go with them,
- * need to change: shape rules give all other types anew from the operands. A cast to a float becomes a
- * cast to float64, which simplify removes. Bodies of control flow go the same way.
+ * Out: the same nodes with every float value, state and constant in float64, casts to narrower
+ *      types and fp32 sums included; integers and bools stay. Constants keep their value, not their
+ *      bits.
+ * Algorithm: one copy. Only attributes that name an element type, and the elements that go with
+ * them, need to change: shape rules give all other types anew from the operands. A cast to a float
+ * becomes a cast to float64, which simplify removes. Bodies of control flow go the same way.
  * Complexity: linear in the graph and in the bytes of its constants.
- * Source: none needed; the rule that nothing narrower remains is the project's own (--dtype f64). */
+ * Source: none needed; the rule that nothing narrower remains is the project's own (--dtype
+ * f64). */
 #include "compile/convert.h"
 #include "ir/convert.h"
 #include "ir/op.h"

@@ -1,7 +1,7 @@
 /* The passes that choose the form of operands: stem, layout, accumulate (passes.h).
  *
- * Each decides on the largest program for the programs of all ranks, which have the same nodes, so that
- * all compute the same bits; bodies of control flow go the same way, innermost first. */
+ * Each decides on the largest program for the programs of all ranks, which have the same nodes, so
+ * that all compute the same bits; bodies of control flow go the same way, innermost first. */
 #include <string.h>
 
 #include "base/memory.h"

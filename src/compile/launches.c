@@ -1,12 +1,12 @@
-/* What a nest takes on a GPU, launch by launch (target.h): for a plan's prediction, where the cost that
- * fusion asks for takes a nest as one pass.
+/* What a nest takes on a GPU, launch by launch (target.h): for a plan's prediction, where the cost
+ * that fusion asks for takes a nest as one pass.
  *
  *   us = sum over launches of us(shape) + sum over its moves of bytes / gbps(shape, distance)
  *
- * Each launch fills the device and drains it, since the next waits for what it leaves; the more of that
- * there is to do, as a column's sums over a block, the longer. A tensor that an earlier launch has read
- * or stored comes from the cache where what was moved since leaves it there: the bandwidth at that
- * distance, in proportion. Linear in the launches' moves. */
+ * Each launch fills the device and drains it, since the next waits for what it leaves; the more of
+ * that there is to do, as a column's sums over a block, the longer. A tensor that an earlier launch
+ * has read or stored comes from the cache where what was moved since leaves it there: the bandwidth
+ * at that distance, in proportion. Linear in the launches' moves. */
 #include <math.h>
 #include <string.h>
 
@@ -41,7 +41,8 @@ static double launch_us(walk_t *w, const kern_launch_t *launch) {
         us += move_us(w, nest, m->bytes,
                       w->last[m->tensor] < 0 ? fmax(w->far, m->bytes) : fmax(since, m->bytes));
         us += move_us(w, nest, m->again_bytes, m->again_reach);
-        /* what is touched once more lies as far as all that has come since, itself not counted twice */
+        /* what is touched once more lies as far as all that has come since, itself not counted
+         * twice */
         w->last[m->tensor] = w->moved;
         w->moved += m->bytes;
     }

@@ -16,9 +16,9 @@ typedef struct compile_fit {
     uint32_t n_paths;      /* opened so far */
     uint32_t n_before;
     ir_graph_t **before; /* the programs as the pass found them */
-    /* What keeps the bits of sums (fusion/like.h), of the largest program or its loop's body: what fusion
-     * makes of it before recomputation, and by its nodes what must not run again, and what stands with
-     * the backward pass. NULL where nothing is fused. */
+    /* What keeps the bits of sums (fusion/like.h), of the largest program or its loop's body: what
+     * fusion makes of it before recomputation, and by its nodes what must not run again, and what
+     * stands with the backward pass. NULL where nothing is fused. */
     fuse_decision_t *like;
     bool *never, *late;
     fuse_decision_t *chosen; /* what fusion makes of the largest program now; NULL: not known */

@@ -1,19 +1,21 @@
 /* Places: storages get offsets in the three regions.
  *
- *   state   by name, one after the other; or as another plan has them, so that sessions can share it
- *   work    packed by lifetime, workspaces included: a kernel's for its node, a collective's until its wait
+ *   state   by name, one after the other; or as another plan has them, so that sessions can share
+ *           it
+ *   work    packed by lifetime, workspaces included: a kernel's for its node, a collective's until
+ *           its wait
  *   comm    packed by lifetime
  *
- * Problem: every byte of a step is placed before it runs; what lives at the same time must not overlap, and
- * the regions should be no larger than what lives at the fullest moment.
+ * Problem: every byte of a step is placed before it runs; what lives at the same time must not
+ * overlap, and the regions should be no larger than what lives at the fullest moment.
  * In:  ordered programs with kernels and the bytes of their workspaces.
  * Out: each value has a region, an offset that is a multiple of PLAN_ALIGNMENT, and its bytes; each
  *      workspace likewise; updates that happen in place have no step, the others copy.
- * Algorithm: values that share memory (views, updates in place, what a kernel writes over its operand) are
- * one storage with one lifetime, alias by alias to the end (schedule/storage.h). A collective's storages
- * live from its start to its wait. Work and comm are packed as intervals (schedule/pack.h): the best of
- * several orders and fits, beside the bound of live bytes, which the plan tells. The prover (plan_check.c)
- * shares no code with this.
+ * Algorithm: values that share memory (views, updates in place, what a kernel writes over its
+ * operand) are one storage with one lifetime, alias by alias to the end (schedule/storage.h). A
+ * collective's storages live from its start to its wait. Work and comm are packed as intervals
+ * (schedule/pack.h): the best of several orders and fits, beside the bound of live bytes, which the
+ * plan tells. The prover (plan_check.c) shares no code with this.
  * Complexity: O(n log n) but for packing (pack.h).
  * Source: the interval view of packing and its heuristics, see schedule/pack.h. */
 #include "compile/memory.h"
@@ -136,8 +138,8 @@ done:
     return status;
 }
 
-/* The program of the plan that the state is shared with, for the ranks of this program: they have one
- * (compile_pass_lower). NULL: it is not shared. */
+/* The program of the plan that the state is shared with, for the ranks of this program: they have
+ * one (compile_pass_lower). NULL: it is not shared. */
 static const plan_program_t *program_of_model(const compile_context_t *context,
                                               const plan_program_t *program) {
     const plan_t *model = context->options.state_of, *plan = context->plan;

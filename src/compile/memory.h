@@ -1,7 +1,7 @@
-/* The last passes, which turn ordered programs into what a session runs: kernels for nodes (choose.c), and
- * places for values (memory.c); the files tell how. Bodies of repeat and cond are planned as programs of
- * their own when their node gets its kernel (plan_body.h): to the node around it, all of a body's work
- * memory is its workspace. */
+/* The last passes, which turn ordered programs into what a session runs: kernels for nodes
+ * (choose.c), and places for values (memory.c); the files tell how. Bodies of repeat and cond are
+ * planned as programs of their own when their node gets its kernel (plan_body.h): to the node
+ * around it, all of a body's work memory is its workspace. */
 #ifndef STATOR_COMPILE_MEMORY_H
 #define STATOR_COMPILE_MEMORY_H
 

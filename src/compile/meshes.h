@@ -1,16 +1,17 @@
 /* Meshes that ranks could form, priced: what is worth compiling where nobody asked for a mesh.
  *
- * Problem: N ranks can be data=N, data=N/2,tensor=2, … , with axes of experts, sequences and stages where the graph has
- * such: of hundreds of meshes a few are to be compiled.
- * In: the global graph as it is lowered, the target, N. Out: the meshes of several axes that are priced least, each
- * with the form of its data axis that is priced least; what fits first.
+ * Problem: N ranks can be data=N, data=N/2,tensor=2, … , with axes of experts, sequences and stages
+ * where the graph has such: of hundreds of meshes a few are to be compiled.
+ * In: the global graph as it is lowered, the target, N. Out: the meshes of several axes that are
+ * priced least, each with the form of its data axis that is priced least; what fits first.
  *
- * Algorithm: each axis is priced alone at each size: its form lowered and simulated (sharding.h), once for all meshes
- * that have it. Of a mesh computation and memory are those of one rank times the shares that its axes
- * leave; what an axis sends for weights shrinks with the other axes' shares of the states, what it sends for activations
- * with their sizes, and behind computation hides as much as alone in proportion to what computation is left. A
- * pipeline of P stages and M micro-batches takes (M + P - 1) / (M P) of the computation. So prices are rough: the
- * contest of compiled plans decides (contest.h).
+ * Algorithm: each axis is priced alone at each size: its form lowered and simulated (sharding.h),
+ * once for all meshes that have it. Of a mesh computation and memory are those of one rank times
+ * the shares that its axes leave; what an axis sends for weights shrinks with the other axes'
+ * shares of the states, what it sends for activations with their sizes, and behind computation
+ * hides as much as alone in proportion to what computation is left. A pipeline of P stages and M
+ * micro-batches takes (M + P - 1) / (M P) of the computation. So prices are rough: the contest of
+ * compiled plans decides (contest.h).
  *
  * Time: axes times log N lowerings and simulations; meshes are numbers from there on. */
 #ifndef STATOR_COMPILE_MESHES_H

@@ -75,8 +75,8 @@ static st_status_t unroll_all(compile_context_t *c) {
     return ST_OK;
 }
 
-/* The loop over micro-batches: the only one, and of the backward phase, since forward and backward pass both
- * stand in it. IR_NONE: there is none. */
+/* The loop over micro-batches: the only one, and of the backward phase, since forward and backward
+ * pass both stand in it. IR_NONE: there is none. */
 static ir_node_t find_micro_loop(const ir_graph_t *graph) {
     ir_node_t found = IR_NONE;
     for (ir_node_t n = 0; n < graph->nodes.n; n++) {
@@ -120,8 +120,8 @@ static bool has_loops(const ir_graph_t *graph) {
     return false;
 }
 
-/* Loops that ranks which share the batch could not run in parts, because they would meet in them, are
- * written out: then they meet between the turns. */
+/* Loops that ranks which share the batch could not run in parts, because they would meet in them,
+ * are written out: then they meet between the turns. */
 static st_status_t unroll_meetings(compile_context_t *c, uint32_t n_ranks) {
     const shard_axis_t axis = {.name = IR_AXIS_DATA, .n_ranks = n_ranks, .splits_batch = true};
     unrolling_t u = {NULL, NULL, IR_UNROLL_NODES, true};
@@ -310,7 +310,8 @@ static st_status_t keep_experts(compile_context_t *c, const ir_graph_t *graph,
     return ST_OK;
 }
 
-/* Searches for the placements of one axis; a graph with control flow has those of its name, and says so. */
+/* Searches for the placements of one axis; a graph with control flow has those of its name, and
+ * says so. */
 static st_status_t settle_axis(void *context, const ir_graph_t *graph, uint32_t axis,
                                shard_settled_t *settled) {
     compile_context_t *c = context;

@@ -65,29 +65,37 @@ static bool several_ranks(const compile_options_t *options) {
 static const compile_pass_t pipeline[] = {
     /* the global program: what is computed */
     {"dtype",    compile_pass_dtype,     wants_f64},        /* every float becomes float64 */
-    {"mode",     compile_pass_mode,      wants_evaluation}, /* norms, dropout: evaluation; no updates */
+    /* norms, dropout: evaluation; no updates */
+    {"mode",     compile_pass_mode,      wants_evaluation},
     {"recognize", compile_pass_recognize, NULL},            /* composites out of their spellings */
     {"precision", compile_pass_precision, wants_mixed},     /* bf16 or f16 where that is safe */
     {"gradients", compile_pass_gradients, wants_wide_gradients}, /* float32 before ranks sum */
-    {"unroll",   compile_pass_unroll,    wants_unrolled},   /* micro-batches between which ranks meet */
+    /* micro-batches between which ranks meet */
+    {"unroll",   compile_pass_unroll,    wants_unrolled},
     {"expand",   compile_pass_expand,    NULL},             /* composites into definitions */
     {"simplify", compile_pass_simplify,  NULL},             /* folding, CSE, dead code, algebra */
-    {"shadow",   compile_pass_shadow,    wants_shadows},    /* small weights kept, not cast each step */
+    /* small weights kept, not cast each step */
+    {"shadow",   compile_pass_shadow,    wants_shadows},
     /* one program a rank: who computes which part; from here on a pipeline's stages one by one */
-    {"lower",    compile_pass_lower,     NULL},             /* split the batch, insert collectives */
+    /* split the batch, insert collectives */
+    {"lower",    compile_pass_lower,     NULL},
     {"turns",    compile_pass_turns,     scatters_gradients}, /* micro-batches each by themselves */
     {"stem",     compile_pass_stem,      wants_layout},     /* few channels, strided: as blocks */
-    {"layout",   compile_pass_layout,    wants_layout},     /* orders of dims; transposes as views */
+    /* orders of dims; transposes as views */
+    {"layout",   compile_pass_layout,    wants_layout},
     {"accumulate", compile_pass_accumulate, wants_fusion},  /* sums with products into products */
-    {"recompute", compile_pass_recompute, NULL},            /* what backward makes again, not keeps */
+    /* what backward makes again, not keeps */
+    {"recompute", compile_pass_recompute, NULL},
     {"primitives", compile_pass_primitives, wants_primitives}, /* composites into definitions */
     {"fuse",     compile_pass_fuse,      wants_fusion},     /* nodes into loop nests */
     {"order",    compile_pass_order,     NULL},             /* least memory */
     {"hide",     compile_pass_hide,      several_ranks},    /* collectives merged, beside kernels */
     /* the plan: with what, and where */
     {"kernels",  compile_choose_kernels, NULL},             /* first implementation that can run */
-    {"memory",   compile_place_values,   NULL},             /* region, offset and size of every value */
-    {"prove",    compile_pass_prove,     NULL},             /* no overlap, collectives match, or no plan */
+    /* region, offset and size of every value */
+    {"memory",   compile_place_values,   NULL},
+    /* no overlap, collectives match, or no plan */
+    {"prove",    compile_pass_prove,     NULL},
 };
 /* clang-format on */
 enum { n_passes = sizeof pipeline / sizeof pipeline[0] };
@@ -152,8 +160,8 @@ static bool feeds_ahead(const compile_options_t *o, const target_t *target) {
     return strcmp(target->machine.device, "cpu") != 0;
 }
 
-/* Shadows of weights save a cast of each, 12 bytes an element and step, at 2 bytes kept: worth a part of
- * the memory that no plan would miss. */
+/* Shadows of weights save a cast of each, 12 bytes an element and step, at 2 bytes kept: worth a
+ * part of the memory that no plan would miss. */
 enum { SHADOWS_PART = 32 };
 static bool keeps_shadows(const compile_options_t *o, const ir_graph_t *graph,
                           const target_t *target) {
@@ -246,8 +254,8 @@ static st_status_t record_options(compile_context_t *c, const target_t *target) 
     return ST_OK;
 }
 
-/* Beyond this, times in picoseconds and bytes times ranks leave their integers, and no machine has so
- * much: 8 PiB. */
+/* Beyond this, times in picoseconds and bytes times ranks leave their integers, and no machine has
+ * so much: 8 PiB. */
 #define MOST_VALUE_BYTES ((uint64_t)1 << 53)
 
 /* FAILs, naming the largest input, where what a step computes is beyond all plans. */
@@ -306,9 +314,9 @@ static st_status_t take_source(compile_context_t *c, const ir_graph_t *graph) {
 
 /* ---- stages ---- */
 
-/* Stages of a pipeline have programs of other nodes, so each is compiled by itself: its programs are the plan's
- * for as long. What is told of recomputation and fusion is of the stage that computes most again, and of the last
- * one. */
+/* Stages of a pipeline have programs of other nodes, so each is compiled by itself: its programs
+ * are the plan's for as long. What is told of recomputation and fusion is of the stage that
+ * computes most again, and of the last one. */
 typedef struct stage_view {
     compile_context_t *c;
     plan_program_t *programs;

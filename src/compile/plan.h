@@ -1,7 +1,8 @@
 /* The plan: everything the runtime needs, nothing else. Immutable once made; protobuf on disk,
  * readable as text.
  *
- *   plan ─┬ header: options, hash and copy of the source graph, so that another rank count can be planned
+ *   plan ─┬ header: options, hash and copy of the source graph, so that another rank count
+ *         │    can be planned
  *         ├ mesh, and inputs, outputs, states: the global view that callers see
  *         ├ programs[]: one for each distinct rank program
  *         │    graph          local shapes, nodes in execution order
@@ -13,7 +14,8 @@
  *   state  parameters, buffers, moments: lives as long as the session; shareable between plans
  *   work   inputs, constants, activations, gradients, kernel scratch, outputs
  *   comm   buffers of collectives
- *   feeds  inputs of the next step, one after the other, copied while a step runs; option feed-ahead */
+ *   feeds  inputs of the next step, one after the other, copied while a step runs; option
+ *          feed-ahead */
 #ifndef STATOR_COMPILE_PLAN_H
 #define STATOR_COMPILE_PLAN_H
 
@@ -62,7 +64,8 @@ typedef struct plan_program {
     uint64_t live_bound_bytes; /* largest sum of live bytes of `work` at any step */
 } plan_program_t;
 
-/* What runs a second time for the backward pass, in the program of the rank that needs most memory. */
+/* What runs a second time for the backward pass, in the program of the rank that needs most
+ * memory. */
 typedef struct plan_recompute {
     uint32_t n_nodes, n_products; /* products, convolutions and the like are counted twice */
     uint64_t freed_bytes;         /* of values that are no more kept for it */
@@ -81,8 +84,8 @@ typedef struct plan_option {
     const char *key, *value;
 } plan_option_t;
 
-/* What else the placements could have been, and which were chosen: of one axis (sharding.h), or of a whole
- * mesh, whose text `axis` then is (contest.h). */
+/* What else the placements could have been, and which were chosen: of one axis (sharding.h), or of
+ * a whole mesh, whose text `axis` then is (contest.h). */
 typedef struct plan_alternative {
     const char *axis, *name;
     bool chosen, fits;
@@ -117,7 +120,8 @@ typedef struct plan {
 } plan_t;
 
 void plan_destroy(plan_t *plan); /* NULL is fine */
-/* A graph with the nodes of all inputs and states, and their aliases; its types are those of some rank. */
+/* A graph with the nodes of all inputs and states, and their aliases; its types are those of some
+ * rank. */
 const ir_graph_t *plan_ports(const plan_t *plan);
 /* Makes plan->ports where it is needed: the programs and ports are there. */
 st_status_t plan_make_ports(plan_t *plan) ST_WARN_UNUSED;
@@ -126,7 +130,8 @@ const plan_port_t *plan_state(const plan_t *plan, const char *name);
 /* Memory layout of state by name in program `p`: its place, or NULL. */
 const plan_place_t *plan_state_place(const plan_program_t *program, const char *name);
 
-/* Bytes of the feeds region that holds all inputs of the program: in the order of its nodes, each aligned. */
+/* Bytes of the feeds region that holds all inputs of the program: in the order of its nodes, each
+ * aligned. */
 uint64_t plan_feeds_bytes(const plan_program_t *program);
 /* Whether the ranks have that region; on a rank whose parts of all inputs are empty it is, too. */
 bool plan_feeds_ahead(const plan_t *plan);
@@ -148,10 +153,10 @@ st_status_t plan_decode(const void *data, size_t bytes, plan_t **out_plan) ST_WA
 /* Text view; the caller frees *out_text with st_free. */
 st_status_t plan_print(const plan_t *plan, char **out_text) ST_WARN_UNUSED;
 /* Proves, from the plan alone: places inside their regions and aligned, no two live values of
- * different storages overlap, inputs written before read, states updated after their last reader, shadows with
- * their weights, all ranks of a stage have the same collectives in order, kind and mesh axis, in dtype and size among
- * the ranks that take part together, sends meet receives of their type, and all come to an end. Independent of the
- * planner. */
+ * different storages overlap, inputs written before read, states updated after their last reader,
+ * shadows with their weights, all ranks of a stage have the same collectives in order, kind and
+ * mesh axis, in dtype and size among the ranks that take part together, sends meet receives of
+ * their type, and all come to an end. Independent of the planner. */
 st_status_t plan_check(const plan_t *plan) ST_WARN_UNUSED;
 
 #endif

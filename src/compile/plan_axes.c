@@ -1,12 +1,12 @@
 /* Which values share the points of one iteration (plan_reuse.h).
  *
- * Problem: a kernel runs over all points of the values that share axes; a result that lies on an operand
- * needs that no result made among them has an axis of its own.
- * Algorithm: union-find over the dims of all values. Dims that an op walks together are of one kin, as
- * are all dims that a reshape cuts from one another: an axis, or a piece of one, is of one kin, which may
- * hold several. Parts: kins that some value has together. So a value with no other axes than another has
- * a product of extents, kin by kin, that divides the other's. Dims of one element have no axis.
- * Almost linear in the dims. */
+ * Problem: a kernel runs over all points of the values that share axes; a result that lies on an
+ * operand needs that no result made among them has an axis of its own.
+ * Algorithm: union-find over the dims of all values. Dims that an op walks together are of one kin,
+ * as are all dims that a reshape cuts from one another: an axis, or a piece of one, is of one kin,
+ * which may hold several. Parts: kins that some value has together. So a value with no other axes
+ * than another has a product of extents, kin by kin, that divides the other's. Dims of one element
+ * have no axis. Almost linear in the dims. */
 #include <string.h>
 
 #include "compile/plan_reuse.h"

@@ -114,7 +114,8 @@ size_t plan_turn_bytes(const ir_region_info_t *info) {
 
 /* ---- proof ---- */
 
-/* Hash of all that each value is made from, chained through the inputs; of buffers: of their name. */
+/* Hash of all that each value is made from, chained through the inputs; of buffers: of their
+ * name. */
 static void hash_values(const ir_graph_t *graph, uint64_t *hashes) {
     for (ir_node_t i = 0; i < graph->nodes.n; i++) {
         const ir_node_info_t *node = ir_node(graph, i);

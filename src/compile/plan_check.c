@@ -1,12 +1,12 @@
-/* Proof of a plan (plan.h): each program is executed in the abstract; plan_ranks.c lays the programs
- * against each other.
+/* Proof of a plan (plan.h): each program is executed in the abstract; plan_ranks.c lays the
+ * programs against each other.
  *
  * The abstract machine keeps, a region, the list of values whose bytes are intact. A node reads:
  * its inputs must be intact. It writes: every value whose bytes overlap the written ones is intact
  * no more. So two values that need the same bytes at the same time show up as a read of a value
  * that was overwritten, whatever the planner thought about lifetimes. It shares no code with the
- * planner: what a fused node may write over its operands is proved from its body (plan_reuse.h), not
- * asked of its nest.
+ * planner: what a fused node may write over its operands is proved from its body (plan_reuse.h),
+ * not asked of its nest.
  *
  * At the end of the step the outputs, the constants, and each state, holding its old or its updated
  * content, must be intact. The intact values stand in a tree over their offsets, so that a write
@@ -123,7 +123,8 @@ static st_status_t check_step(const machine_t *m, ir_node_t n) {
     return check_place(m, &step->workspace, "the workspace");
 }
 
-/* Each body's program computes the body, is sound by itself, and has its memory in the workspace. */
+/* Each body's program computes the body, is sound by itself, and has its memory in the
+ * workspace. */
 static st_status_t check_bodies(const machine_t *m, ir_node_t n) {
     const plan_step_t *step = &m->program->steps[n];
     ir_region_info_t info = ir_region_info(ir_node(m->graph, n));
@@ -164,7 +165,8 @@ static st_status_t check_values(const machine_t *m) {
     return ST_OK;
 }
 
-/* A session makes shadows from their weights: a program that has the one has the other, and as much of it. */
+/* A session makes shadows from their weights: a program that has the one has the other, and as much
+ * of it. */
 static st_status_t check_shadows(const machine_t *m) {
     for (ir_node_t n = 0; n < m->graph->nodes.n; n++) {
         const ir_node_info_t *node = ir_node(m->graph, n);
@@ -295,8 +297,8 @@ static st_status_t check_stages(const machine_t *m, const plan_place_t *place) {
     return ST_OK;
 }
 
-/* Node n writes the place of its output k (IR_NONE: its workspace): what overlaps is intact no more,
- * and must not be what the node itself needs. A value is looked at once for each time it is
+/* Node n writes the place of its output k (IR_NONE: its workspace): what overlaps is intact no
+ * more, and must not be what the node itself needs. A value is looked at once for each time it is
  * written, so that nodes with many operands take no longer than many nodes. */
 static st_status_t write_place(machine_t *m, ir_node_t n, uint32_t k, const plan_place_t *place) {
     TRY(check_stages(m, place));

@@ -1,11 +1,11 @@
 /* The programs of a plan against each other (plan_ranks.h).
  *
- * No deadlock: all programs start and wait for the same collectives, over the same mesh axes, in one
- * order. Take any moment at which some ranks stand at waits, and of these the one whose wait comes
- * first in the order: whatever its group still has to start comes before that wait, so a member that
- * has not started it stands at an earlier one, or runs. Sizes may differ from group to group (uneven
- * parts of other axes) but not within one. That is said of each stage of a pipeline; what goes on between
- * stages, or from rank to rank of a context axis, is plan_pairs.c's. */
+ * No deadlock: all programs start and wait for the same collectives, over the same mesh axes, in
+ * one order. Take any moment at which some ranks stand at waits, and of these the one whose wait
+ * comes first in the order: whatever its group still has to start comes before that wait, so a
+ * member that has not started it stands at an earlier one, or runs. Sizes may differ from group to
+ * group (uneven parts of other axes) but not within one. That is said of each stage of a pipeline;
+ * what goes on between stages, or from rank to rank of a context axis, is plan_pairs.c's. */
 #include "compile/plan_ranks.h"
 
 #include <string.h>
@@ -183,7 +183,8 @@ done:
     return status;
 }
 
-/* What a rank gives to gather n, or keeps of scattered sum n, of operand j is what the others expect. */
+/* What a rank gives to gather n, or keeps of scattered sum n, of operand j is what the others
+ * expect. */
 static st_status_t check_part(const plan_t *plan, uint32_t rank, ir_node_t n, uint32_t j) {
     const ir_graph_t *graph = plan->programs[plan->program_of[rank]].graph;
     const ir_node_info_t *node = ir_node(graph, n);

@@ -246,9 +246,9 @@ static bool points_are_own(const plan_reuse_t *r, ir_value_t result) {
     return true;
 }
 
-/* Ops that kernels may take together with the one node that reads them, in one instruction; not those
- * whose result is rounded to 16 bits first, as the body's own nodes' are, but not what composites make on
- * the way (ir/nest.h). */
+/* Ops that kernels may take together with the one node that reads them, in one instruction; not
+ * those whose result is rounded to 16 bits first, as the body's own nodes' are, but not what
+ * composites make on the way (ir/nest.h). */
 static bool goes_with_reader(const plan_reuse_t *r, const ir_node_info_t *node) {
     const ir_op_t op = node->op;
     if (op != IR_OP_MUL && op != IR_OP_SUB && op != IR_OP_DIV && op != IR_OP_SQRT &&
@@ -363,7 +363,8 @@ static bool put(map_t *map, int64_t extent, int64_t stride) {
     return true;
 }
 
-/* The factors of each dim of `type` in reverse, dim d's at first[d]; false: a dim ends within one. */
+/* The factors of each dim of `type` in reverse, dim d's at first[d]; false: a dim ends within
+ * one. */
 static bool split(const map_t *map, const ir_type_t *type, map_t *out, uint32_t *first) {
     uint32_t at = map->n;
     factor_t rest = {1, 1};

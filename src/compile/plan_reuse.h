@@ -3,18 +3,18 @@
  * The planner asks the nest; this asks the graph, and shares with nests only the definitions of
  * composites. What must hold is said in ir/nest_order.h: kernels may compute a value again wherever
  * they need it, in any phase, and only what needs the same reductions is surely made together. So
- *   - everything computed from the operand goes element by element: an op that reads another element,
- *     or one element for several, ends the proof, as does a reduction;
+ *   - everything computed from the operand goes element by element: an op that reads another
+ *     element, or one element for several, ends the proof, as does a reduction;
  *   - what comes out of that is results in the operand's order that need the same reductions as the
  *     result does, which is one of them;
  *   - no node reads the operand itself after the one that makes the result;
- *   - nothing in the result's part, the values that run over common points, is reduced, and no result
- *     there has an axis that this one lacks: its points would be gone through several times.
+ *   - nothing in the result's part, the values that run over common points, is reduced, and no
+ *     result there has an axis that this one lacks: its points would be gone through several times.
  * An operand of one element is read by operations on such elements, computed once, that need no
  * reduction that the result does not.
  *
- * Elements are followed as a list of (extent, stride into the operand), outermost first, in the order
- * of the value at hand: a reshape leaves it alone, a transpose splits and reorders it. */
+ * Elements are followed as a list of (extent, stride into the operand), outermost first, in the
+ * order of the value at hand: a reshape leaves it alone, a transpose splits and reorders it. */
 #ifndef STATOR_COMPILE_PLAN_REUSE_H
 #define STATOR_COMPILE_PLAN_REUSE_H
 
@@ -29,9 +29,9 @@ void plan_reuse_close(plan_reuse_t *reuse); /* NULL is fine */
 st_status_t plan_reuse_allows(plan_reuse_t *reuse, uint32_t k, uint32_t j,
                               bool *out_allows) ST_WARN_UNUSED;
 
-/* The part of it that sees through orders of dims (plan_turned.c): out_canon[v] is the value whose elements
- * `v` has in another order, `v` itself for most. `same[v]`: the value with the same elements in the same
- * order. */
+/* The part of it that sees through orders of dims (plan_turned.c): out_canon[v] is the value whose
+ * elements `v` has in another order, `v` itself for most. `same[v]`: the value with the same
+ * elements in the same order. */
 st_status_t plan_find_turned(const ir_graph_t *graph, const bool *live, const ir_value_t *same,
                              ir_value_t *out_canon) ST_WARN_UNUSED;
 
@@ -48,8 +48,8 @@ st_status_t plan_axes_find(const ir_graph_t *graph, const bool *live, st_arena_t
                            plan_axes_t *out_axes) ST_WARN_UNUSED;
 /* Do both have axes, and run over common points? */
 bool plan_axes_meet(const plan_axes_t *axes, ir_value_t v, ir_value_t w);
-/* May `v` have no axis that `w` lacks? True wherever it has none; for pieces of one dim that a reshape
- * cut, also where counting does not tell them apart. */
+/* May `v` have no axis that `w` lacks? True wherever it has none; for pieces of one dim that a
+ * reshape cut, also where counting does not tell them apart. */
 bool plan_axes_within(const plan_axes_t *axes, ir_value_t v, ir_value_t w);
 
 #endif

@@ -1,12 +1,12 @@
 /* Values that are computed once though they stand in two orders (plan_reuse.h).
  *
- * Problem: tanh(x) and transpose(tanh(transpose(x))) have the same element at every point, so that a
- * kernel which runs point by point has them once, and reads x for them once.
- * Algorithm: a value is its canon with dims in another order: `order[d]` is the canon's dim that its dim
- * d is. A transpose composes orders. An elementwise node whose operands with more than one element are
- * all of its own shape and in one order has the canon of an earlier such node with the same op and canons.
- * Views of one value with the same dims have one canon. All else is its own. Linear, through a hash table,
- * times the shapes in which one value is seen. */
+ * Problem: tanh(x) and transpose(tanh(transpose(x))) have the same element at every point, so that
+ * a kernel which runs point by point has them once, and reads x for them once.
+ * Algorithm: a value is its canon with dims in another order: `order[d]` is the canon's dim that
+ * its dim d is. A transpose composes orders. An elementwise node whose operands with more than one
+ * element are all of its own shape and in one order has the canon of an earlier such node with the
+ * same op and canons. Views of one value with the same dims have one canon. All else is its own.
+ * Linear, through a hash table, times the shapes in which one value is seen. */
 #include <string.h>
 
 #include "base/hash.h"

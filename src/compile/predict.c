@@ -1,13 +1,13 @@
 /* What a plan's steps take (predict.h).
  *
- * An operation on operands that were just written runs from the caches; one on operands last touched
- * many bytes ago does not. The plan knows both, since it has every address: memory is seen as granules,
- * each with the count of bytes that had been touched when it was last touched. What lies between that
- * and now is the operand's distance, the classic stack distance but for repeats counted again (then cut
- * to the footprint of the whole step). A node's distance is the geometric mean over its operands'
- * bytes: half near and half far lies between. Two rounds over the program; the second counts, since
- * steps follow each other. A nest on a GPU counts as the launches that it is (launches.c).
- * O(traffic / granule). Stack distances: Mattson et al., IBM Sys. J. 1970. */
+ * An operation on operands that were just written runs from the caches; one on operands last
+ * touched many bytes ago does not. The plan knows both, since it has every address: memory is seen
+ * as granules, each with the count of bytes that had been touched when it was last touched. What
+ * lies between that and now is the operand's distance, the classic stack distance but for repeats
+ * counted again (then cut to the footprint of the whole step). A node's distance is the geometric
+ * mean over its operands' bytes: half near and half far lies between. Two rounds over the program;
+ * the second counts, since steps follow each other. A nest on a GPU counts as the launches that it
+ * is (launches.c). O(traffic / granule). Stack distances: Mattson et al., IBM Sys. J. 1970. */
 #include "compile/predict.h"
 
 #include <math.h>

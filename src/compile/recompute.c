@@ -13,8 +13,8 @@
 #include "fusion/unread.h"
 #include "ir/body.h"
 
-/* How much longer a step may take to need less memory without being told to, on devices whose memory
- * is what limits models and batches. */
+/* How much longer a step may take to need less memory without being told to, on devices whose
+ * memory is what limits models and batches. */
 static const double SLACK = 0.02;
 
 static uint64_t program_bytes(const plan_program_t *program) {
@@ -143,7 +143,8 @@ static st_status_t apply_place(compile_context_t *c) {
     return ST_OK;
 }
 
-/* Whether fusion leaves the order of all sums; if not, what stands against it must never run again. */
+/* Whether fusion leaves the order of all sums; if not, what stands against it must never run
+ * again. */
 static st_status_t keep_sums(compile_context_t *c, uint32_t model, bool *out_alike) {
     compile_fit_t *fit = &c->fit;
     const ir_graph_t *graph = c->plan->programs[model].graph;
@@ -214,8 +215,9 @@ st_status_t compile_pass_recompute(compile_context_t *c) {
 /* Steps by estimates before corners are tried. */
 enum { MAX_ESTIMATES = 8 };
 
-/* The first place after `low` that keeps `missing` bytes less, or one more than there are. A plan may get smaller by
- * more than what it keeps less: what is between is looked at once this one fits. */
+/* The first place after `low` that keeps `missing` bytes less, or one more than there are. A plan
+ * may get smaller by more than what it keeps less: what is between is looked at once this one
+ * fits. */
 static uint32_t next_place(const compile_fit_t *fit, uint32_t low, uint64_t missing) {
     const uint64_t kept = recompute_point(fit->path, low).kept_bytes;
     const uint32_t end = recompute_n_points(fit->path);
@@ -275,8 +277,8 @@ static st_status_t try_place(fitting_t *f, uint32_t place, uint64_t *out_bytes) 
     return silent ? ST_OK : name_largest(f);
 }
 
-/* The first place that fits, of those after `low`, which does not, up to `high`, which does; not *out_found: the places
- * have become others on the way, and the last one does not fit. */
+/* The first place that fits, of those after `low`, which does not, up to `high`, which does; not
+ * *out_found: the places have become others on the way, and the last one does not fit. */
 static st_status_t narrow(fitting_t *f, uint32_t low, uint32_t high, bool *out_found) {
     const uint32_t n_paths = f->c->fit.n_paths;
     uint64_t bytes;

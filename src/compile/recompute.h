@@ -1,12 +1,13 @@
 /* The pass "recompute", and plans within a limit of memory.
  *
- * Problem: which point of the path of recomputation (fusion/recompute.h has the cut) a plan takes; what a
- * point needs is known only when its values are placed, several passes later.
- * In:  the programs of ranks before fusion. Out: the same with the copies of one point, the same point in all
- *      programs; placed, all regions of every rank are within the limit, or there is no plan.
- * Algorithm: a binary search along the path, whose memory falls as its time rises; a try runs the passes
- * from "recompute" to the placing of values on copies of the programs as they were. Without a limit the
- * last point is taken whose predicted time is within the slack of the first.
+ * Problem: which point of the path of recomputation (fusion/recompute.h has the cut) a plan takes;
+ * what a point needs is known only when its values are placed, several passes later.
+ * In:  the programs of ranks before fusion. Out: the same with the copies of one point, the same
+ *      point in all programs; placed, all regions of every rank are within the limit, or there is
+ *      no plan.
+ * Algorithm: a binary search along the path, whose memory falls as its time rises; a try runs the
+ * passes from "recompute" to the placing of values on copies of the programs as they were. Without
+ * a limit the last point is taken whose predicted time is within the slack of the first.
  * Complexity: O(log points) runs of the passes.
  * Source: see fusion/recompute.h. */
 #ifndef STATOR_COMPILE_RECOMPUTE_H

@@ -1,9 +1,9 @@
 /* Figures of a plan (report.h).
  *
  * Memory of `work` is told at the step where most bytes are alive, from the same storages that the
- * planner packed. A storage's kind is decided by who makes and who reads it: forward to backward is a
- * kept activation, backward to optimizer a gradient. What packing leaves between the pieces at that
- * moment are gaps. Linear, but for sorting the lists. */
+ * planner packed. A storage's kind is decided by who makes and who reads it: forward to backward is
+ * a kept activation, backward to optimizer a gradient. What packing leaves between the pieces at
+ * that moment are gaps. Linear, but for sorting the lists. */
 #include "compile/report.h"
 
 #include <stdlib.h>

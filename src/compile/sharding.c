@@ -10,8 +10,8 @@
 #include "shard/uniform.h"
 
 enum { MAX_FORMS = 10, N_WEIGHTS = 3, N_BUDGETS = 3 };
-/* Of communication in the energy: none of it hides, most does, some. Uniform plans take the better of the
- * first two, the rest of their solutions being much the same. */
+/* Of communication in the energy: none of it hides, most does, some. Uniform plans take the better
+ * of the first two, the rest of their solutions being much the same. */
 static const double weights[N_WEIGHTS] = {1, 0.05, 0.3};
 enum { FORM_WEIGHTS = 2 };
 /* Of the limit, for what the energy knows of memory. */

@@ -1,12 +1,13 @@
 /* Steps of all ranks on two streams each (simulate.h).
  *
- * Event driven, without a queue of times: what a rank does depends on others only through collectives, and
- * a collective's times follow from its members' arrivals alone. So each lane runs as far as it can; where
- * it stands at a wait whose transfer has no times yet, it is left. A lane arrives at a collective when
- * it has started it and its earlier one has ended; the last arrival gives the transfer its times, frees
- * the members' link streams, and lets those go on that stand at that wait. Each lane waits in at most
- * one meeting at a time, so meetings are lists through the lanes. A send or receive waits for the other side in
- * the line of its channel, and has its times as soon as both are there. Linear in the moves. */
+ * Event driven, without a queue of times: what a rank does depends on others only through
+ * collectives, and a collective's times follow from its members' arrivals alone. So each lane runs
+ * as far as it can; where it stands at a wait whose transfer has no times yet, it is left. A lane
+ * arrives at a collective when it has started it and its earlier one has ended; the last arrival
+ * gives the transfer its times, frees the members' link streams, and lets those go on that stand at
+ * that wait. Each lane waits in at most one meeting at a time, so meetings are lists through the
+ * lanes. A send or receive waits for the other side in the line of its channel, and has its times
+ * as soon as both are there. Linear in the moves. */
 #include "compile/simulate.h"
 
 #include <math.h>
@@ -26,14 +27,15 @@ typedef struct meeting {
     double ready_us, us;
 } meeting_t;
 
-/* A group of one set. Its meetings are met in order, so one at a time is open: a member can arrive at the
- * next one only when the transfer of this one has ended. */
+/* A group of one set. Its meetings are met in order, so one at a time is open: a member can arrive
+ * at the next one only when the transfer of this one has ended. */
 typedef struct group {
     uint32_t n_members;
     meeting_t open;
 } group_t;
 
-/* From one lane to another: starts of one side that the other side has not met yet, a list by their numbers. */
+/* From one lane to another: starts of one side that the other side has not met yet, a list by their
+ * numbers. */
 typedef struct channel {
     bool sends; /* those in line are sends */
     uint32_t first, last;
@@ -141,10 +143,10 @@ static st_status_t number_starts(run_t *run) {
 
 /* ---- lanes: ranks whose course is the same ----
  *
- * Colour refinement: a rank's colour is at first its program, then again and again that with the colours in its
- * group of each set, until no colour falls apart. Ranks of one colour then meet groups of the same
- * colours, and so have the same course: one of them stands for all, and groups of the same colours for
- * each other. Colours are 64-bit hashes. */
+ * Colour refinement: a rank's colour is at first its program, then again and again that with the
+ * colours in its group of each set, until no colour falls apart. Ranks of one colour then meet
+ * groups of the same colours, and so have the same course: one of them stands for all, and groups
+ * of the same colours for each other. Colours are 64-bit hashes. */
 
 static int by_value(const void *a, const void *b) {
     uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
@@ -420,8 +422,8 @@ static void pass_wait(run_t *run, lane_t *lane, uint32_t k) {
     lane->sum.exposed_us += lane->now_us - begin;
 }
 
-/* As far as it goes. A lane in a meeting's list is not in the runnable one, so it runs on until it stands
- * at a wait only while its next transfer has not been arrived at: arrivals come first. */
+/* As far as it goes. A lane in a meeting's list is not in the runnable one, so it runs on until it
+ * stands at a wait only while its next transfer has not been arrived at: arrivals come first. */
 static st_status_t advance(run_t *run, lane_t *lane) {
     for (; lane->at < lane->program->n_moves; lane->at++) {
         const simulate_move_t *move = &lane->program->moves[lane->at];

@@ -4,17 +4,17 @@
  *   link                            |== transfer =====|===========|
  *
  * The model:
- * - A rank issues its steps in the order of its program. Kernels, copies and regions run one after the
- *   other on the compute stream. A start takes no time there; it puts the collective behind the rank's
- *   earlier ones on its link stream, in which collectives run in the order of their starts.
- * - A collective's transfer begins when it is at the front of the link stream of every member, and takes
- *   the longest of the members' times. A wait stops the compute stream until it has ended.
- * - A send and its receive are no collective: the i-th start to send from one rank to another meets the i-th
- *   to receive there, whatever else is on their links, and its transfer begins when both have started and
- *   the one before it between the two has ended.
- * - `link_overlap` of the target is the share of a transfer that runs beside kernels. The rest keeps the
- *   compute stream of each member busy, at the wait. A communicator without an engine of its own, as that
- *   of threads on a processor, has 0: then nothing is hidden.
+ * - A rank issues its steps in the order of its program. Kernels, copies and regions run one after
+ *   the other on the compute stream. A start takes no time there; it puts the collective behind the
+ *   rank's earlier ones on its link stream, in which collectives run in the order of their starts.
+ * - A collective's transfer begins when it is at the front of the link stream of every member, and
+ *   takes the longest of the members' times. A wait stops the compute stream until it has ended.
+ * - A send and its receive are no collective: the i-th start to send from one rank to another meets
+ *   the i-th to receive there, whatever else is on their links, and its transfer begins when both
+ *   have started and the one before it between the two has ended.
+ * - `link_overlap` of the target is the share of a transfer that runs beside kernels. The rest
+ *   keeps the compute stream of each member busy, at the wait. A communicator without an engine of
+ *   its own, as that of threads on a processor, has 0: then nothing is hidden.
  * - Not in the model: kernels that run slower while a transfer takes memory bandwidth or cores.
  *
  * This is the one place that predicts steps with overlap: of a finished plan (simulate_plan), or of
@@ -38,10 +38,10 @@ typedef enum simulate_kind {
 typedef struct simulate_move {
     simulate_kind_t kind;
     double us;
-    uint32_t set;  /* of a start: which division of the ranks into groups */
-    uint32_t peer; /* SIMULATE_SEND, SIMULATE_RECEIVE: which member of the group, from 0 */
-    uint32_t
-        start; /* SIMULATE_WAIT: index of its start, which comes earlier; each has one wait at most */
+    uint32_t set;   /* of a start: which division of the ranks into groups */
+    uint32_t peer;  /* SIMULATE_SEND, SIMULATE_RECEIVE: which member of the group, from 0 */
+    uint32_t start; /* SIMULATE_WAIT: index of its start, which comes earlier; each has one wait at
+                * most */
 } simulate_move_t;
 
 typedef struct simulate_program {
@@ -49,8 +49,8 @@ typedef struct simulate_program {
     const simulate_move_t *moves;
 } simulate_program_t;
 
-/* A division of the ranks into groups: collectives are among the members of one group. The k-th start in
- * a group on one rank meets the k-th on all others. */
+/* A division of the ranks into groups: collectives are among the members of one group. The k-th
+ * start in a group on one rank meets the k-th on all others. */
 typedef struct simulate_set {
     const uint32_t *group_of; /* [n_ranks], below n_ranks; NULL: all ranks are one group */
     uint32_t size,
@@ -94,19 +94,20 @@ typedef struct simulation {
     simulate_span_t **transfers; /* [n_lanes][starts of the rank's program] */
 } simulation_t;
 
-/* INVALID: a rank is at a wait whose collective a member of the group never starts, or starts in another
- * order; the text names both. Time: moves of all lanes; memory: 16 bytes a start of each lane. Ranks are in
- * one lane that run one program and whose groups, and the groups of those in them, and so on, are made of
- * the same programs: of a thousand ranks usually a few lanes are left. */
+/* INVALID: a rank is at a wait whose collective a member of the group never starts, or starts in
+ * another order; the text names both. Time: moves of all lanes; memory: 16 bytes a start of each
+ * lane. Ranks are in one lane that run one program and whose groups, and the groups of those in
+ * them, and so on, are made of the same programs: of a thousand ranks usually a few lanes are
+ * left. */
 st_status_t simulate_moves(const simulate_input_t *input, simulation_t **out) ST_WARN_UNUSED;
 /* Of a plan on the target that it was made for (predict_target); any number of ranks, no device. */
 st_status_t simulate_plan(const plan_t *plan, const target_t *target,
                           simulation_t **out) ST_WARN_UNUSED;
 void simulate_destroy(simulation_t *simulation); /* NULL is fine */
 
-/* What one rank does when, from simulate_plan's result: in the order of the program, so that events of
- * one stream begin in order and do not overlap. Waits that take no time have none. The costs are those
- * of the rank's program (predict_steps), for the caller's other figures. */
+/* What one rank does when, from simulate_plan's result: in the order of the program, so that events
+ * of one stream begin in order and do not overlap. Waits that take no time have none. The costs are
+ * those of the rank's program (predict_steps), for the caller's other figures. */
 typedef enum simulate_stream {
     SIMULATE_STREAM_COMPUTE = 0,
     SIMULATE_STREAM_LINK

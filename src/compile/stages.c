@@ -1,10 +1,11 @@
 /* What a nest reads more than once (target.h).
  *
- * A reduction whose result goes back to the points that were summed takes another pass over them. Where
- * the points of one result fit into a cache the later passes are free; where they do not, what they
- * load counts again: each load once for every stage that needs it beyond the first, a stage being how
- * many such reductions lie on the way. A GPU's kernels take squares around a mean with the sum, and
- * exponentials less a maximum with that, so that those lie on no way. Linear in the nest's statements. */
+ * A reduction whose result goes back to the points that were summed takes another pass over them.
+ * Where the points of one result fit into a cache the later passes are free; where they do not,
+ * what they load counts again: each load once for every stage that needs it beyond the first, a
+ * stage being how many such reductions lie on the way. A GPU's kernels take squares around a mean
+ * with the sum, and exponentials less a maximum with that, so that those lie on no way. Linear in
+ * the nest's statements. */
 #include <string.h>
 
 #include "base/memory.h"
@@ -33,7 +34,8 @@ static bool is_wide(const stages_t *s, const nest_stmt_t *stmt) {
     return (uint64_t)points > s->cache_bytes / ELEMENT_BYTES;
 }
 
-/* What statement `v` is computed from, as it is run: its arguments, or of a pair what both reduce. */
+/* What statement `v` is computed from, as it is run: its arguments, or of a pair what both
+ * reduce. */
 static uint32_t sources_of(const stages_t *s, uint32_t v, uint32_t out[NEST_MAX_ARGS]) {
     const nest_stmt_t *stmt = &s->nest->stmts[v];
     nest_pair_t pair;

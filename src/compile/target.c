@@ -24,8 +24,9 @@ static st_status_t open_file(const char *path, target_t **out_target) {
     return status;
 }
 
-/* Built-in descriptions are parsed when first asked for, and stay: their rows are never written, so that
- * all threads' targets share them. One that could not be parsed for lack of memory is tried again. */
+/* Built-in descriptions are parsed when first asked for, and stay: their rows are never written, so
+ * that all threads' targets share them. One that could not be parsed for lack of memory is tried
+ * again. */
 static st_status_t parsed(size_t index, const target_t **out) {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     static target_t *models[MOST_BUILTINS];

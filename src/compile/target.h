@@ -1,8 +1,8 @@
 /* Target descriptions: what a device is, how fast it does what, which kernels it has.
  *
- * A description is a text, one statement a line, # begins a comment. Those of targets/ are built into
- * the library; others are files; targets/README.md tells their writers more. Numbers are ≥ 0; sizes have
- * units (KiB, MiB, GiB).
+ * A description is a text, one statement a line, # begins a comment. Those of targets/ are built
+ * into the library; others are files; targets/README.md tells their writers more. Numbers are ≥ 0;
+ * sizes have units (KiB, MiB, GiB).
  *
  *   target h200                     its name
  *   device cuda                     what runs its plans; on "cpu" the kernels are this build's own
@@ -17,8 +17,10 @@
  *   host_ranks 8                    those links join so many ranks …
  *   host_link_us 12                 … and slower ones, one a rank, their hosts
  *   host_link_gbps 45
- *   link_overlap 1                  share of a collective that runs beside kernels; none: 1, on "cpu" 0
- *   bandwidth 16MiB 8000            1e9 bytes a second while the operands together have this size; ascending
+ *   link_overlap 1                  share of a collective that runs beside kernels; none: 1, on
+ *                                   "cpu" 0
+ *   bandwidth 16MiB 8000            1e9 bytes a second while the operands together have this size;
+ *                                   ascending
  *   passes f32 30000                arithmetic of passes over elements, GFLOP/s of the device
  *   products bf16 650000            of products without a nearer rate
  *   threads 2 passes=1.6 products=1.9    speed of a plan of so many threads, of one being 1
@@ -27,18 +29,20 @@
  *   tile exp f32 0.5                inside a nest, nanoseconds an element
  *   edge f32 0.05                   an element that a nest loads or stores, nanoseconds at least
  *   nest_us 1                       of a nest, however small; none: launch_us
- *   nest columns us=12 gbps=3900    "cuda": a launch of that shape in a plan's prediction, and the bytes it
- *                                   moves far from all caches; none: launch_us, the last bandwidth
+ *   nest columns us=12 gbps=3900    "cuda": a launch of that shape in a plan's prediction, and the
+ *                                   bytes it moves far from all caches; none: launch_us, the last
+ *                                   bandwidth
  *   kernel cudnn.attention          a kernel that exists; what follows says of it:
  *     ops attention                   which ops; "elementwise" stands for all of those
  *     dtypes bf16 f16                 of the elements; none: any
  *     launches 3                      none: 1; of loop nests it is worked out
- *     gflops 2                        what it sustains, where that is far from the op's rates; none: those
+ *     gflops 2                        what it sustains, where that is far from the op's rates;
+ *                                     none: those
  *     epilogues relu add              elementwise ops that it does to its result at no cost
  *
- * Of one op the first kernel listed that can run it is the one. What a kernel can run and what scratch
- * it takes is the kernel's own business (kernels/gpu_rules.h), so that on device "cuda" only kernels
- * that there are may be listed. Errors name file and line. */
+ * Of one op the first kernel listed that can run it is the one. What a kernel can run and what
+ * scratch it takes is the kernel's own business (kernels/gpu_rules.h), so that on device "cuda"
+ * only kernels that there are may be listed. Errors name file and line. */
 #ifndef STATOR_COMPILE_TARGET_H
 #define STATOR_COMPILE_TARGET_H
 
@@ -128,16 +132,16 @@ typedef struct target_builtin {
 extern const target_builtin_t target_builtins[];
 
 /* ---- cost (cost.c) ---- */
-/* Bytes that a `fused` node of this body reads again, where a cache does not hold them between one pass
- * and the next (stages.c). Out of memory: 0. */
+/* Bytes that a `fused` node of this body reads again, where a cache does not hold them between one
+ * pass and the next (stages.c). Out of memory: 0. */
 double target_bytes_again(const target_t *target, const ir_graph_t *body);
-/* Kernel of a node, with its scratch (ST_SIZE_TOO_LARGE: overflows) and launches. NULL: none can run
- * it, *out_reason says why (until the thread's next call). */
+/* Kernel of a node, with its scratch (ST_SIZE_TOO_LARGE: overflows) and launches. NULL: none can
+ * run it, *out_reason says why (until the thread's next call). */
 const char *target_choose(const target_t *target, const ir_op_ctx_t *ctx,
                           const ir_type_t *out_types, size_t *out_workspace, uint32_t *out_launches,
                           const char **out_reason);
-/* Why the kernels that the description lists before the node's own do not run it: "" where its own is
- * the first, and on processors. */
+/* Why the kernels that the description lists before the node's own do not run it: "" where its own
+ * is the first, and on processors. */
 void target_refusals(const target_t *target, const ir_op_ctx_t *ctx, const ir_type_t *out_types,
                      char *out, size_t capacity);
 /* ir_target_t.cost; the second with the bytes that lie between the last use of the operands and now
@@ -150,9 +154,9 @@ void target_work_only(void *context, const ir_op_ctx_t *ctx, const ir_type_t *ou
                       ir_cost_t *out);
 /* Bandwidth while `bytes` lie between uses, 1e9 bytes a second. */
 double target_bandwidth_at(const target_t *target, double bytes);
-/* Of a node whose *cost target_cost_at has told: where a GPU runs it as a nest, its time is told anew from
- * the launches that this takes and what each of them moves (launches.c). For plans that are made: what is
- * fused with what is judged by the cost. Leaves other nodes as they are. */
+/* Of a node whose *cost target_cost_at has told: where a GPU runs it as a nest, its time is told
+ * anew from the launches that this takes and what each of them moves (launches.c). For plans that
+ * are made: what is fused with what is judged by the cost. Leaves other nodes as they are. */
 st_status_t target_count_launches(const target_t *target, const ir_op_ctx_t *ctx,
                                   const ir_type_t *out_types, double distance_bytes,
                                   ir_cost_t *cost) ST_WARN_UNUSED;
@@ -162,7 +166,8 @@ st_status_t target_sums(void *context, const ir_op_ctx_t *ctx, const ir_type_t *
                         uint64_t *out_hash) ST_WARN_UNUSED;
 bool target_can_run(void *context, const ir_op_ctx_t *ctx, const ir_type_t *out_types,
                     const char **out_reason);
-/* Products' rate that nothing exceeds, GFLOP/s: the largest listed for the dtype. For utilization. */
+/* Products' rate that nothing exceeds, GFLOP/s: the largest listed for the dtype. For
+ * utilization. */
 double target_peak_gflops(const target_t *target, ir_dtype_t dtype);
 double target_peak_gbps(const target_t *target); /* memory's, far from all caches */
 

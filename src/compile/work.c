@@ -2,8 +2,8 @@
  *
  * Operations are counted as the mathematics has them: a product 2 m n k, a causal row of attention
  * only the keys it sees, elementwise ops one an element, composites what their definition in
- * primitives has an element. Bytes are those of every operand once; of a table that is looked up only
- * the rows taken. */
+ * primitives has an element. Bytes are those of every operand once; of a table that is looked up
+ * only the rows taken. */
 #include "compile/work.h"
 
 #include <string.h>
@@ -57,7 +57,8 @@ static void picked(const ir_op_ctx_t *ctx, const ir_type_t *out, work_t *w) {
     of_output(ctx, out, w);
     w->bytes_read += bytes(&out[0]) - bytes(&ctx->in[0]);
 }
-/* Zeros everywhere, then the updates added: the places of the updates are read and written again. */
+/* Zeros everywhere, then the updates added: the places of the updates are read and written
+ * again. */
 static void scattered(const ir_op_ctx_t *ctx, const ir_type_t *out, work_t *w) {
     w->units = elements(&ctx->in[0]);
     w->flop = w->units;

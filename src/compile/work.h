@@ -15,8 +15,8 @@ typedef enum work_kind {
 
 /* Sizes that conditions and formulas of target descriptions name, in the order of work_dim_names.
  *   product      b items, m × k times k × n
- *   conv         n images, c channels in and o out of each of g groups, p positions of the output, i of
- *                the input, r taps, s the stride's product
+ *   conv         n images, c channels in and o out of each of g groups, p positions of the output,
+ *                i of the input, r taps, s the stride's product
  *   attention    b items, h and g heads, m queries, s keys of d and values of e elements
  *   the rest     rows × cols: the passes' outer and inner extent */
 typedef struct work_dims {
@@ -36,8 +36,8 @@ typedef struct work {
     st_status_t status; /* NO_MEMORY: a body could not be read, and no number here counts */
 } work_t;
 
-/* A `fused` node does what the nodes of its body do, but only its own operands move; of a `repeat` they
- * move each time; of a `cond` the body that does more counts. */
+/* A `fused` node does what the nodes of its body do, but only its own operands move; of a `repeat`
+ * they move each time; of a `cond` the body that does more counts. */
 void work_of(const ir_op_ctx_t *ctx, const ir_type_t *out_types, work_t *out);
 work_kind_t work_kind_of(ir_op_t op);
 /* Whether it is said what the op does: by a row, or because it is elementwise, one operation an

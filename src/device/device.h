@@ -57,13 +57,14 @@ typedef struct dev_device {
     /* Memory aligned to 256 bytes, zeroed. `n_bytes` 0 gives NULL. */
     st_status_t (*alloc)(dev_stream_t *stream, size_t n_bytes, void **out_memory);
     void (*free)(dev_stream_t *stream, void *memory);
-    /* Host → device, device → host, device → device; ordered on the stream. `copy_in` has read its host
-     * memory when it returns, what `copy_out` writes is there after synchronize; `copy` takes memory of
-     * host_alloc, too. */
+    /* Host → device, device → host, device → device; ordered on the stream. `copy_in` has read its
+     * host memory when it returns, what `copy_out` writes is there after synchronize; `copy` takes
+     * memory of host_alloc, too. */
     st_status_t (*copy_in)(dev_stream_t *stream, void *device, const void *host, size_t n_bytes);
     st_status_t (*copy_out)(dev_stream_t *stream, void *host, const void *device, size_t n_bytes);
     st_status_t (*copy)(dev_stream_t *stream, void *to, const void *from, size_t n_bytes);
-    /* Initial values into memory of the device, the box that `draw` has: the same bits on every device. */
+    /* Initial values into memory of the device, the box that `draw` has: the same bits on every
+     * device. */
     st_status_t (*draw)(dev_stream_t *stream, void *memory, const struct st_draw *draw);
     /* Blocks until all work on the stream is done. */
     st_status_t (*synchronize)(dev_stream_t *stream);
@@ -81,10 +82,10 @@ typedef struct dev_device {
 
     /* What follows is NULL on devices whose calls are complete when they return. */
 
-    /* Host → device beside the stream's work, for work that comes later: `begin` lets the copies that follow
-     * wait for what is on the stream by now, `join` lets the stream wait for all copies so far. A copy has
-     * read its host memory when it returns; the calls come one at a time, copies from another thread than
-     * the stream's. */
+    /* Host → device beside the stream's work, for work that comes later: `begin` lets the copies
+     * that follow wait for what is on the stream by now, `join` lets the stream wait for all copies
+     * so far. A copy has read its host memory when it returns; the calls come one at a time, copies
+     * from another thread than the stream's. */
     st_status_t (*aside_begin)(dev_stream_t *stream);
     st_status_t (*aside_copy)(dev_stream_t *stream, void *device, const void *host, size_t n_bytes);
     st_status_t (*aside_join)(dev_stream_t *stream);
@@ -98,8 +99,8 @@ typedef struct dev_device {
     /* Host memory that copies reach without a detour. */
     st_status_t (*host_alloc)(dev_stream_t *stream, size_t n_bytes, void **out_memory);
     void (*host_free)(dev_stream_t *stream, void *memory);
-    /* Points in time on the stream, numbered from 0: they may be recorded with a graph. `reserve` makes room
-     * for the first n. After synchronize `read` gives microseconds since mark 0. */
+    /* Points in time on the stream, numbered from 0: they may be recorded with a graph. `reserve`
+     * makes room for the first n. After synchronize `read` gives microseconds since mark 0. */
     st_status_t (*mark_reserve)(dev_stream_t *stream, uint32_t n);
     st_status_t (*mark)(dev_stream_t *stream, uint32_t index);
     st_status_t (*mark_read)(dev_stream_t *stream, uint32_t n, double *out_us);
@@ -109,13 +110,13 @@ typedef struct dev_device {
     /* Devices of this kind on this host, and one's own name among all there are anywhere. */
     st_status_t (*count)(int *out_n);
     st_status_t (*identity)(dev_stream_t *stream, char *text, size_t capacity);
-    /* A communicator that moves this device's memory on the stream, of the ranks of `host`, which it takes
-     * over on success. All of them call it together. */
+    /* A communicator that moves this device's memory on the stream, of the ranks of `host`, which
+     * it takes over on success. All of them call it together. */
     st_status_t (*collectives)(dev_stream_t *stream, struct comm *host, int64_t timeout_ms,
                                struct comm **out_comm);
-    /* What tuning has chosen on this kind of device so far, as text (st_free; NULL: tuning is off), for
-     * ranks that must choose alike; taken in place of what is on record here. RANKS_DISAGREE: it is of
-     * another kind of device. */
+    /* What tuning has chosen on this kind of device so far, as text (st_free; NULL: tuning is off),
+     * for ranks that must choose alike; taken in place of what is on record here. RANKS_DISAGREE:
+     * it is of another kind of device. */
     st_status_t (*choices_give)(dev_stream_t *stream, char **out_text);
     st_status_t (*choices_take)(dev_stream_t *stream, const char *text);
 } dev_device_t;

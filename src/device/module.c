@@ -1,5 +1,5 @@
-/* Opening modules (module.h): the loader's dlopen over the places in order, then the entry's build is
- * compared. A module that was opened stays: its code may be on any thread's stack. */
+/* Opening modules (module.h): the loader's dlopen over the places in order, then the entry's build
+ * is compared. A module that was opened stays: its code may be on any thread's stack. */
 #include "device/module.h"
 
 #include <dlfcn.h>
@@ -16,8 +16,9 @@ static void adopt(const char *message) {
     st_error_adopt(ST_OK, message);
 }
 
-/* Folder of the file that this code was loaded from, "" if unknown. A program has its first argument as
- * that file's name: without a '/' it was found through PATH and says nothing, not the current folder. */
+/* Folder of the file that this code was loaded from, "" if unknown. A program has its first
+ * argument as that file's name: without a '/' it was found through PATH and says nothing, not the
+ * current folder. */
 static void own_folder(char *folder, size_t capacity) {
     Dl_info info;
     char path[4096];

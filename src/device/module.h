@@ -1,7 +1,7 @@
 /* Modules: devices whose vendor libraries not every machine has. A module is a shared library
- * libstator_<device>.so that links nothing of libstator and gives one symbol; it carries its own copy
- * of base, ir and the kernels' shared rules (plain functions over the same structs), so host and module
- * must be of one build: `build` is compared byte for byte. */
+ * libstator_<device>.so that links nothing of libstator and gives one symbol; it carries its own
+ * copy of base, ir and the kernels' shared rules (plain functions over the same structs), so host
+ * and module must be of one build: `build` is compared byte for byte. */
 #ifndef STATOR_DEVICE_MODULE_H
 #define STATOR_DEVICE_MODULE_H
 
@@ -24,8 +24,8 @@ typedef struct dev_module {
 /* The module's only symbol: const dev_module_t *(void). */
 #define DEV_MODULE_ENTRY "stator_module"
 
-/* Looks for libstator_<name>.so as below and gives the address of its symbol `entry`. The library stays
- * open. */
+/* Looks for libstator_<name>.so as below and gives the address of its symbol `entry`. The library
+ * stays open. */
 st_status_t dev_module_symbol(const char *name, const char *entry,
                               void **out_symbol) ST_WARN_UNUSED;
 

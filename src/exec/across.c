@@ -1,7 +1,9 @@
-/* What ranks in different processes do together beside their steps: complete outputs and states that each
- * has a part of, and learn how rank 0 fared. That they have one plan is made sure in agree.c.
+/* What ranks in different processes do together beside their steps: complete outputs and states
+ * that each has a part of, and learn how rank 0 fared. That they have one plan is made sure in
+ * agree.c.
  *
- * Calls come between steps, so that the communicator `beside` is used by the caller's thread alone. */
+ * Calls come between steps, so that the communicator `beside` is used by the caller's thread
+ * alone. */
 #include <stdio.h>
 #include <string.h>
 

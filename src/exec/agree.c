@@ -1,10 +1,10 @@
 /* Ranks in different processes make sure that they have one plan, or say what differs.
  *
- * Plans are compared by their options first, then by a hash of all. Options of training (--lr, --betas …)
- * stand in the source graph, as attributes of its nodes: where the graphs differ, the first node that
- * does is found by hashes of the nodes up to one, a bit of its number at a time, and named with the
- * attribute, the option that it comes from where that is known, and both values. So what goes over the
- * wire is some hashes, however large the graphs. */
+ * Plans are compared by their options first, then by a hash of all. Options of training (--lr,
+ * --betas …) stand in the source graph, as attributes of its nodes: where the graphs differ, the
+ * first node that does is found by hashes of the nodes up to one, a bit of its number at a time,
+ * and named with the attribute, the option that it comes from where that is known, and both values.
+ * So what goes over the wire is some hashes, however large the graphs. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -127,8 +127,8 @@ static st_status_t tell_node(const ir_graph_t *graph, size_t n, told_t *t) {
     return ST_OK;
 }
 
-/* The graphs' hashes differ: RANKS_DISAGREE with the first difference of their nodes; `general` where
- * they have none (outputs, aliases). All ranks go the same way. */
+/* The graphs' hashes differ: RANKS_DISAGREE with the first difference of their nodes; `general`
+ * where they have none (outputs, aliases). All ranks go the same way. */
 static st_status_t tell_difference(exec_session_t *session, const comm_fact_t *general) {
     const ir_graph_t *graph = session->plan->source;
     uint64_t *hashes;

@@ -1,11 +1,11 @@
 /* Measuring a machine (calibrate.h).
  *
- * Every point is one op on tensors of one size, run again and again on the same memory: what it takes
- * then is what it takes when its operands lie where so many bytes lie, in one of the caches or beyond
- * them. The median of the times counts: a step is a sum over many ops, in which the luck of single ones
- * averages out, so that sums of least times fell short. A pass is measured at sizes an
- * octave pair apart, products at shapes over the whole range of training steps. Points are rows of
- * text: op, variant, attributes, shapes. */
+ * Every point is one op on tensors of one size, run again and again on the same memory: what it
+ * takes then is what it takes when its operands lie where so many bytes lie, in one of the caches
+ * or beyond them. The median of the times counts: a step is a sum over many ops, in which the luck
+ * of single ones averages out, so that sums of least times fell short. A pass is measured at sizes
+ * an octave pair apart, products at shapes over the whole range of training steps. Points are rows
+ * of text: op, variant, attributes, shapes. */
 #include "exec/calibrate.h"
 
 #include <math.h>
@@ -126,8 +126,9 @@ static st_status_t put_matmul(writer_t *w, const calibrate_matmul_t *m, ir_dtype
     return ST_OK;
 }
 
-/* Products of all proportions, from one row to thousands, two octaves apart. Rows of powers of two that
- * are long fall into the same cache sets, which most models' do not: there the grid keeps off them. */
+/* Products of all proportions, from one row to thousands, two octaves apart. Rows of powers of two
+ * that are long fall into the same cache sets, which most models' do not: there the grid keeps off
+ * them. */
 static st_status_t put_products(writer_t *w, ir_dtype_t dtype, double *out_best) {
     static const int rows[] = {1, 16, 64, 240, 960, 4000}, sides[] = {16, 64, 240, 960};
     double most = dtype == IR_F32 ? 0x1p30 : 0x1p27; /* multiply-adds */
@@ -147,7 +148,8 @@ static st_status_t put_products(writer_t *w, ir_dtype_t dtype, double *out_best)
 
 /* ---- nests ---- */
 
-/* Least seconds of the point as a body, for these are subtracted from each other; *out_units are the point's own, 0: it is no nest. */
+/* Least seconds of the point as a body, for these are subtracted from each other; *out_units are
+ * the point's own, 0: it is no nest. */
 static st_status_t time_body(const calibrate_point_t *p, ir_dtype_t dtype, int64_t rows,
                              int repeats, bool behind, double *out_seconds, bool *out_legal) {
     bench_t b;
@@ -167,7 +169,8 @@ static st_status_t time_body(const calibrate_point_t *p, ir_dtype_t dtype, int64
     return status;
 }
 
-/* Nanoseconds an element that `more` of the point add to a body of `few`; INFINITY: that is no nest. */
+/* Nanoseconds an element that `more` of the point add to a body of `few`; INFINITY: that is no
+ * nest. */
 static st_status_t tile_ns(const calibrate_point_t *p, ir_dtype_t dtype, double units, int few,
                            int more, bool behind, double *out_ns) {
     enum { ROWS = 256 };

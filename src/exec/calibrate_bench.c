@@ -36,8 +36,8 @@ void bench_close(bench_t *b) {
     *b = (bench_t){0};
 }
 
-/* "f:R,256": letter, dims; R stands for `rows`. Letters: f the float type, s f32, d f64, i i32, l i64,
- * b bool. */
+/* "f:R,256": letter, dims; R stands for `rows`. Letters: f the float type, s f32, d f64, i i32, l
+ * i64, b bool. */
 static void read_type(const char **at, ir_dtype_t dtype, int64_t rows, ir_type_t *out) {
     static const struct {
         char letter;

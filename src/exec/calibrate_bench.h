@@ -18,12 +18,12 @@ typedef struct bench {
     double least_seconds; /* of the runs of bench_measure */
 } bench_t;
 
-/* Makes the node alone; its memory comes with bench_allocate. Closing a zeroed bench is fine, and what
- * fails leaves one that is to be closed. */
+/* Makes the node alone; its memory comes with bench_allocate. Closing a zeroed bench is fine, and
+ * what fails leaves one that is to be closed. */
 st_status_t bench_open(bench_t *bench, const calibrate_point_t *point, ir_dtype_t dtype,
                        int64_t rows) ST_WARN_UNUSED;
-/* Makes the point's node `repeats` times, one after the other (behind a relu if `behind`; 0: the relu
- * alone), as the body of a `fused` node. */
+/* Makes the point's node `repeats` times, one after the other (behind a relu if `behind`; 0: the
+ * relu alone), as the body of a `fused` node. */
 st_status_t bench_open_body(bench_t *bench, const calibrate_point_t *point, ir_dtype_t dtype,
                             int64_t rows, int repeats, bool behind) ST_WARN_UNUSED;
 st_status_t bench_allocate(bench_t *bench) ST_WARN_UNUSED;

@@ -2,10 +2,11 @@
  *
  *   memory   operands, noise that no op writes | results and scratch | what sweeps the caches
  *
- * An op is run for some time first, so that the device has the clock that it keeps up, and libraries'
- * ways are chosen as a session chooses them. Then each of the runs that count is between two marks, with
- * a copy that sweeps the caches before the first; while it runs the host has queued the rest, so that no
- * mark waits for the host. What two marks with nothing between them take is taken off. */
+ * An op is run for some time first, so that the device has the clock that it keeps up, and
+ * libraries' ways are chosen as a session chooses them. Then each of the runs that count is between
+ * two marks, with a copy that sweeps the caches before the first; while it runs the host has queued
+ * the rest, so that no mark waits for the host. What two marks with nothing between them take is
+ * taken off. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,10 +1,11 @@
 /* A GPU's description from single ops (calibrate_gpu.h).
  *
  * Rates are of one type, bf16: f16 runs at the same, and what a step does in other types is little.
- * Products' rows, widths and heads are between those of what is trained, and of no model; convolutions are
- * a ResNet-50's at another batch, since libraries take other ways for other windows. Statements of the base
- * that are measured anew are left out, with all rates of the same op, variant and type, so that old and
- * new ones are not mixed; its kernels follow at the end as they are. Linear in the base's lines. */
+ * Products' rows, widths and heads are between those of what is trained, and of no model;
+ * convolutions are a ResNet-50's at another batch, since libraries take other ways for other
+ * windows. Statements of the base that are measured anew are left out, with all rates of the same
+ * op, variant and type, so that old and new ones are not mixed; its kernels follow at the end as
+ * they are. Linear in the base's lines. */
 #include "exec/calibrate_gpu.h"
 
 #include <math.h>
@@ -219,7 +220,8 @@ static st_status_t time_kernels(writer_t *w) {
 
 /* ---- launches of nests ---- */
 
-/* What the launches of a single op take as the base tells, but those of `shape`, whose bytes are told. */
+/* What the launches of a single op take as the base tells, but those of `shape`, whose bytes are
+ * told. */
 static st_status_t split_launches(const writer_t *w, const bench_t *bench, kern_shape_t shape,
                                   double *out_bytes, double *out_rest_us) {
     st_arena_t arena = {0};
@@ -290,7 +292,8 @@ static bool begins(const char *line, const char *word) {
     return strncmp(line, word, n) == 0 && (line[n] == ' ' || line[n] == '\n' || line[n] == '\0');
 }
 
-/* Whether the statement is one that has been measured: rates are of the same op, variant and type. */
+/* Whether the statement is one that has been measured: rates are of the same op, variant and
+ * type. */
 static bool is_measured(const writer_t *w, const char *line) {
     char op[64], dtype[16], key[96];
     if (begins(line, "launch_us") || begins(line, "memory_gbps") || begins(line, "bandwidth"))

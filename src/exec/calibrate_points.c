@@ -1,5 +1,5 @@
-/* The points (calibrate_points.h). Rows are of 256 elements, classes are 64, channels 32: between the
- * extremes of what models have. */
+/* The points (calibrate_points.h). Rows are of 256 elements, classes are 64, channels 32: between
+ * the extremes of what models have. */
 #include "exec/calibrate_points.h"
 
 /* clang-format off */

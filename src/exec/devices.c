@@ -1,10 +1,10 @@
 /* Ranks with devices of their own: which device is whose, and what they agree on before they run.
  *
- * Devices of a host are numbered; its ranks take them in their order. Where a device moves collectives itself
- * its communicator takes the place of the host's, which goes on carrying ids, words and failures. Ways that
- * tuning chooses must be the same on all ranks, else copies of one tensor drift apart: what one rank has
- * measured the others take, before kernels are bound to ways that are on record, and after the first
- * rank of each program has measured. */
+ * Devices of a host are numbered; its ranks take them in their order. Where a device moves
+ * collectives itself its communicator takes the place of the host's, which goes on carrying ids,
+ * words and failures. Ways that tuning chooses must be the same on all ranks, else copies of one
+ * tensor drift apart: what one rank has measured the others take, before kernels are bound to ways
+ * that are on record, and after the first rank of each program has measured. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -161,8 +161,8 @@ st_status_t exec_open_pairs(exec_rank_t *rank) {
     return ST_OK;
 }
 
-/* Before the first collectives: what a rank allocates until then waits for all devices of the process, one
- * of which would be waiting for the rank. */
+/* Before the first collectives: what a rank allocates until then waits for all devices of the
+ * process, one of which would be waiting for the rank. */
 st_status_t exec_meet(exec_rank_t *rank) {
     int32_t one = 1;
     void *data = &one;

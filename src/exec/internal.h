@@ -130,7 +130,8 @@ struct exec_session {
     uint32_t n_done, n_taken; /* ranks; n_taken: whose inputs of the step are in place */
     uint64_t state_writes; /* of an owner of state: how often it was written but by its own steps */
     bool stop;
-    /* The caller's own: between start and wait; a step has succeeded; times of the last one that did. */
+    /* The caller's own: between start and wait; a step has succeeded; times of the last one that
+     * did. */
     bool in_step, has_stepped;
     double step_us, wait_us;
     struct simulation *simulation; /* compile/simulate.h: of a device that computes nothing */
@@ -155,12 +156,14 @@ exec_part_t exec_part_make(const plan_t *plan, const plan_port_t *port, uint32_t
  * global tensor. Allocates nothing. */
 typedef st_status_t (*exec_move_t)(void *context, void *local, size_t offset, size_t bytes);
 st_status_t exec_part_each(const exec_part_t *part, exec_move_t move, void *context) ST_WARN_UNUSED;
-/* The same of a box of the tensor, dense by itself; and of `bytes` bytes of that, from `offset` on. */
+/* The same of a box of the tensor, dense by itself; and of `bytes` bytes of that, from `offset`
+ * on. */
 st_status_t exec_part_each_in(const exec_part_t *part, const ir_box_t *box, exec_move_t move,
                               void *context) ST_WARN_UNUSED;
 st_status_t exec_part_each_within(const exec_part_t *part, const ir_box_t *box, size_t offset,
                                   size_t bytes, exec_move_t move, void *context) ST_WARN_UNUSED;
-/* Moves between a rank's memory and what the caller has of the tensor: the context is an exec_moved_t. */
+/* Moves between a rank's memory and what the caller has of the tensor: the context is an
+ * exec_moved_t. */
 typedef struct exec_moved {
     const exec_rank_t *rank;
     const char *from;
@@ -195,8 +198,8 @@ st_status_t exec_state_part_out(const exec_rank_t *rank, const exec_part_t *part
 /* Fills the feeds region, beside the rank's step and on another thread. */
 st_status_t exec_rank_feed_ahead(exec_rank_t *rank) ST_WARN_UNUSED;
 
-/* Ranks with devices of their own (devices.c). Opens the rank's, and the device's own communicator in place of
- * the host's, where it has one. */
+/* Ranks with devices of their own (devices.c). Opens the rank's, and the device's own communicator
+ * in place of the host's, where it has one. */
 st_status_t exec_open_device(exec_rank_t *rank) ST_WARN_UNUSED;
 /* Connections for the program's sends and receives. */
 st_status_t exec_open_pairs(exec_rank_t *rank) ST_WARN_UNUSED;

@@ -1,8 +1,9 @@
 /* When each kernel of a step ran (session.h).
  *
- * Where calls return when they are done, the host's clock is read before and after each. Where kernels run
- * apart from the host, that would time launches; there the stream gets a mark before each step and one at
- * the end, and the recorded graph has them too, so that what is measured is the step as it is replayed:
+ * Where calls return when they are done, the host's clock is read before and after each. Where
+ * kernels run apart from the host, that would time launches; there the stream gets a mark before
+ * each step and one at the end, and the recorded graph has them too, so that what is measured is
+ * the step as it is replayed:
  *
  *   stream   mark 0 | kernel | mark 1 | kernel | mark 2
  *

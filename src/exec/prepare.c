@@ -353,7 +353,8 @@ static st_status_t prepare_step(exec_rank_t *rank, exec_step_t *step) {
     return ST_OK;
 }
 
-/* On a device that computes nothing a step is only its time: the first rank to come here simulates all. */
+/* On a device that computes nothing a step is only its time: the first rank to come here simulates
+ * all. */
 static st_status_t prepare_time(exec_rank_t *rank) {
     exec_session_t *session = rank->session;
     target_t *target = NULL;

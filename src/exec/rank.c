@@ -13,7 +13,8 @@ double exec_now_us(void) {
     return clock_us(CLOCK_MONOTONIC);
 }
 
-/* A profile's clock: processor time where one thread does all, which other programs do not lengthen. */
+/* A profile's clock: processor time where one thread does all, which other programs do not
+ * lengthen. */
 static clockid_t profile_clock(const exec_rank_t *rank) {
     const plan_t *plan = rank->session->plan;
     bool alone = plan->n_ranks == 1 && plan->n_threads == 1;

@@ -2,13 +2,14 @@
  *
  *   before   carries are copied from the operands to the node's results, where they then live; the
  *            bodies' constants are put into the workspace, which other nodes use meanwhile
- *   turn     slices of scanned operands are copied to places of their own; what is passed on is copied
- *            to the stacks; the body's steps run; what was made for the stacks is copied there
+ *   turn     slices of scanned operands are copied to places of their own; what is passed on is
+ *            copied to the stacks; the body's steps run; what was made for the stacks is copied
+ *            there
  *
  * A body's program stands in a frame: a rank of its own that shares stream and device, whose state
- * region is the operands, results and slices around it. Every address that a kernel holds stays, and a
- * turn's number is in the device's memory, so that a loop of any length is one node of a recorded step
- * (device.h: repeat). Nothing here allocates once it is prepared. */
+ * region is the operands, results and slices around it. Every address that a kernel holds stays,
+ * and a turn's number is in the device's memory, so that a loop of any length is one node of a
+ * recorded step (device.h: repeat). Nothing here allocates once it is prepared. */
 #include <stdio.h>
 #include <string.h>
 
@@ -91,8 +92,8 @@ static void find_slices(exec_region_t *region, turn_body_t *body, const exec_ste
     }
 }
 
-/* What each result beside the carries gets from a turn: what is passed on before its steps, which may
- * write there; what they make, after them. */
+/* What each result beside the carries gets from a turn: what is passed on before its steps, which
+ * may write there; what they make, after them. */
 static void find_deliveries(exec_region_t *region, turn_body_t *body, const ir_graph_t *graph,
                             const exec_step_t *step) {
     const exec_rank_t *rank = region->rank;

@@ -26,8 +26,8 @@ typedef struct exec_options {
     int64_t timeout_ms; /* longest wait for another rank; 0: 60 s */
     bool poison;        /* tests: work memory is overwritten with NaN as soon as it is dead */
     comm_t *comm; /* NULL: all ranks are threads of this process. Else this process is one of its
-                   * ranks, each has a session of the same plan, and all make their calls in the same
-                   * order; it must outlive the session */
+                   * ranks, each has a session of the same plan, and all make their calls in the
+                   * same order; it must outlive the session */
     double comm_latency_s, comm_bandwidth; /* links made slower (comm_throttle_create); 0: not */
     bool profile; /* time every step of rank 0; the totals go to stderr when the session ends */
 } exec_options_t;
@@ -63,15 +63,15 @@ typedef struct exec_fetch {
 st_status_t exec_session_step(exec_session_t *session, size_t n_feeds, const exec_feed_t *feeds,
                               size_t n_fetches, const exec_fetch_t *fetches) ST_WARN_UNUSED;
 
-/* The same in two calls, for a caller that does other things meanwhile: start checks and returns at once,
- * wait blocks until all ranks are done and returns what exec_session_step would. In between the feeds' data
- * and the fetches' room belong to the session, and every other call that touches steps or state FAILs with
- * INVALID. Destroying the session waits. */
+/* The same in two calls, for a caller that does other things meanwhile: start checks and returns at
+ * once, wait blocks until all ranks are done and returns what exec_session_step would. In between
+ * the feeds' data and the fetches' room belong to the session, and every other call that touches
+ * steps or state FAILs with INVALID. Destroying the session waits. */
 st_status_t exec_session_step_start(exec_session_t *session, size_t n_feeds,
                                     const exec_feed_t *feeds, size_t n_fetches,
                                     const exec_fetch_t *fetches) ST_WARN_UNUSED;
-/* Inputs for the next steps that are given none: copied to the plan's feeds region beside the step in
- * progress, whose own inputs it waits for. */
+/* Inputs for the next steps that are given none: copied to the plan's feeds region beside the step
+ * in progress, whose own inputs it waits for. */
 st_status_t exec_session_feed(exec_session_t *session, size_t n_feeds,
                               const exec_feed_t *feeds) ST_WARN_UNUSED;
 bool exec_session_step_done(exec_session_t *session); /* wait would not block */

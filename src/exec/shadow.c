@@ -1,6 +1,6 @@
-/* Shadows of weights (autodiff/shadow.h): made anew from their parameters before a step, wherever a state
- * was written from outside, or another session that shares it has run without shadows, since the rank's
- * last step. Nothing here allocates but preparing. */
+/* Shadows of weights (autodiff/shadow.h): made anew from their parameters before a step, wherever a
+ * state was written from outside, or another session that shares it has run without shadows, since
+ * the rank's last step. Nothing here allocates but preparing. */
 #include <string.h>
 
 #include "exec/internal.h"

@@ -27,7 +27,8 @@ struct exec_trace {
     ir_cost_t **costs; /* [programs]: NULL of programs that are not shown */
     double peak_gflops[IR_DTYPE_END], peak_gbps;
     double origin_us; /* host's clock at the begin of the first measured step */
-    /* [nodes] of the figures' rank, on its compute stream: measured, summed over the steps; planned. */
+    /* [nodes] of the figures' rank, on its compute stream: measured, summed over the steps;
+     * planned. */
     double *node_us, *planned_us;
     double step_us, kernels_us;
     uint32_t n_measured, n_left_out;

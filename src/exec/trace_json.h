@@ -4,8 +4,8 @@
 
 #include "base/file.h"
 
-/* One file. Without a writer everything is counted and nothing written. The first failure stays and is
- * returned by trace_json_status; what follows it does nothing. */
+/* One file. Without a writer everything is counted and nothing written. The first failure stays and
+ * is returned by trace_json_status; what follows it does nothing. */
 typedef struct trace_json {
     st_writer_t *writer;
     uint64_t bytes;

@@ -1,8 +1,9 @@
-/* Kernels that choose among a library's ways by measuring (kern_impl_t.tune), before the first step.
+/* Kernels that choose among a library's ways by measuring (kern_impl_t.tune), before the first
+ * step.
  *
  * They run on the places that the plan gave them. State and constants are read only: a kernel that
- * writes there is left as it was bound. All other memory of the work region holds nothing before a step,
- * as inputs come with each; it is given noise first, for products of zeros take less time. */
+ * writes there is left as it was bound. All other memory of the work region holds nothing before a
+ * step, as inputs come with each; it is given noise first, for products of zeros take less time. */
 #include <string.h>
 
 #include "base/hash.h"

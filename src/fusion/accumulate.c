@@ -1,18 +1,19 @@
 /* Sums into products.
  *
- * Problem: y = x + a b as two nodes writes the product and reads it again. Libraries of products add
- * what they are given, and in place where that dies: a residual connection, a gradient that sums over
- * two uses, a gradient that sums over micro-batches.
- * In:  a program before nests are made. Out: the same, where the target's one kernel that adds costs
- *      less than the product and the sum apart, with matmul(a, b, x) in the sum's place. A sum in f32 of
- *      a product of smaller floats, cast, begins with it too: the product is rounded no more.
+ * Problem: y = x + a b as two nodes writes the product and reads it again. Libraries of products
+ * add what they are given, and in place where that dies: a residual connection, a gradient that
+ * sums over two uses, a gradient that sums over micro-batches.
+ * In:  a program before nests are made. Out: the same, where the target's one kernel that adds
+ *      costs less than the product and the sum apart, with matmul(a, b, x) in the sum's place. A
+ *      sum in f32 of a product of smaller floats, cast, begins with it too: the product is rounded
+ *      no more.
  *
  *   add(x, matmul(a, b))         → matmul(a, b, x)
  *   add(x, cast(matmul(a, b)))   → matmul(a, b, x)      x f32, a and b smaller
  *
- * One walk over the sums, whose products must have no other reader, and stand after x, so of two products
- * the later one: a product that waits for x keeps its operands alive (the logits' gradient, where x is
- * the other gradient of a tied embedding). Linear. */
+ * One walk over the sums, whose products must have no other reader, and stand after x, so of two
+ * products the later one: a product that waits for x keeps its operands alive (the logits'
+ * gradient, where x is the other gradient of a tied embedding). Linear. */
 #include "fusion/accumulate.h"
 
 #include <string.h>

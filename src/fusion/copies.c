@@ -1,5 +1,5 @@
-/* Copies of cheap producers (copies.h). A chain of marked nodes is copied as a whole and has no more
- * than MAX_CHAIN of them, so the time is linear in the graph. */
+/* Copies of cheap producers (copies.h). A chain of marked nodes is copied as a whole and has no
+ * more than MAX_CHAIN of them, so the time is linear in the graph. */
 #include "fusion/copies.h"
 
 #include "ir/op.h"

@@ -1,5 +1,6 @@
 /* Copies of cheap producers: a node that is cheaper to compute again than to keep gets one copy for
- * each consumer that could fuse with it, so that no group needs another one's broadcast or constant.
+ * each consumer that could fuse with it, so that no group needs another one's broadcast or
+ * constant.
  *
  *   %1 = constant {0.5}            %1 = constant    %3 = constant
  *   %2 = mul(%0, %1)          →    %2 = mul(%0, %1)

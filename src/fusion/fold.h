@@ -18,8 +18,8 @@ typedef struct fuse_folded {
     size_t bytes;
 } fuse_folded_t;
 
-/* Evaluates an op whose inputs are all constants or iotas of `graph`. out_types are the types of its
- * outputs. *out_done is false where nothing was folded (no evaluator for the op, too large, not
+/* Evaluates an op whose inputs are all constants or iotas of `graph`. out_types are the types of
+ * its outputs. *out_done is false where nothing was folded (no evaluator for the op, too large, not
  * pure); else out[n_outputs] is filled and the caller frees its data. A result whose elements are
  * all equal comes as a splat, and splat operands of an elementwise op are evaluated as scalars. */
 st_status_t fuse_fold(const ir_target_t *target, const ir_graph_t *graph,

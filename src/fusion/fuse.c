@@ -131,7 +131,8 @@ static bool keeps_in_place(const fuse_decision_t *d, const judgement_t *judgemen
     return true;
 }
 
-/* Whether nothing outside the region at hand reads the value, so that its memory is free after it. */
+/* Whether nothing outside the region at hand reads the value, so that its memory is free after
+ * it. */
 static bool dies(const fuse_decision_t *d, ir_value_t v, uint32_t n, const group_t *list) {
     const ir_graph_t *graph = d->copies.graph;
     const ir_uses_t *uses = &d->groups.uses;
@@ -188,8 +189,8 @@ static double live_bytes(const fuse_decision_t *d, const judgement_t *judgement,
     return bytes;
 }
 
-/* How much more is alive in a and b at once, whose region is at hand, than in the larger of a, and b
- * beside what a leaves. */
+/* How much more is alive in a and b at once, whose region is at hand, than in the larger of a, and
+ * b beside what a leaves. */
 static st_status_t bytes_more(fuse_decision_t *d, group_t a, group_t b,
                               const judgement_t *judgement, double *out_bytes) {
     const ir_graph_t *graph = d->copies.graph;

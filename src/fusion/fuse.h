@@ -1,11 +1,11 @@
 /* Fuse: nodes of a rank's program into `fused` nodes, whose bodies are loop nests.
  *
- * Problem: each node reads its operands from memory and writes its results there, and costs a launch.
- * Nodes that share values want to be one pass over them.
+ * Problem: each node reads its operands from memory and writes its results there, and costs a
+ * launch. Nodes that share values want to be one pass over them.
  * In: a rank's graph after lowering. Out: the same values, with groups of nodes as `fused` nodes;
  * states, updates, collectives and contractions stand as they did.
- * Legality (a loop nest exists, no path leaves the group and comes back, nothing with an effect) and
- * profit (the target's cost of the group against that of its parts) are kept apart.
+ * Legality (a loop nest exists, no path leaves the group and comes back, nothing with an effect)
+ * and profit (the target's cost of the group against that of its parts) are kept apart.
  * Algorithm:
  *   1. cheap producers (broadcasts, constants, …) are copied into each consumer (copies.h);
  *   2. a priority queue of pairs producer and consumer, by the time that the pair is estimated to
@@ -15,8 +15,8 @@
  *   3. the same with siblings, which read one value;
  *   4. what makes new values of states becomes a few multi-tensor nodes (multi.h).
  * 2 and 3 go on in rounds while they find something, MAX_ROUNDS at most.
- * Complexity: O(E log E) queue entries a round, each bounded by FUSE_MAX_NODES of a group and the bounded
- * search of groups.h; groups that are alike are judged once.
+ * Complexity: O(E log E) queue entries a round, each bounded by FUSE_MAX_NODES of a group and the
+ * bounded search of groups.h; groups that are alike are judged once.
  * Source: the queue is XLA's priority fusion; there a producer goes into all of its consumers at
  * once, here into one at a time with its output kept, because a nest may have many outputs.
  * Deterministic: ties go by node ids. */
@@ -78,18 +78,19 @@ void fuse_report_destroy(fuse_report_t *report); /* NULL is fine */
 typedef struct fuse_decision fuse_decision_t;
 
 /* The target needs `machine` and `cost`. `like`: NULL, or the decision for the program before
- * recomputation, which has to live on: every sum is then added up in the order that it has there, so
- * that what runs again has the same bits (like.h). */
+ * recomputation, which has to live on: every sum is then added up in the order that it has there,
+ * so that what runs again has the same bits (like.h). */
 st_status_t fuse_decide(const ir_graph_t *graph, const ir_target_t *target,
                         const fuse_decision_t *like, fuse_decision_t **out_decision) ST_WARN_UNUSED;
 /* Nodes of the program before recomputation that must not run again, for a sum would be added up in
- * another order; none: the decision is alike. They are not to be used after the decision is gone. */
+ * another order; none: the decision is alike. They are not to be used after the decision is
+ * gone. */
 const ir_node_t *fuse_unlike(const fuse_decision_t *decision, size_t *out_n);
-/* Marks out[origin - 1] of forward nodes that `decision` put into one nest with nodes of the backward
- * pass that has sums: they stay there, and do not run again. */
+/* Marks out[origin - 1] of forward nodes that `decision` put into one nest with nodes of the
+ * backward pass that has sums: they stay there, and do not run again. */
 void fuse_mark_late(const fuse_decision_t *decision, bool *out);
-/* Takes back the groups that are no nest of the target in another program: sizes decide that too, where
- * a reshape cuts dims at places that are factors on one rank and not on another. */
+/* Takes back the groups that are no nest of the target in another program: sizes decide that too,
+ * where a reshape cuts dims at places that are factors on one rank and not on another. */
 st_status_t fuse_restrict(fuse_decision_t *decision, const ir_graph_t *graph) ST_WARN_UNUSED;
 st_status_t fuse_apply(fuse_decision_t *decision, const ir_graph_t *graph,
                        ir_graph_t **out_graph) ST_WARN_UNUSED;

@@ -61,8 +61,8 @@ st_status_t groups_levels(const groups_t *groups, const bool *marked,
 /* Joins `n` groups that do not depend on each other, in one step. Positions then mean nothing until
  * groups_order. */
 group_t groups_join_all(groups_t *groups, uint32_t n, const group_t *list);
-/* Nodes in an order that keeps groups together and all edges, near the order of the graph; gives the
- * groups their positions in it. ST_INTERNAL if there is a cycle. */
+/* Nodes in an order that keeps groups together and all edges, near the order of the graph; gives
+ * the groups their positions in it. ST_INTERNAL if there is a cycle. */
 st_status_t groups_order(groups_t *groups, ir_node_t *out_order) ST_WARN_UNUSED;
 
 #endif

@@ -1,7 +1,7 @@
-/* Judging regions: whether one may be a `fused` node (legality: it has a loop nest, and the target has
- * a kernel that runs it), and what it costs as one (profit: the target's cost model, and nothing
- * else). Regions that say the same are judged once: the layers of a model are alike, so the time is
- * that of one layer. */
+/* Judging regions: whether one may be a `fused` node (legality: it has a loop nest, and the target
+ * has a kernel that runs it), and what it costs as one (profit: the target's cost model, and
+ * nothing else). Regions that say the same are judged once: the layers of a model are alike, so the
+ * time is that of one layer. */
 #ifndef STATOR_FUSION_JUDGE_H
 #define STATOR_FUSION_JUDGE_H
 

@@ -1,7 +1,7 @@
-/* The rules of the layout pass (layout_rules.h): one an op, in a table. A rule reads the orders of its
- * node's operands, in which their producers left them, and says in which orders the node takes them and
- * in which its results come. Rules look at sizes only to weigh bytes and to tell dims of 1; where they
- * look at how dims are cut they ask all graphs. */
+/* The rules of the layout pass (layout_rules.h): one an op, in a table. A rule reads the orders of
+ * its node's operands, in which their producers left them, and says in which orders the node takes
+ * them and in which its results come. Rules look at sizes only to weigh bytes and to tell dims of
+ * 1; where they look at how dims are cut they ask all graphs. */
 #include "fusion/layout_rules.h"
 
 #include <string.h>
@@ -317,8 +317,8 @@ static layout_order_t turned_order(const ir_type_t *type, bool rows) {
     return rows ? layout_rows_first() : layout_channels_last(type->rank);
 }
 
-/* Bytes that move for the plain form less those for the other: of operands, and of results that readers
- * would like turned. */
+/* Bytes that move for the plain form less those for the other: of operands, and of results that
+ * readers would like turned. */
 static double gain_of_turning(const site_t *s, bool rows) {
     double gain = 0;
     for (uint32_t j = 0; j < s->node->n_inputs; j++) {

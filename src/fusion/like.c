@@ -105,7 +105,8 @@ static void find_model(alike_t *a) {
     }
 }
 
-/* The model's group of each node: of an original its own, of a copy of what is cheap its reader's. */
+/* The model's group of each node: of an original its own, of a copy of what is cheap its
+ * reader's. */
 static void find_wanted(alike_t *a) {
     const fuse_decision_t *d = a->d;
     const ir_uses_t *uses = &d->groups.uses;

@@ -7,8 +7,8 @@
  * program after it. Out: the sums of each group are added up as the model does it, for good:
  *   - what the model put into one nest with a sum is joined first, whatever it costs;
  *   - a group with sums joins only what leaves their order (judge_sums), and no other with sums;
- *   - where the first is not possible, the nodes that stand against it are named: those that run again
- *     and are read there, or are a sum themselves. Without them it is.
+ *   - where the first is not possible, the nodes that stand against it are named: those that run
+ *     again and are read there, or are a sum themselves. Without them it is.
  * Nodes are known by ir_node_info_t.origin. Linear, but for judging. */
 #ifndef STATOR_FUSION_LIKE_H
 #define STATOR_FUSION_LIKE_H

@@ -1,4 +1,5 @@
-/* Attention masks as numbers: what a constant one hides, and whether "causal" and "window" say it. */
+/* Attention masks as numbers: what a constant one hides, and whether "causal" and "window" say
+ * it. */
 #ifndef STATOR_FUSION_MASKS_H
 #define STATOR_FUSION_MASKS_H
 
@@ -26,9 +27,9 @@ typedef struct fuse_visible {
 
 st_status_t mask_visible_create(int64_t m, int64_t s, fuse_visible_t *out_visible) ST_WARN_UNUSED;
 
-/* Hides in `visible` what the constant `mask` hides. *out_done false, and nothing changed: it is not
- * constant, does more than hide (a bias), or is not the same for all batch items and heads. `dtype`
- * is the scores'. */
+/* Hides in `visible` what the constant `mask` hides. *out_done false, and nothing changed: it is
+ * not constant, does more than hide (a bias), or is not the same for all batch items and heads.
+ * `dtype` is the scores'. */
 st_status_t mask_apply(fuse_cone_t *cone, ir_value_t mask, fuse_mask_kind_t kind, double fill,
                        double factor, ir_dtype_t dtype, fuse_visible_t *visible,
                        bool *out_done) ST_WARN_UNUSED;

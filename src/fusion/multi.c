@@ -98,8 +98,8 @@ st_status_t multi_fuse(fuse_decision_t *d) {
     uint64_t total = 0;
     TRY_GOTO(find_members(d, &members), done);
     for (size_t i = 0; i < members.n; i++) total += members.data[i].bytes;
-    /* An eighth: eight or so launches, of which each costs little, and no more than an eighth of the
-     * gradients wait for each other in memory. */
+    /* An eighth: eight or so launches, of which each costs little, and no more than an eighth of
+     * the gradients wait for each other in memory. */
     uint64_t limit = total / 8 > MULTI_MIN_BYTES ? total / 8 : MULTI_MIN_BYTES;
     for (size_t begin = 0; begin < members.n;) {
         uint64_t bytes = members.data[begin].bytes;

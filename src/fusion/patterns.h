@@ -67,7 +67,8 @@ bool site_is_trailing(const fuse_site_t *site, ir_value_t value, const ir_type_t
 
 /* ---- for builds ---- */
 
-/* `x` in the shape of the last n dims of `type`, in f32 beside a smaller float, else in its type. */
+/* `x` in the shape of the last n dims of `type`, in f32 beside a smaller float, else in its
+ * type. */
 ir_value_t site_trailing(ir_build_t *b, ir_value_t x, const ir_type_t *type, int32_t n);
 /* `x` in the root's type: shape and element type. */
 ir_value_t site_as_root(const fuse_site_t *site, ir_build_t *b, ir_value_t x);

@@ -101,8 +101,8 @@ static st_status_t read_rows(pattern_rows_t *r) {
     return ST_OK;
 }
 
-/* The tables are read when they are first asked for, and stay, for all threads: reading them takes as long as
- * a small graph. What failed for lack of memory is tried again. */
+/* The tables are read when they are first asked for, and stay, for all threads: reading them takes
+ * as long as a small graph. What failed for lack of memory is tried again. */
 static st_status_t open_rows(const pattern_rows_t **out) {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     static pattern_rows_t table;

@@ -12,8 +12,8 @@
  * on top of it.
  * Patterns are rows of the tables in recognize_*.c, in the language of fusion/match.h; a row has a
  * check (is it really that, and with which attributes) and a build (what to put there).
- * Algorithm: from the back, so that the largest pattern around a node is seen before its parts, each
- * node tries the rows that can start with its op. Then liveness with all matches in place says
+ * Algorithm: from the back, so that the largest pattern around a node is seen before its parts,
+ * each node tries the rows that can start with its op. Then liveness with all matches in place says
  * which matches do not get rid of their chain; these are forbidden and the search is done again,
  * until none is left. Linear in the graph for a bounded pattern. */
 #ifndef STATOR_FUSION_RECOGNIZE_H

@@ -5,9 +5,9 @@
  *   pairs    x * cos + interleave(-x[1::2], x[0::2]) * sin   full width, every element twice
  *            interleave(x[0::2] c - x[1::2] s, …)                          tables of half width
  *
- * The op takes one table for all batch items and heads, of half the width. That a full table repeats
- * itself is read off its elements where it is constant, else off its construction (concat(a, a)
- * under elementwise ops).
+ * The op takes one table for all batch items and heads, of half the width. That a full table
+ * repeats itself is read off its elements where it is constant, else off its construction
+ * (concat(a, a) under elementwise ops).
  * Rounding: none beyond the order of the two products' sum. */
 #include "fusion/patterns.h"
 
@@ -25,7 +25,8 @@ enum { WIDE_TABLE = 3, ROW_AXIS = 2, PAIRS = 1, RANK = 0 }; /* of site->i */
 
 /* ---- slices ---- */
 
-/* Whether `value` is x[..., begin::step] along the last dim, `count` elements, all of the others. */
+/* Whether `value` is x[..., begin::step] along the last dim, `count` elements, all of the
+ * others. */
 static bool is_slice(const fuse_site_t *site, ir_value_t value, int64_t begin, int64_t step,
                      int64_t count) {
     const ir_node_info_t *node = site_producer(site, value);

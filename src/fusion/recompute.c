@@ -195,8 +195,8 @@ static void unite(ir_node_t *parent, ir_node_t a, ir_node_t b) {
         parent[a] = b;
 }
 
-/* Nodes whose choices depend on each other: those that may run again and share a value, unless it is
- * there whatever they choose. */
+/* Nodes whose choices depend on each other: those that may run again and share a value, unless it
+ * is there whatever they choose. */
 static void unite_nodes(const remat_model_t *m, remat_level_t level, ir_node_t *parent) {
     for (ir_node_t n = 0; n < m->graph->nodes.n; n++) parent[n] = n;
     for (ir_node_t n = 0; n < m->graph->nodes.n; n++) {

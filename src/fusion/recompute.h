@@ -10,31 +10,32 @@
  *   backward   x ─► norm ─► y';  dy, y' ─► dw;  dy, x ─► dx
  *
  * In: a rank's graph whose nodes have phases. Out: the same with copies of forward nodes, of the
- * phase backward, each before its first reader. Where the backward pass stands in a loop, as that over
- * micro-batches does, all this is about the loop's body, in which both passes are. The copies compute the same bits: random ops are
- * functions of their place, updates, collectives and side effects are never copied, and the fuse pass leaves sums as they
- * are added up (like.h).
+ * phase backward, each before its first reader. Where the backward pass stands in a loop, as that
+ * over micro-batches does, all this is about the loop's body, in which both passes are. The copies
+ * compute the same bits: random ops are functions of their place, updates, collectives and side
+ * effects are never copied, and the fuse pass leaves sums as they are added up (like.h).
  *
- * Algorithm: a minimum cut (flow.h). A node costs the time that running it again takes, a value that
- * is kept the time that keeping it takes and, at a price a byte, its memory:
+ * Algorithm: a minimum cut (flow.h). A node costs the time that running it again takes, a value
+ * that is kept the time that keeping it takes and, at a price a byte, its memory:
  *
  *   source ─time─► node ─kept─► value ─∞─► nodes that read it
  *                                 └───∞──► sink, where a backward node reads it
  *
  * What runs again or is kept stands on the sink's side. Times know of fusion: what loop nests can
- * take in costs its arithmetic only, unless a product reads it and it must be written out; keeping a
- * value that fusion would not have written costs a write; and a value that is kept is read once more.
+ * take in costs its arithmetic only, unless a product reads it and it must be written out; keeping
+ * a value that fusion would not have written costs a write; and a value that is kept is read once
+ * more.
  *
  * Not run again are: what others may not see twice, reductions to something small, and (below level
  * RECOMPUTE_ALL) what no loop nest takes in: products, convolutions, attention, pooling. Nor what
- * would drag on whole chains of layers: a reader of a value that lies behind the first such op after
- * it (residual sums), and every hundredth or so of a chain of elementwise ops.
+ * would drag on whole chains of layers: a reader of a value that lies behind the first such op
+ * after it (residual sums), and every hundredth or so of a chain of elementwise ops.
  *
- * As the price rises the cuts walk down the lower hull of time over memory; between two of its points
- * the parts of the graph that do not depend on each other, layers most often, change over one by one,
- * first ones first. All these points stand in a row, each with less memory and more time than the one
- * before: the path. The hull comes from cuts at the slopes between points known already, so its
- * length is that of one layer, not of the model. O(points · cut).
+ * As the price rises the cuts walk down the lower hull of time over memory; between two of its
+ * points the parts of the graph that do not depend on each other, layers most often, change over
+ * one by one, first ones first. All these points stand in a row, each with less memory and more
+ * time than the one before: the path. The hull comes from cuts at the slopes between points known
+ * already, so its length is that of one layer, not of the model. O(points · cut).
  *
  * Sources: Horace He, Shangdi Yu, "Transcending runtime-memory tradeoffs in checkpointing by being
  * fusion aware", MLSys 2023 (the cut and its bans); Eisner and Severance, JACM 1976 (the hull). */
@@ -85,7 +86,8 @@ uint32_t recompute_last_fused(const recompute_t *recompute);
  * than if everything were kept, the one with the least memory, up to recompute_last_fused. */
 uint32_t recompute_within(const recompute_t *recompute, double slack);
 
-/* Applies a place to `graph`, which differs from the one that the path was made for in sizes only. */
+/* Applies a place to `graph`, which differs from the one that the path was made for in sizes
+ * only. */
 st_status_t recompute_apply(const recompute_t *recompute, uint32_t place, const ir_graph_t *graph,
                             ir_graph_t **out_graph) ST_WARN_UNUSED;
 st_status_t recompute_summarize(const recompute_t *recompute, uint32_t place,

@@ -1,5 +1,5 @@
-/* Copies of what runs again (recompute_model.h). Backward nodes read copies where there are any; what
- * they need is settled on demand, each value once. Linear. */
+/* Copies of what runs again (recompute_model.h). Backward nodes read copies where there are any;
+ * what they need is settled on demand, each value once. Linear. */
 #include "fusion/recompute_model.h"
 
 typedef struct copying {

@@ -12,13 +12,14 @@ enum {
     /* A search for the first node that no nest takes in looks at so many at most: enough to come
      * to the next product of the usual layers, and the walks stay linear. */
     SEARCH_NODES = 128,
-    /* A chain of nodes that nests do take in is cut when it has become so long: FUSE_MAX_NODES is 64,
-     * so it would be several nests, and each would run those before it again. */
+    /* A chain of nodes that nests do take in is cut when it has become so long: FUSE_MAX_NODES is
+     * 64, so it would be several nests, and each would run those before it again. */
     CHAIN_NODES = 100,
 };
 
-/* Arithmetic inside a kernel that waits for memory anyway, as part of the time that it would take as
- * a kernel of its own: an operation against 8 bytes, at 30 TFLOP/s and 4.1 TB/s (h200.target). */
+/* Arithmetic inside a kernel that waits for memory anyway, as part of the time that it would take
+ * as a kernel of its own: an operation against 8 bytes, at 30 TFLOP/s and 4.1 TB/s
+ * (h200.target). */
 static const double HIDDEN = 0.02;
 
 /* ---- kinds of ops ---- */
@@ -108,7 +109,8 @@ static void ban(remat_model_t *m, ir_node_t n) {
     if (!m->nodes[n].view) m->nodes[n].level = REMAT_NEVER;
 }
 
-/* Is the node a product that goes on from the value, a residual sum within a product (accumulate.h)? */
+/* Is the node a product that goes on from the value, a residual sum within a product
+ * (accumulate.h)? */
 static bool goes_on_from(const remat_model_t *m, ir_node_t n, ir_value_t v) {
     const ir_node_info_t *node = ir_node(m->graph, n);
     return node->op == IR_OP_MATMUL && node->n_inputs > 2 && node->inputs[2] == v;
@@ -139,7 +141,8 @@ static void ban_far_readers(remat_model_t *m, frontier_t *f) {
     }
 }
 
-/* A chain of nodes that nests take in, through which everything goes, is broken where it is long. */
+/* A chain of nodes that nests take in, through which everything goes, is broken where it is
+ * long. */
 static st_status_t ban_long_chains(remat_model_t *m, frontier_t *f) {
     bool *visited = st_calloc(m->graph->nodes.n, sizeof *visited);
     if (!visited) return st_no_memory(m->graph->nodes.n, "the recompute pass");

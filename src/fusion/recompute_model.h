@@ -45,13 +45,13 @@ st_status_t remat_model_open(const ir_graph_t *graph, const ir_target_t *target,
                              remat_model_t *out_model) ST_WARN_UNUSED;
 void remat_model_close(remat_model_t *model); /* zeroed is fine */
 
-/* Appends copies of the nodes that run again, each before the first backward node that reads it. `graph`
- * differs from the model's in sizes only. */
+/* Appends copies of the nodes that run again, each before the first backward node that reads it.
+ * `graph` differs from the model's in sizes only. */
 st_status_t remat_copy(const remat_model_t *model, const bool *again, const ir_graph_t *graph,
                        ir_graph_t **out_graph) ST_WARN_UNUSED;
 
-/* Marks the nodes that run in or after the backward pass: those of later phases or in `late` (NULL: no
- * others), and what reads them. */
+/* Marks the nodes that run in or after the backward pass: those of later phases or in `late` (NULL:
+ * no others), and what reads them. */
 void remat_mark_backward(const ir_graph_t *graph, const bool *late, bool *out_backward);
 
 #endif

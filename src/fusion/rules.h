@@ -3,7 +3,8 @@
  * A rule looks at one node of `from` whose inputs are simplified already, `in` of `to`, and may set
  * *out (IR_NONE so far) to a value of `to` of the same type that equals the node's only output. It
  * may make nodes on the way, through the sweep's own functions, which find an equal node that is
- * there. Rules never make a result that another rule turns back: sweeps end when nothing changes. */
+ * there. Rules never make a result that another rule turns back: sweeps end when nothing
+ * changes. */
 #ifndef STATOR_FUSION_RULES_H
 #define STATOR_FUSION_RULES_H
 
@@ -12,8 +13,8 @@
 
 typedef struct fuse_seen fuse_seen_t;
 
-/* What a sweep did with a node, for comparing graphs that differ in extents only: `form` without the
- * numbers of values, `whole` with them. */
+/* What a sweep did with a node, for comparing graphs that differ in extents only: `form` without
+ * the numbers of values, `whole` with them. */
 typedef struct fuse_trail {
     uint64_t form, whole;
 } fuse_trail_t;

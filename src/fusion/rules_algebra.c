@@ -1,7 +1,8 @@
 /* Rules of the simplify pass for arithmetic, logic, casts, selects, reductions and products.
  *
  * Exact but for: x + 0 and its kin keep the sign of a zero x; a sum or mean of equal elements is
- * taken at once, without the roundings of adding them up. x - x and 0 * x stay: NaN and infinity. */
+ * taken at once, without the roundings of adding them up. x - x and 0 * x stay: NaN and
+ * infinity. */
 #include <math.h>
 #include <string.h>
 

@@ -7,8 +7,8 @@
  * the front into a new graph: a node meets inputs that are simplified already, a rule (rules_*.c)
  * may name a value that does the same, else all-constant nodes are evaluated, else an equal node
  * made before is taken (structural hash of op, attributes and inputs), else the node is copied. A
- * sweep that rewrites nothing ends it; what a rule orphans dies in the next sweep. Bodies of control
- * flow are simplified by themselves, and what crosses their borders unread is cut (trim.h).
+ * sweep that rewrites nothing ends it; what a rule orphans dies in the next sweep. Bodies of
+ * control flow are simplified by themselves, and what crosses their borders unread is cut (trim.h).
  * Complexity: linear a sweep, two or three sweeps in practice, MAX_SWEEPS at most.
  * Deterministic: order of nodes and content hashes only. */
 #include "fusion/simplify.h"

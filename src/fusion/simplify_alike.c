@@ -4,13 +4,13 @@
  * other extents. The rules look at extents; what the programs become must have the same nodes, or
  * their order, buckets and collectives no longer match.
  * In: graphs of the same ops and inputs. Out: the same holds, each graph equivalent to its own.
- * Algorithm: sweeps as in simplify.c, on all graphs side by side. Each leaves a trail: per node, what it
- * became. Nodes whose trails have another form, and the first whose values differ, are kept as they
- * are, and the sweep is made again; when the trails are equal, so are the results. Kept nodes are
- * only added, so that this ends; the next sweep may do what is left. Bodies go the same way, one
- * after the other; results of control flow that no one reads stay (trim.h looks at one graph).
- * Complexity: a sweep's, times the conflicts that follow from each other (few: those of one form are
- * found at once). */
+ * Algorithm: sweeps as in simplify.c, on all graphs side by side. Each leaves a trail: per node,
+ * what it became. Nodes whose trails have another form, and the first whose values differ, are kept
+ * as they are, and the sweep is made again; when the trails are equal, so are the results. Kept
+ * nodes are only added, so that this ends; the next sweep may do what is left. Bodies go the same
+ * way, one after the other; results of control flow that no one reads stay (trim.h looks at one
+ * graph). Complexity: a sweep's, times the conflicts that follow from each other (few: those of one
+ * form are found at once). */
 #include <string.h>
 
 #include "base/memory.h"

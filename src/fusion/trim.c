@@ -1,6 +1,6 @@
 /* Trimming of control flow (trim.h). Liveness in a body is found from the results that are read,
- * backwards; a live carry makes the body's output that feeds it live, until nothing is added. Linear
- * in the bodies, times the carries in a chain that are found one after the other. */
+ * backwards; a live carry makes the body's output that feeds it live, until nothing is added.
+ * Linear in the bodies, times the carries in a chain that are found one after the other. */
 #include "fusion/trim.h"
 
 #include <string.h>

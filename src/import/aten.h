@@ -185,9 +185,9 @@ size_t aten_nest_n_outputs(const aten_nest_t *nest);
 aten_item_t aten_nest_output(aten_t *a, const aten_nest_t *nest, size_t k);
 /* Back to the node that owns it. */
 void aten_nest_close(aten_t *a, aten_nest_t *nest);
-/* Runs the graph that is argument `at` where the node stands, on these items: tensors by their slots,
- * so that what is written to one inside is seen outside. Its results become the node's. `why`:
- * gradients must not flow through it, for this reason; NULL: they may. */
+/* Runs the graph that is argument `at` where the node stands, on these items: tensors by their
+ * slots, so that what is written to one inside is seen outside. Its results become the node's.
+ * `why`: gradients must not flow through it, for this reason; NULL: they may. */
 void aten_run_nested(aten_t *a, size_t at, size_t n, const aten_item_t *items, const char *why);
 
 /* ---- results ---- */
@@ -214,8 +214,8 @@ bool aten_depends(aten_t *a, ir_value_t value);
 /* Refuses a value that depends on a parameter: no gradient may flow, and the IR has no stop. */
 void aten_refuse_gradient(aten_t *a, ir_value_t value, const char *why);
 
-/* x where it is above (lower) or below the bound, else the bound; `strict`: at the bound no gradient
- * goes to x. */
+/* x where it is above (lower) or below the bound, else the bound; `strict`: at the bound no
+ * gradient goes to x. */
 ir_value_t aten_bounded(aten_t *a, ir_value_t x, ir_value_t bound, bool lower, bool strict);
 /* log(1 + u) for u in [0, 1], to the last places however small u is; and of u = exp(-|x|). */
 ir_value_t aten_log_one_plus(aten_t *a, ir_value_t u);

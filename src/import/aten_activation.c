@@ -28,8 +28,8 @@ ir_value_t aten_log_one_plus_exp(aten_t *a, ir_value_t x) {
 }
 
 /* tanh(x/2) (exp(x) + 1) where |x| < 1, as tanh keeps a small x; exp(x) - 1 elsewhere, as there the
- * difference is exact enough and the gradient must be exp(x) also where tanh is flat. Each part sees
- * a 0, and gives 0, where the other has the value. */
+ * difference is exact enough and the gradient must be exp(x) also where tanh is flat. Each part
+ * sees a 0, and gives 0, where the other has the value. */
 static ir_value_t exp_minus_one(aten_t *a, ir_value_t x) {
     ir_build_t *b = &a->b;
     ir_value_t zero = scalar_like(a, x, 0);

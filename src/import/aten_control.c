@@ -1,14 +1,15 @@
 /* PyTorch's control flow: torch.cond becomes cond; scan, map and while_loop become repeat.
  *
- *   cond(p, then, else, operands)               a p that is a Python bool leaves one branch, in place
- *   while_loop(test, body, carried, captured)   the number of turns has to follow from constants: the
- *                                               turns are counted by taking them (control.h)
+ *   cond(p, then, else, operands)               a p that is a Python bool leaves one branch, in
+ *                                               place
+ *   while_loop(test, body, carried, captured)   the number of turns has to follow from constants:
+ *                                               the turns are counted by taking them (control.h)
  *   scan(body, carried, scanned, captured)      (carried, slices, captured) → (carried, stacked)
  *   map(body, scanned, captured)                a scan that carries nothing
  *
- * torch.export gives a graph all that it reads as operands, parameters too, in the order of repeat's
- * own; dims and directions are views and flips around the node. What a graph in a node may not do, also
- * there: change its operands; here, draw random numbers. */
+ * torch.export gives a graph all that it reads as operands, parameters too, in the order of
+ * repeat's own; dims and directions are views and flips around the node. What a graph in a node may
+ * not do, also there: change its operands; here, draw random numbers. */
 #include <stdio.h>
 
 #include "import/aten.h"

@@ -1,5 +1,5 @@
-/* Graphs that nodes own: a scope of their own over the values of the graph around; those that run where
- * the node stands (no_grad, autocast). Bodies of control flow are in aten_control.c. */
+/* Graphs that nodes own: a scope of their own over the values of the graph around; those that run
+ * where the node stands (no_grad, autocast). Bodies of control flow are in aten_control.c. */
 #include <string.h>
 
 #include "import/aten.h"

@@ -141,7 +141,8 @@ void aten_transpose(aten_t *a) {
     aten_return(a, from == to ? x : ir_b_swap(&a->b, x, from, to));
 }
 
-/* movedim(source, destination): dims that are named get their places, the others keep their order. */
+/* movedim(source, destination): dims that are named get their places, the others keep their
+ * order. */
 void aten_movedim(aten_t *a) {
     ir_value_t x = aten_tensor(a, "self");
     const int32_t rank = aten_type(a, x).rank;

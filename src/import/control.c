@@ -1,9 +1,9 @@
 /* Control flow (control.h).
  *
  * Turns are counted so: what the test reads, and what that comes from in the turn before, is marked
- * backwards through both graphs until nothing is added. Then the turns are taken with the elements of
- * those values alone, two sets in turns, so that memory does not grow. Time is that of the marked
- * values times the turns. */
+ * backwards through both graphs until nothing is added. Then the turns are taken with the elements
+ * of those values alone, two sets in turns, so that memory does not grow. Time is that of the
+ * marked values times the turns. */
 #include "import/control.h"
 
 #include "base/memory.h"

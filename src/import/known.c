@@ -1,10 +1,11 @@
 /* Values known while importing (known.h).
  *
- * A value's elements are found by walking back from it through its producers, small values of few ops
- * only; what was found, or that nothing was, is kept. Everything else stays for the compiler to fold.
+ * A value's elements are found by walking back from it through its producers, small values of few
+ * ops only; what was found, or that nothing was, is kept. Everything else stays for the compiler to
+ * fold.
  *
- * Limits: KNOWN_ELEMENTS a value, `left` for all values that share it, KNOWN_DEPTH producers in a row;
- * beyond them a value is not known, so time and memory are bounded on any input. */
+ * Limits: KNOWN_ELEMENTS a value, `left` for all values that share it, KNOWN_DEPTH producers in a
+ * row; beyond them a value is not known, so time and memory are bounded on any input. */
 #include "import/known.h"
 
 #include <math.h>

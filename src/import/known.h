@@ -1,5 +1,5 @@
-/* Elements of values that depend on no input, state or random number, while importing: shapes that a
- * model computes with tensors, trip counts and conditions of its loops. */
+/* Elements of values that depend on no input, state or random number, while importing: shapes that
+ * a model computes with tensors, trip counts and conditions of its loops. */
 #ifndef STATOR_IMPORT_KNOWN_H
 #define STATOR_IMPORT_KNOWN_H
 

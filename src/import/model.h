@@ -12,10 +12,10 @@ typedef struct model_llama_config {
     double rms_eps, rope_theta;
     bool tied, attention_bias, mlp_bias;
     int64_t sliding_window; /* keys a query sees; 0: all */
-    /* Routed experts in place of the MLP: 0 experts: none. Each token goes to the `routed` experts that its
-     * router likes best, weighted by how much. In a sequence an expert takes at most `capacity_factor` times
-     * its equal share of tokens, first choices before second ones, each in order; what is over that passes by
-     * the residual sum alone. */
+    /* Routed experts in place of the MLP: 0 experts: none. Each token goes to the `routed` experts
+     * that its router likes best, weighted by how much. In a sequence an expert takes at most
+     * `capacity_factor` times its equal share of tokens, first choices before second ones, each in
+     * order; what is over that passes by the residual sum alone. */
     int64_t experts, routed;
     double capacity_factor;
     /* The loss with a term that keeps the routers even: this times experts · sum over experts of

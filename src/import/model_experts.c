@@ -1,11 +1,11 @@
 /* Routed experts (model_experts.h).
  *
  *   router    shares = softmax(x · routerᵀ) [B, S, E], as exp(log softmax), both of which are
- *             float32 in mixed precision: shares of 8 bits would tie. Choices one after the other by
- *             argmax, the chosen one struck out: ties go to the lower expert
- *   place     a token's place in its expert is the number of tokens before it: all earlier choices',
- *             then by order (cumulative sums of one-hot choices). Places from the capacity C on are
- *             dropped.
+ *             float32 in mixed precision: shares of 8 bits would tie. Choices one after the other
+ *             by argmax, the chosen one struck out: ties go to the lower expert
+ *   place     a token's place in its expert is the number of tokens before it: all earlier
+ *             choices', then by order (cumulative sums of one-hot choices). Places from the
+ *             capacity C on are dropped.
  *   dispatch  slot (e, place) holds the token's number, put there by a scatter; x is gathered by
  *             slot [B, E·C, H]. Empty slots read token 0, and nobody reads what becomes of it.
  *   experts   [E, B·C, H], three products with the experts' weights

@@ -1,11 +1,12 @@
 /* ONNX models: from bytes to graph.
  *
- *   guard      a walk over the wire format that bounds nesting and the memory that unpacking takes; nothing of
- *              the file is unpacked before it has passed
+ *   guard      a walk over the wire format that bounds nesting and the memory that unpacking takes;
+ *              nothing of the file is unpacked before it has passed
  *   unpack     the reader that protoc-c makes from the system's onnx.proto
  *   inputs     of the graph, with fixed shapes
- *   nodes      in their order, by the table; an initializer enters the graph where it is first read: as a buffer
- *              if it holds running statistics, as a parameter or constant otherwise
+ *   nodes      in their order, by the table; an initializer enters the graph where it is first
+ *              read: as a buffer if it holds running statistics, as a parameter or constant
+ *              otherwise
  *   outputs    the only scalar float is called "loss"
  *   prune      shape arithmetic and other nodes that nothing reads are left out */
 #include "import/onnx.h"

@@ -1,11 +1,11 @@
 /* ONNX's control flow: If becomes cond, Scan and Loop become repeat.
  *
- *   If     a condition that is known leaves one branch, which goes where the node stood; else both are
- *          bodies over what either reads
+ *   If     a condition that is known leaves one branch, which goes where the node stood; else both
+ *          are bodies over what either reads
  *   Loop   the trip count has to be known, and the condition to stay true (or false from the first
  *          turn on); the turn's number is scanned
- *   Scan   axes and directions are those of the operands and results around the loop: transposes and
- *          flips */
+ *   Scan   axes and directions are those of the operands and results around the loop: transposes
+ *          and flips */
 #include <math.h>
 #include <string.h>
 
@@ -141,8 +141,8 @@ static ir_value_t open_input(onnx_t *o, loop_t *l, size_t j) {
     return ir_b_body_input(&l->in.b, &type);
 }
 
-/* The body's outputs from `from` on are the carries, then the stacks. FAILs naming a carry that does not
- * stay what it was. */
+/* The body's outputs from `from` on are the carries, then the stacks. FAILs naming a carry that
+ * does not stay what it was. */
 static void close_outputs(onnx_t *o, loop_t *l, size_t from) {
     for (size_t k = 0; k < l->n_carried + l->n_stacked && onnx_ok(&l->in); k++) {
         ir_value_t made = onnx_graph_output(&l->in, from + k);

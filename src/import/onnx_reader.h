@@ -95,8 +95,8 @@ const onnx_op_t *onnx_find_op(const char *name, int64_t opset, bool *out_known);
 st_status_t onnx_check_supported(const onnx_t *o) ST_WARN_UNUSED;
 
 /* ---- graphs in nodes (onnx_scope.c) ---- */
-/* A reader of `graph`, which a node of `o` owns, into a body; `open`: into the graph of `o`. To be closed
- * in any case; hands its status on. */
+/* A reader of `graph`, which a node of `o` owns, into a body; `open`: into the graph of `o`. To be
+ * closed in any case; hands its status on. */
 void onnx_scope_open(onnx_t *o, const Onnx__GraphProto *graph, bool open, onnx_t *out_inner);
 void onnx_scope_close(onnx_t *o, onnx_t *inner);
 /* The value here of a name of the graph around. */
@@ -113,7 +113,8 @@ st_status_t onnx_add_initializers(onnx_t *o) ST_WARN_UNUSED;
 st_status_t onnx_run_node(onnx_t *o, size_t index) ST_WARN_UNUSED;
 /* Value of a name; IR_NONE after a failure. Initializers enter the graph here, when first read. */
 ir_value_t onnx_named(onnx_t *o, const char *name);
-/* Also names of the graphs around, as this one sees them; NULL: there is none, or no memory for it. */
+/* Also names of the graphs around, as this one sees them; NULL: there is none, or no memory for
+ * it. */
 onnx_value_t *onnx_lookup(onnx_t *o, const char *name);
 
 /* ---- tensors (onnx_tensor.c, onnx_external.c) ---- */

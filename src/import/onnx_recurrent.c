@@ -111,7 +111,8 @@ static ir_value_t stack(onnx_t *o, const lstm_t *l, const ir_value_t *parts, int
     return l->n_directions == 1 ? wide[0] : ir_b_concat(&o->b, 2, wide, axis);
 }
 
-/* Y [T,D,B,H], Y_h and Y_c [D,B,H]; with layout 1 [B,T,D,H] and [B,D,H]. Gates stand as i, o, f, c. */
+/* Y [T,D,B,H], Y_h and Y_c [D,B,H]; with layout 1 [B,T,D,H] and [B,D,H]. Gates stand as i, o, f,
+ * c. */
 void onnx_lstm(onnx_t *o) {
     lstm_t l = {0};
     ir_value_t y[2], h[2], c[2];

@@ -1,11 +1,11 @@
 /* Graphs that ONNX nodes own, as scopes of the graph around them.
  *
  * A graph inside a node sees the names around it. Its nodes go into a body (ir/body.h), which sees
- * nothing but its operands: an outer value that it reads becomes one more input, once, and the scope
- * lists what the node has to be given for it. What is known while importing enters as a constant, so
- * that shape arithmetic goes on inside. Parameters belong to the whole model: an initializer that
- * trains enters there, wherever it stands. An open scope puts its nodes into the graph around it (a
- * condition that is known, of which one branch is left). */
+ * nothing but its operands: an outer value that it reads becomes one more input, once, and the
+ * scope lists what the node has to be given for it. What is known while importing enters as a
+ * constant, so that shape arithmetic goes on inside. Parameters belong to the whole model: an
+ * initializer that trains enters there, wherever it stands. An open scope puts its nodes into the
+ * graph around it (a condition that is known, of which one branch is left). */
 #include <string.h>
 
 #include "import/onnx_reader.h"

@@ -55,8 +55,8 @@ static inline const ir_type_t *ir_body_output_type(const ir_graph_t *body, size_
 ir_value_t ir_b_body_input(ir_build_t *b, const ir_type_t *type);
 /* The same in a copy of `from`, under a name that none of its inputs has. */
 ir_value_t ir_b_body_input_beside(ir_build_t *b, const ir_graph_t *from, const ir_type_t *type);
-/* An order for ir_graph_rewrite, the caller's to free; NULL: no memory. A body's inputs come first, so
- * that those which are added to them can come after. */
+/* An order for ir_graph_rewrite, the caller's to free; NULL: no memory. A body's inputs come first,
+ * so that those which are added to them can come after. */
 ir_node_t *ir_body_inputs_first(const ir_graph_t *body);
 /* Next output, named by its number. */
 void ir_b_body_output(ir_build_t *b, ir_value_t value);
@@ -64,7 +64,8 @@ void ir_b_body_output(ir_build_t *b, ir_value_t value);
 /* One more output of a body that is there, under a name that is free. */
 st_status_t ir_body_add_output(ir_graph_t *body, ir_value_t value) ST_WARN_UNUSED;
 
-/* Appends the body's nodes to `graph` over `inputs`, in the phase of its cursor; out[k] is the value of its output k. */
+/* Appends the body's nodes to `graph` over `inputs`, in the phase of its cursor; out[k] is the
+ * value of its output k. */
 st_status_t ir_body_inline(ir_graph_t *graph, const ir_graph_t *body, const ir_value_t *inputs,
                            ir_value_t *out) ST_WARN_UNUSED;
 

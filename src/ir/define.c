@@ -1,6 +1,6 @@
-/* Definitions of norms, softmax, losses and optimizers in primitives (define.h); attention and rope are
- * in define_attention.c. Each follows the formulas of the op's own file under ops/; divisions by
- * extents become factors, and what is constant along a row is computed as a row. */
+/* Definitions of norms, softmax, losses and optimizers in primitives (define.h); attention and rope
+ * are in define_attention.c. Each follows the formulas of the op's own file under ops/; divisions
+ * by extents become factors, and what is constant along a row is computed as a row. */
 #include "ir/define.h"
 
 #include <math.h>

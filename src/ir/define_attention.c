@@ -88,8 +88,8 @@ static v_t unless_none(ir_build_t *b, v_t statistic, v_t x, double other) {
     return ir_b_select(b, none, ir_b_scalar(b, dtype, other), x);
 }
 
-/* With the rows before the heads: the definition over the heads first, between transposes. `mask` is
- * the number of the mask's input. */
+/* With the rows before the heads: the definition over the heads first, between transposes. `mask`
+ * is the number of the mask's input. */
 static st_status_t define_turned(ir_graph_t *graph, const ir_op_ctx_t *ctx, const v_t *inputs,
                                  v_t *out, uint32_t mask) {
     ir_build_t b = {.graph = graph};

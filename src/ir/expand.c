@@ -86,8 +86,8 @@ done:
     return status;
 }
 
-/* What makes the values of a node of the given graph has an origin, what its definition makes on the way
- * has none. */
+/* What makes the values of a node of the given graph has an origin, what its definition makes on
+ * the way has none. */
 static void mark_values(ir_graph_t *to, const ir_graph_t *from, ir_node_t node,
                         const ir_value_t *map, bool given) {
     const ir_node_info_t *info = ir_node(from, node);

@@ -73,8 +73,8 @@ static int64_t pick_size(const family_t *f, size_t sample, size_t symbol, int64_
     return wanted;
 }
 
-/* The example, both ends where they are near enough to be built, and points that are spread so that no
- * two products agree on all of them. */
+/* The example, both ends where they are near enough to be built, and points that are spread so that
+ * no two products agree on all of them. */
 static void list_samples(family_t *f) {
     static const int64_t largest_end = 1 << 13, spread = 24;
     uint64_t state = 88172645463325252u; /* xorshift: the same on every machine */

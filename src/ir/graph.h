@@ -6,10 +6,10 @@
  * (ir_graph_clone_node copies a node through a value map), or appends to one.
  *
  *   nodes   [ input x | parameter w | matmul | … ]      outputs [ {value, "loss"} … ]
- *   values  [ x       | w           | y      | … ]      aliases [ {"lm_head.weight" → "embed.weight"} ]
+ *   values  [ x       | w           | y      | … ]  aliases [ {"lm_head.weight" → "embed.weight"} ]
  *
- * A node may own a graph as an attribute, its body: ids count anew in it, and it goes with the outer
- * graph (body.h).
+ * A node may own a graph as an attribute, its body: ids count anew in it, and it goes with the
+ * outer graph (body.h).
  */
 #ifndef STATOR_IR_GRAPH_H
 #define STATOR_IR_GRAPH_H
@@ -193,7 +193,8 @@ void ir_uses_free(ir_uses_t *uses);
 /* Begins the names of buffers that keep a parameter in a smaller type (autodiff/shadow.h). */
 #define IR_SHADOW_PREFIX "optim.shadow."
 bool ir_is_shadow(const ir_node_info_t *node);
-/* The parameter that the node is the shadow of; IR_NONE: it is no shadow, or the graph has no such parameter. */
+/* The parameter that the node is the shadow of; IR_NONE: it is no shadow, or the graph has no such
+ * parameter. */
 ir_node_t ir_master_of(const ir_graph_t *graph, const ir_node_info_t *node);
 
 /* ---- writing ---- */

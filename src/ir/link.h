@@ -1,17 +1,18 @@
 /* What collectives take over the links of a machine.
  *
- * Ranks are numbered host by host, `inner` of a group to a host: within one they are joined by its own
- * links, between hosts by a slower one a rank. A group of n = inner · outer ranks, B bytes of the whole
- * value (what each rank gives to a sum, what each has after a gather):
+ * Ranks are numbered host by host, `inner` of a group to a host: within one they are joined by its
+ * own links, between hosts by a slower one a rank. A group of n = inner · outer ranks, B bytes of
+ * the whole value (what each rank gives to a sum, what each has after a gather):
  *
- *   gather, or sum into parts   inner - 1 steps within a host, for B (inner - 1) / inner bytes a rank;
- *                               outer - 1 steps between hosts, for B / inner · (outer - 1) / outer
+ *   gather, or sum into parts   inner - 1 steps within a host, for B (inner - 1) / inner bytes a
+ *                               rank; outer - 1 steps between hosts, for B / inner · (outer - 1) /
+ *                               outer
  *   sum                         both of them
- *   exchange (all-to-all)       a rank has B / n, of which inner - 1 parts stay in the host and the rest do
- *                               not
+ *   exchange (all-to-all)       a rank has B / n, of which inner - 1 parts stay in the host and the
+ *                               rest do not
  *
- * With one host that is the ring. A group that does not fill its hosts evenly counts as one over the
- * slower links alone. */
+ * With one host that is the ring. A group that does not fill its hosts evenly counts as one over
+ * the slower links alone. */
 #ifndef STATOR_IR_LINK_H
 #define STATOR_IR_LINK_H
 

@@ -6,10 +6,11 @@
  *     data 0        0   1   2       one over "data" in each column
  *          1        3   4   5
  *
- * A program is lowered to one axis after another (shard/mesh.h): the data axis after the tensor axis, so
- * that what it splits is what that has left; the expert axis after both, since what its ranks exchange are
- * parts of their own share of the batch; the context axis behind them, for whose ranks a share of one item
- * is best; the pipe axis last, since its programs differ. Where two axes split one dim of a tensor, the later one splits the earlier one's part. */
+ * A program is lowered to one axis after another (shard/mesh.h): the data axis after the tensor
+ * axis, so that what it splits is what that has left; the expert axis after both, since what its
+ * ranks exchange are parts of their own share of the batch; the context axis behind them, for whose
+ * ranks a share of one item is best; the pipe axis last, since its programs differ. Where two axes
+ * split one dim of a tensor, the later one splits the earlier one's part. */
 #ifndef STATOR_IR_MESH_H
 #define STATOR_IR_MESH_H
 

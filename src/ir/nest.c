@@ -85,8 +85,8 @@ static void insert_axis(axis_list_t *l, uint32_t class,
     *(right ? &l->before[right - 1] : &l->last) = class + 1;
 }
 
-/* A new axis comes before the next one of its row that is there already, so that results which share
- * inner axes, as a table's rows and rows gathered from it, both have those innermost. */
+/* A new axis comes before the next one of its row that is there already, so that results which
+ * share inner axes, as a table's rows and rows gathered from it, both have those innermost. */
 static void take_row(axis_list_t *l, nest_row_t row) {
     uint32_t right = 0;
     for (uint32_t i = row.n; i-- > 0;) {
@@ -95,8 +95,8 @@ static void take_row(axis_list_t *l, nest_row_t row) {
     }
 }
 
-/* Numbers the axes: those of the results first, so that they are written row by row; then the others
- * as the body has them. Linear in the body's dims. */
+/* Numbers the axes: those of the results first, so that they are written row by row; then the
+ * others as the body has them. Linear in the body's dims. */
 static void number_axes(builder_t *b) {
     const size_t n = b->axes.classes.n;
     axis_list_t l = {.next = st_calloc(n, sizeof *l.next),

@@ -1,8 +1,8 @@
 /* Loop nests: what a fused body computes, element by element, apart from any schedule.
  *
  * A nest is scalar SSA over named axes. A statement has no shape: it has the set of axes that its
- * value depends on, so a broadcast is nothing, a transpose or reshape is another order of strides at
- * a load or a store, and a value is one per point of its axes. Reductions remove axes; what is
+ * value depends on, so a broadcast is nothing, a transpose or reshape is another order of strides
+ * at a load or a store, and a value is one per point of its axes. Reductions remove axes; what is
  * computed from a reduction may have them again (softmax), which makes stages.
  *
  *   y = x * rsqrt(mean(x^2) + eps) * w       domain 0: i0 = 4096, i1 = 1024
@@ -14,13 +14,14 @@
  * independent but for uniform values, which depend on no axis at all.
  *
  * Values are computed in f32, or f64 where a value or result with axes is f64 (nest_domain_t.wide),
- * whatever the dtype at the edges; uniform values in f64; integers in 64 bits, wrapped to their dtype. What a
- * node of the body makes is then rounded to its own dtype, as if it had been stored and loaded: a cast
- * between floats. Inside of a composite nothing is rounded. So it does not show in the bits which nodes
- * share a nest, nor which of them run again in another (recomputation), but for the order of sums, which
- * fusion/like.h keeps. To round only what a program without recomputation stores is not enough: what is
- * inside of a nest there would have to stay inside of one wherever it runs again. For the same
- * reason devices may not contract a product and a sum of two nodes into one rounding. */
+ * whatever the dtype at the edges; uniform values in f64; integers in 64 bits, wrapped to their
+ * dtype. What a node of the body makes is then rounded to its own dtype, as if it had been stored
+ * and loaded: a cast between floats. Inside of a composite nothing is rounded. So it does not show
+ * in the bits which nodes share a nest, nor which of them run again in another (recomputation), but
+ * for the order of sums, which fusion/like.h keeps. To round only what a program without
+ * recomputation stores is not enough: what is inside of a nest there would have to stay inside of
+ * one wherever it runs again. For the same reason devices may not contract a product and a sum of
+ * two nodes into one rounding. */
 #ifndef STATOR_IR_NEST_H
 #define STATOR_IR_NEST_H
 
@@ -156,8 +157,8 @@ static inline int64_t nest_points(const nest_domain_t *domain, uint32_t mask) {
     return n;
 }
 
-/* Whether nests take in nodes of this op, as they are or by the op's definition. No contraction: its
- * definition is worth no product. A particular node may still have no form. */
+/* Whether nests take in nodes of this op, as they are or by the op's definition. No contraction:
+ * its definition is worth no product. A particular node may still have no form. */
 bool nest_takes(ir_op_t op);
 
 #endif

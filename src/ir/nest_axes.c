@@ -1,10 +1,11 @@
 /* Axes of a body's values (nest_axes.h), node by node in the body's order.
  *
- * A dim is a group: a list of classes, its factors, outermost first. Making two dims equal walks both
- * lists from the innermost factor on: factors of equal extent are unified, a larger one is split by the
- * smaller, and where that does not divide it the body is no nest. Splits only refine, so earlier groups
- * stay right: they are resolved to the present factors when they are asked for. After the walk the axes of one value
- * belong to one domain. Linear in the dims, times NEST_ROW_MAX factors. */
+ * A dim is a group: a list of classes, its factors, outermost first. Making two dims equal walks
+ * both lists from the innermost factor on: factors of equal extent are unified, a larger one is
+ * split by the smaller, and where that does not divide it the body is no nest. Splits only refine,
+ * so earlier groups stay right: they are resolved to the present factors when they are asked for.
+ * After the walk the axes of one value belong to one domain. Linear in the dims, times NEST_ROW_MAX
+ * factors. */
 #include "ir/nest_axes.h"
 
 #include <string.h>
@@ -80,7 +81,8 @@ nest_row_t nest_axes_all(const nest_axes_t *axes, ir_value_t value, int32_t rank
 
 /* ---- unification ---- */
 
-/* Makes the two rows one: from the innermost axes on, the longer is split where the shorter ends. */
+/* Makes the two rows one: from the innermost axes on, the longer is split where the shorter
+ * ends. */
 static void unify(nest_axes_t *axes, nest_row_t a, nest_row_t b) {
     while (a.n && b.n && axes->status == ST_OK && !axes->reason) {
         uint32_t x = a.axis[a.n - 1], y = b.axis[b.n - 1];

@@ -167,7 +167,8 @@ static bool stores_agree(const nest_t *nest, const nest_store_t *store, uint32_t
     return true;
 }
 
-/* One element: whatever reads it is an operation without axes, computed no later than this result. */
+/* One element: whatever reads it is an operation without axes, computed no later than this
+ * result. */
 static bool uniforms_agree(const nest_t *nest, const nest_store_t *store, uint32_t operand) {
     const nest_order_t *o = nest->order;
     for (uint32_t i = 0; i < nest->n_stmts; i++) {

@@ -6,10 +6,11 @@
  *   - operations without axes are computed once, as soon as what they need is complete, those that
  *     can be at the same time in the order of their statements;
  *   - every other value may be computed again from its operands wherever it is needed;
- *   - stores of one domain with the same axes that need the same reductions are made together, point
- *     by point, if the domain has at most NEST_TOGETHER stores; a value and the loads that it is
- *     computed from in the order of their statements, but for `taken_at`.
- * Nothing else is said about order: two stores that need different reductions may come either way. */
+ *   - stores of one domain with the same axes that need the same reductions are made together,
+ *     point by point, if the domain has at most NEST_TOGETHER stores; a value and the loads that it
+ *     is computed from in the order of their statements, but for `taken_at`.
+ * Nothing else is said about order: two stores that need different reductions may come either
+ * way. */
 #ifndef STATOR_IR_NEST_ORDER_H
 #define STATOR_IR_NEST_ORDER_H
 
@@ -33,7 +34,8 @@ typedef struct nest_order {
 
 #define NEST_SEVERAL (UINT32_MAX - 1)
 
-/* The order of a nest, in its arena. Time and memory: statements times operands and reductions / 64. */
+/* The order of a nest, in its arena. Time and memory: statements times operands and reductions /
+ * 64. */
 st_status_t nest_order_build(nest_t *nest) ST_WARN_UNUSED;
 
 #endif

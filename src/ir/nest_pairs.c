@@ -14,8 +14,8 @@ static const nest_stmt_t *reduction_of(const nest_t *nest, nest_value_t v, ir_op
                                                                                          : NULL;
 }
 
-/* The other factor or the dividend where `v` divides by n; NEST_NONE: it does not. A factor 1 / n may
- * have been rounded to f32. */
+/* The other factor or the dividend where `v` divides by n; NEST_NONE: it does not. A factor 1 / n
+ * may have been rounded to f32. */
 static nest_value_t divided_by(const nest_t *nest, nest_value_t v, double n) {
     const nest_stmt_t *quotient = op_of(nest, v, IR_OP_DIV), *product = op_of(nest, v, IR_OP_MUL);
     if (quotient) {

@@ -1,12 +1,12 @@
-/* Nodes as rules, costs and kernels are asked about them: an op context with the types of what a node
- * reads, and behind them those of what it makes. */
+/* Nodes as rules, costs and kernels are asked about them: an op context with the types of what a
+ * node reads, and behind them those of what it makes. */
 #ifndef STATOR_IR_NODE_CTX_H
 #define STATOR_IR_NODE_CTX_H
 
 #include "ir/op.h"
 
-/* The context of a node, its types in types[n_inputs + n_outputs]: operands, then results. Valid while
- * they, the graph and its nodes stay. */
+/* The context of a node, its types in types[n_inputs + n_outputs]: operands, then results. Valid
+ * while they, the graph and its nodes stay. */
 ir_op_ctx_t ir_node_ctx_in(const ir_graph_t *graph, ir_node_t node, ir_type_t *types);
 
 enum { IR_NODE_CTX_FEW = 24 }; /* types that need no memory */

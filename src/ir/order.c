@@ -42,8 +42,8 @@ static st_status_t flow_edges(const ir_graph_t *graph, bool data, ir_edges_t *ed
     return ST_OK;
 }
 
-/* `reader` comes before what writes over a state that it reads: the update, and the node that makes the
- * new value, which may do so in the state's place. */
+/* `reader` comes before what writes over a state that it reads: the update, and the node that makes
+ * the new value, which may do so in the state's place. */
 static st_status_t read_edges(const ir_graph_t *graph, const ir_value_t *root,
                               const ir_node_t *update, ir_node_t reader, ir_value_t v,
                               ir_edges_t *edges) {
@@ -87,7 +87,8 @@ st_status_t ir_order_edges(const ir_graph_t *graph, const ir_value_t *root, bool
     return state_edges(graph, root, edges);
 }
 
-/* Counts are shifted by two, so that after the prefix sum first[i + 1] is where i's list is filled. */
+/* Counts are shifted by two, so that after the prefix sum first[i + 1] is where i's list is
+ * filled. */
 st_status_t ir_order_index(const ir_edges_t *edges, size_t n_nodes, bool forward,
                            ir_neighbours_t *out) {
     out->first = st_calloc(n_nodes + 2, sizeof *out->first);

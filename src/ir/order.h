@@ -1,8 +1,10 @@
 /* What every order of a graph's nodes keeps, beside the flow of data:
  *
- *   state        a reader, or the wait of a gather that reads it, comes before the state's update, and before the node that makes the new value
- *                if it stood before that one (the value may then be written over the state)
- *   collectives  those of which other programs may have others keep the order of their starts, so that ranks meet
+ *   state        a reader, or the wait of a gather that reads it, comes before the state's update,
+ *                and before the node that makes the new value if it stood before that one (the
+ *                value may then be written over the state)
+ *   collectives  those of which other programs may have others keep the order of their starts, so
+ *                that ranks meet
  *   effects      keep theirs */
 #ifndef STATOR_IR_ORDER_H
 #define STATOR_IR_ORDER_H
@@ -21,10 +23,11 @@ typedef struct ir_neighbours {
     ir_node_t *to;
 } ir_neighbours_t;
 
-/* A start whose meetings are among ranks of one program, or of programs with the same nodes: whatever order is found
- * for it is the same on all of them. */
+/* A start whose meetings are among ranks of one program, or of programs with the same nodes:
+ * whatever order is found for it is the same on all of them. */
 bool ir_start_may_pass(ir_op_t op);
-/* out_root[v], [values]: the value that v is a view of, through all views; v itself if it is none. */
+/* out_root[v], [values]: the value that v is a view of, through all views; v itself if it is
+ * none. */
 void ir_order_roots(const ir_graph_t *graph, ir_value_t *out_root);
 /* Appends the edges above, and those of the data where asked for. Linear. `root` as above. */
 st_status_t ir_order_edges(const ir_graph_t *graph, const ir_value_t *root, bool data,

@@ -20,12 +20,13 @@ st_status_t ir_need_beside(const ir_op_ctx_t *ctx, uint32_t j, const char *what,
                            int32_t rank, const int64_t *dims) ST_WARN_UNUSED;
 /* Attribute "axis" within 0 … rank of input 0 - 1 (importers resolve negative ones). */
 st_status_t ir_need_axis(const ir_op_ctx_t *ctx, int32_t *out_axis) ST_WARN_UNUSED;
-/* Of collectives that cut: the attributes "axis", "granules" and `sizes` have an entry for each input. */
+/* Of collectives that cut: the attributes "axis", "granules" and `sizes` have an entry for each
+ * input. */
 st_status_t ir_need_each(const ir_op_ctx_t *ctx, const char *sizes) ST_WARN_UNUSED;
 /* Entry j of the attribute "axis" is a dim of input j. */
 st_status_t ir_need_cut(const ir_op_ctx_t *ctx, uint32_t j, int32_t *out_axis) ST_WARN_UNUSED;
-/* A rank's `part` of `extent` along axis[j] is made of whole granules, of which there are granules[j]: 0 <= part <= extent,
- * both multiples of extent / granules. */
+/* A rank's `part` of `extent` along axis[j] is made of whole granules, of which there are
+ * granules[j]: 0 <= part <= extent, both multiples of extent / granules. */
 st_status_t ir_need_granules(const ir_op_ctx_t *ctx, uint32_t j, int64_t extent,
                              int64_t part) ST_WARN_UNUSED;
 /* The same of any dim, for ops that have one operand. */
@@ -43,7 +44,8 @@ st_status_t ir_no_output_gradient(const ir_value_t *dout, uint32_t k,
 /* FAILs if the gradient of input j is wanted, which has no rule. */
 st_status_t ir_no_input_gradient(const bool *want, uint32_t j, const char *what) ST_WARN_UNUSED;
 
-/* [B,H,M,D] of a tensor that has its rows before its heads where `rows_first`; rank 4, else itself. */
+/* [B,H,M,D] of a tensor that has its rows before its heads where `rows_first`; rank 4, else
+ * itself. */
 ir_type_t ir_heads_first(const ir_type_t *type, bool rows_first);
 
 /* Splits along one of the dims in the set `dims` (bit d), which stands at the same place in all
@@ -55,18 +57,18 @@ void ir_strategies_dims(const ir_op_ctx_t *ctx, ir_strategy_list_t *list, uint32
 /* Partial sums pass from input j to output 0, the other inputs being replicated: for ops that are
  * linear in input j. */
 void ir_strategies_linear(ir_strategy_list_t *list, uint32_t j);
-/* Collectives of one operand under the split over another mesh axis: any dim but the one along which
- * parts are put together or cut (attribute `axis`), and partial sums. */
+/* Collectives of one operand under the split over another mesh axis: any dim but the one along
+ * which parts are put together or cut (attribute `axis`), and partial sums. */
 void ir_strategies_collective(const ir_op_ctx_t *ctx, ir_strategy_list_t *list);
-/* Attention over heads: where one of the inputs `heads` (q, k, v and what is like them) arrives split
- * along its heads, all are, and so are the outputs but for output `lse` of rank 3 and input `lse_in`,
- * whose heads are dim 1 (UINT32_MAX: there is none), and input `mask` if it has heads. Granules are
- * groups of query heads with their key head: they divide the key heads. */
+/* Attention over heads: where one of the inputs `heads` (q, k, v and what is like them) arrives
+ * split along its heads, all are, and so are the outputs but for output `lse` of rank 3 and input
+ * `lse_in`, whose heads are dim 1 (UINT32_MAX: there is none), and input `mask` if it has heads.
+ * Granules are groups of query heads with their key head: they divide the key heads. */
 void ir_strategies_heads(const ir_op_ctx_t *ctx, ir_strategy_list_t *list, uint32_t heads,
                          uint32_t lse_in, uint32_t lse, uint32_t mask);
-/* Attention over parts of its queries, keys whole: where one of the inputs `rows` (q and what is like it)
- * arrives split along its rows, all are, and so are output 0, `lse` and `lse_in` (dim 2), and `mask` if it
- * has rows; the outputs of `partial` are sums. */
+/* Attention over parts of its queries, keys whole: where one of the inputs `rows` (q and what is
+ * like it) arrives split along its rows, all are, and so are output 0, `lse` and `lse_in` (dim 2),
+ * and `mask` if it has rows; the outputs of `partial` are sums. */
 void ir_strategies_queries(const ir_op_ctx_t *ctx, ir_strategy_list_t *list, uint32_t rows,
                            uint32_t lse_in, uint32_t lse, uint32_t mask, uint32_t partial);
 /* localize of attention, whose output 0 is `out`: the part's first query stands where it stood. */

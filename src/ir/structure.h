@@ -10,7 +10,8 @@ bool ir_attr_equal(const ir_attr_t *a, const ir_attr_t *b);
 bool ir_attrs_equal(ir_op_t op, const ir_attr_t *a, const ir_attr_t *b);
 /* Hash of op and attributes (schema order), chained on `seed`. */
 uint64_t ir_attrs_hash(ir_op_t op, const ir_attr_t *attrs, uint64_t seed);
-/* Whether two graphs say the same: nodes, attributes and outputs in one order; names do not matter. */
+/* Whether two graphs say the same: nodes, attributes and outputs in one order; names do not
+ * matter. */
 bool ir_graph_equal(const ir_graph_t *a, const ir_graph_t *b);
 uint64_t ir_graph_hash(const ir_graph_t *graph, uint64_t seed);
 /* What an attribute that is left out has. */

@@ -9,8 +9,8 @@
  * what comes out has no symbols. Compiling and differentiating need a graph without symbols.
  *
  * Entries that can vary: integers, lists of integers, floats, and elements of constants. Limits:
- * structure does not vary (a model that has other nodes for other sizes), nor do names, element types
- * and bodies. */
+ * structure does not vary (a model that has other nodes for other sizes), nor do names, element
+ * types and bodies. */
 #ifndef STATOR_IR_SYMBOLS_H
 #define STATOR_IR_SYMBOLS_H
 

@@ -53,16 +53,18 @@ typedef struct ir_target {
     st_status_t (*evaluate)(void *context, const ir_op_ctx_t *ctx, const ir_type_t *out_types,
                             const void *const *in, void *const *out);
     const ir_machine_t *machine; /* NULL: not known; so it is where tests make a bare target */
-    /* Fills in *out, whose status says whether that was possible: a node that nothing on the device can run is costed by its bytes
-     * and operations, with kernel NULL. Pure: equal nodes cost the same. A `fused` node costs what
-     * its body does in one launch with its edges moved once. NULL where `machine` is. */
+    /* Fills in *out, whose status says whether that was possible: a node that nothing on the device
+     * can run is costed by its bytes and operations, with kernel NULL. Pure: equal nodes cost the
+     * same. A `fused` node costs what its body does in one launch with its edges moved once. NULL
+     * where `machine` is. */
     void (*cost)(void *context, const ir_op_ctx_t *ctx, const ir_type_t *out_types, ir_cost_t *out);
     /* Whether a kernel of the device runs the node; if not, *out_reason says why (a static text, or
      * one that lives until the thread's next call). Views and sources need none: true. */
     bool (*can_run)(void *context, const ir_op_ctx_t *ctx, const ir_type_t *out_types,
                     const char **out_reason);
-    /* How the node's sums are added up on the device: equal for two nodes only where every sum takes its
-     * terms in the same order and groups, so that its bits are the same. NULL: not known. */
+    /* How the node's sums are added up on the device: equal for two nodes only where every sum
+     * takes its terms in the same order and groups, so that its bits are the same. NULL: not
+     * known. */
     st_status_t (*sums)(void *context, const ir_op_ctx_t *ctx, const ir_type_t *out_types,
                         uint64_t *out_hash);
 } ir_target_t;

@@ -12,10 +12,11 @@
  *   }
  *
  * A name is bare where it looks like an identifier (letters, digits, '_' and '.', not the words
- * graph, producer, output, alias, phase), else quoted, with \" \\ \n \t \r and \xHH. Value names are the
- * printer's ids; the parser takes any %name, defined before it is used and once. Attributes equal
- * to their default are left out. The types after ':' may be left out; where they stand they are
- * checked. Nodes are of the phase forward until a line says backward, optimizer or forward again.
+ * graph, producer, output, alias, phase), else quoted, with \" \\ \n \t \r and \xHH. Value names
+ * are the printer's ids; the parser takes any %name, defined before it is used and once. Attributes
+ * equal to their default are left out. The types after ':' may be left out; where they stand they
+ * are checked. Nodes are of the phase forward until a line says backward, optimizer or forward
+ * again.
  *
  * Data is one value for a splat, [a,b,…] up to 64 elements, else the raw little-endian bytes as
  * 0x<hex>. Floats are the shortest decimal that reads back the same, or hexadecimal; a NaN

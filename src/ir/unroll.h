@@ -4,13 +4,13 @@
  *   out    body(%h0, %x[0], %w), body(…, %x[1], %w); %y is the concatenation of the pieces
  *
  * Problem: ranks cannot meet in a body that some of them run in parts.
- * In:  any verified graph. Out: an equivalent one without the wanted repeats of its own nodes; the copies'
- *      nodes keep the phases that they have in the body. Loops in bodies stay: they stand in the graph
- *      itself afterwards, so that asking again writes them out too.
- * Algorithm: each turn clones the body with its inputs mapped: carried values to the turn before, scanned
- * ones to their slice, captured ones to themselves. Pieces that are stacked are joined once, at the end;
- * a loop that goes backwards takes its turns, not its pieces, in the other order. No turn at all gives
- * the carries as they begin and empty stacks.
+ * In:  any verified graph. Out: an equivalent one without the wanted repeats of its own nodes; the
+ *      copies' nodes keep the phases that they have in the body. Loops in bodies stay: they stand
+ *      in the graph itself afterwards, so that asking again writes them out too.
+ * Algorithm: each turn clones the body with its inputs mapped: carried values to the turn before,
+ * scanned ones to their slice, captured ones to themselves. Pieces that are stacked are joined
+ * once, at the end; a loop that goes backwards takes its turns, not its pieces, in the other order.
+ * No turn at all gives the carries as they begin and empty stacks.
  * Complexity: linear in what comes out, which ir_unrolled_nodes tells beforehand.
  * Source: a scan's meaning as its turns written out, as in any definition of one. */
 #ifndef STATOR_IR_UNROLL_H

@@ -9,8 +9,8 @@
  * division rounds up, and a last window that would start past the end of the low padding and the
  * input is dropped.
  *
- * Tensors are [N, C, spatial…] and weights [O, C/groups, kernel…]; of an op with `channels_last` they
- * are [N, spatial…, C] and [O, kernel…, C/groups]. Rules think in the first form. */
+ * Tensors are [N, C, spatial…] and weights [O, C/groups, kernel…]; of an op with `channels_last`
+ * they are [N, spatial…, C] and [O, kernel…, C/groups]. Rules think in the first form. */
 #ifndef STATOR_IR_WINDOW_H
 #define STATOR_IR_WINDOW_H
 

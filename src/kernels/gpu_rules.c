@@ -1,5 +1,5 @@
-/* Rules of the CUDA module's kernels (gpu_rules.h). A table of rows, searched in order; each rule is a
- * few comparisons of sizes, but for nests, which are scheduled to know. */
+/* Rules of the CUDA module's kernels (gpu_rules.h). A table of rows, searched in order; each rule
+ * is a few comparisons of sizes, but for nests, which are scheduled to know. */
 #include "kernels/gpu_rules.h"
 
 #include <string.h>
@@ -119,8 +119,8 @@ size_t gpu_attention_row_bytes(const kern_attention_t *a) {
     return st_size_align(st_size_mul((uint64_t)(a->b * a->h), (uint64_t)a->m * 4), 256);
 }
 
-/* With the same bits every run the scores' gradient is held whole, and with grouped heads one copy of dK
- * and dV a query head; besides the rows' sums. */
+/* With the same bits every run the scores' gradient is held whole, and with grouped heads one copy
+ * of dK and dV a query head; besides the rows' sums. */
 size_t gpu_attention_grad_workspace(const kern_problem_t *problem, int n_threads) {
     (void)n_threads;
     const kern_attention_t all = kern_attention_of(problem, 1, 6);

@@ -79,7 +79,8 @@ static inline const ir_attr_t *kern_attr(const kern_problem_t *problem, const ch
     return ir_ctx_attr(&ctx, key);
 }
 
-/* Files of src/kernels/cpu/ are compiled once a processor level; KERN_ARCH names it (base, v3, v4). */
+/* Files of src/kernels/cpu/ are compiled once a processor level; KERN_ARCH names it (base, v3,
+ * v4). */
 #ifdef KERN_ARCH
 #define KERN_PASTE_(a, b) a##_##b
 #define KERN_PASTE(a, b) KERN_PASTE_(a, b)

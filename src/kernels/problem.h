@@ -84,7 +84,8 @@ typedef struct kern_attention {
 } kern_attention_t;
 /* `first` is the index of q among the inputs; mask comes after `n_fixed` inputs. */
 kern_attention_t kern_attention_of(const kern_problem_t *problem, uint32_t first, uint32_t n_fixed);
-/* Of q, k, v, o and their gradients: where row `row` of a head begins, and how far the next row is. */
+/* Of q, k, v, o and their gradients: where row `row` of a head begins, and how far the next row
+ * is. */
 static inline int64_t kern_attention_at(const kern_attention_t *a, int64_t heads, int64_t rows,
                                         int64_t width, int64_t b, int64_t head, int64_t row) {
     int64_t outer = a->rows_first ? b * rows + row : b * heads + head;

@@ -22,8 +22,8 @@ typedef struct kern_block {
 
 kern_product_t kern_product_of(const kern_problem_t *problem);
 kern_block_t kern_product_block(const kern_product_t *product, int64_t task);
-/* A matmul's third operand into the block of its result, where it is not there already: what is then
- * accumulated. False: there is none. */
+/* A matmul's third operand into the block of its result, where it is not there already: what is
+ * then accumulated. False: there is none. */
 bool kern_product_begin(const kern_call_t *call, const kern_product_t *product,
                         const kern_block_t *block);
 

@@ -1,5 +1,5 @@
-/* Entries lie in a vector and are searched from the front: a model has some dozens of them. A line is
- * one write to a file that is open for appending, which the system does not mix with others'. */
+/* Entries lie in a vector and are searched from the front: a model has some dozens of them. A line
+ * is one write to a file that is open for appending, which the system does not mix with others'. */
 #include "kernels/record.h"
 
 #include <errno.h>

@@ -2,9 +2,10 @@
  * device. Free of CUDA: the module measures (kernels/cuda/tune.h), here is what it keeps.
  *
  * A record holds for one identity, a text that names the device; libraries and problems are in the
- * keys. On disk it is a text of one line an entry, only ever appended to, each line with a checksum that
- * the identity is part of: torn, foreign and unreadable lines count as absent, and of two lines of one
- * key the first holds, so that processes that write at the same time end with the same record. */
+ * keys. On disk it is a text of one line an entry, only ever appended to, each line with a checksum
+ * that the identity is part of: torn, foreign and unreadable lines count as absent, and of two
+ * lines of one key the first holds, so that processes that write at the same time end with the same
+ * record. */
 #ifndef STATOR_KERNELS_RECORD_H
 #define STATOR_KERNELS_RECORD_H
 

@@ -7,7 +7,8 @@
  *   add     each row: the sum of its run, or of its pieces; zero where there is no index
  *
  *   workspace  keys, order | keys, order | counts [passes][blocks][digits] | starts [rows + 1] |
- *              pieces [outer][parts][2][inner]: what a part has of a run that came in, and that goes on */
+ *              pieces [outer][parts][2][inner]: what a part has of a run that came in, and that
+ *              goes on */
 #ifndef STATOR_KERNELS_SCATTER_H
 #define STATOR_KERNELS_SCATTER_H
 

@@ -22,8 +22,8 @@ st_status_t kern_choose(const char *device, const kern_problem_t *problem, bool 
 bool kern_runs_on_gpu(const char *kernel, const kern_problem_t *problem, size_t *out_workspace,
                       uint32_t *out_launches, const char **out_reason);
 /* How the kernel `name` of a device adds up the problem's sums: equal for two only where every sum
- * takes its terms in the same order and groups. Nests tell it from what they plan, any other kernel by
- * its name and the problem's op. Needs no device. */
+ * takes its terms in the same order and groups. Nests tell it from what they plan, any other kernel
+ * by its name and the problem's op. Needs no device. */
 st_status_t kern_sums_hash(const char *device, const char *name, const kern_problem_t *problem,
                            uint64_t *out_hash) ST_WARN_UNUSED;
 /* What a launch of a nest on a GPU moves. Tensors are the node's operands, then its results. */
@@ -31,7 +31,8 @@ typedef struct kern_move {
     uint32_t tensor; /* KERN_SCRATCH: parts of sums */
     double bytes;    /* loaded or stored, each element once */
     double
-        again_bytes; /* loaded again by the same kernel, which goes through its rows more than once … */
+        again_bytes; /* loaded again by the same kernel, which goes through its rows more than once
+                      * … */
     double again_reach; /* … and the bytes of the tensor that lie between two such passes */
 } kern_move_t;
 #define KERN_SCRATCH UINT32_MAX
@@ -53,7 +54,8 @@ typedef struct kern_launch {
     const kern_move_t *moves;
 } kern_launch_t;
 const char *kern_shape_name(kern_shape_t shape); /* "columns.sums"; NULL past the last */
-/* The launches of a problem that the kernel "nest" of device "cuda" runs, in order. Needs no device. */
+/* The launches of a problem that the kernel "nest" of device "cuda" runs, in order. Needs no
+ * device. */
 st_status_t kern_nest_launches(const kern_problem_t *problem, st_arena_t *arena, uint32_t *out_n,
                                kern_launch_t **out_launches) ST_WARN_UNUSED;
 /* Has the module a kernel of this name for the op? */
@@ -65,11 +67,11 @@ st_status_t kern_run_once(const kern_problem_t *problem, const void *const *in,
 /* Same for one implementation and a team of n_threads. */
 st_status_t kern_run_impl(const kern_impl_t *impl, const kern_problem_t *problem, int n_threads,
                           const void *const *in, void *const *out) ST_WARN_UNUSED;
-/* Tests: lists kernels of another processor level ("base", "v3", "v4"). Not while other threads use the
- * table. */
+/* Tests: lists kernels of another processor level ("base", "v3", "v4"). Not while other threads use
+ * the table. */
 st_status_t kern_set_level(const char *level) ST_WARN_UNUSED;
-/* Processor level in use: "v4", "v3" or "base"; names of libraries with versions ("oneDNN 2.6.3"), "" if
- * none. */
+/* Processor level in use: "v4", "v3" or "base"; names of libraries with versions ("oneDNN 2.6.3"),
+ * "" if none. */
 const char *kern_cpu_level(void);
 const char *kern_libraries(void);
 

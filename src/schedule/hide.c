@@ -87,8 +87,8 @@ static st_status_t try_one(search_t *s, const candidate_t *c) {
     return ST_OK;
 }
 
-/* What runs as given: nothing merged, nothing moved. It is told by no numbers, so the search does not
- * start from it, but what is kept has to be faster. */
+/* What runs as given: nothing merged, nothing moved. It is told by no numbers, so the search does
+ * not start from it, but what is kept has to be faster. */
 static st_status_t keep_given(search_t *s) {
     sched_overlap_time_t time;
     s->out->least_bytes = sched_live_regions(&s->live, s->given);

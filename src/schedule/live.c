@@ -252,8 +252,8 @@ sched_cost_t sched_live_cost(sched_live_t *live, const ir_node_t *order) {
     return cost;
 }
 
-/* Bytes that lie in the region of collectives: of what node n makes and, once it has run, no longer of what it
- * was the last to read. */
+/* Bytes that lie in the region of collectives: of what node n makes and, once it has run, no longer
+ * of what it was the last to read. */
 static int64_t comm_born(const sched_live_t *live, ir_node_t n) {
     const ir_node_info_t *node = ir_node(live->dag->graph, n);
     int64_t bytes = 0;

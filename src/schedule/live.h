@@ -1,9 +1,9 @@
 /* The memory that an order of a graph's nodes needs.
  *
- * A value lives from its node, an input from the start, to its last reader. Views share their root's
- * memory; a wait takes over what is in flight. What is written over something that is there anyway
- * takes no more: an output over an operand that the node is the last to read, the new value of a
- * state over the state (overwrite.h). While a node runs its workspace is there too. State and
+ * A value lives from its node, an input from the start, to its last reader. Views share their
+ * root's memory; a wait takes over what is in flight. What is written over something that is there
+ * anyway takes no more: an output over an operand that the node is the last to read, the new value
+ * of a state over the state (overwrite.h). While a node runs its workspace is there too. State and
  * constants are always there and do not count.
  *
  *   bytes ^      +-w-+          peak: of values and workspace while one node runs
@@ -64,7 +64,8 @@ typedef struct sched_cost {
 
 /* Of a whole order. */
 sched_cost_t sched_live_cost(sched_live_t *live, const ir_node_t *order);
-/* The same bytes where what collectives move lies in a region of its own: the sum of both regions' peaks. */
+/* The same bytes where what collectives move lies in a region of its own: the sum of both regions'
+ * peaks. */
 int64_t sched_live_regions(sched_live_t *live, const ir_node_t *order);
 /* Peak first: an area can be spared anywhere, and opens the way to a lower peak. */
 bool sched_cost_is_less(sched_cost_t a, sched_cost_t b);

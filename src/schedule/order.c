@@ -188,8 +188,8 @@ static st_status_t try_late(orders_t *o) {
 
 /* ---- small improvements ---- */
 
-/* Positions between which the node at `at` may move, within its slot: o->rank is the position of each
- * node. */
+/* Positions between which the node at `at` may move, within its slot: o->rank is the position of
+ * each node. */
 static void find_range(const orders_t *o, uint32_t at, uint32_t *out_low, uint32_t *out_high) {
     const sched_dag_t *dag = o->dag;
     ir_node_t n = o->best[at];

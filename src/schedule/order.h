@@ -1,16 +1,18 @@
 /* Order of execution.
  *
- * Problem: of all orders that the dependencies (dag.h) allow, one that needs little memory. In: a rank's graph
- * in any topological order. Out: the same nodes in the order of execution; that of a program with collectives is
- * then changed so that they are hidden (hide.h).
+ * Problem: of all orders that the dependencies (dag.h) allow, one that needs little memory. In: a
+ * rank's graph in any topological order. Out: the same nodes in the order of execution; that of a
+ * program with collectives is then changed so that they are hidden (hide.h).
  *
- * Algorithm: the best, by the most bytes alive at one time and then by the bytes alive over all nodes
- * (live.h), of several orders: the given one; list orders that take the ready node that frees most, or that
- * makes least; breadth first; depth first from the ends, plainly or with the operand that needs most memory
- * first. In the best one, nodes that free nothing then move down to their first reader, if that is better
- * still, and in small graphs single nodes move as long as that helps.
+ * Algorithm: the best, by the most bytes alive at one time and then by the bytes alive over all
+ * nodes (live.h), of several orders: the given one; list orders that take the ready node that frees
+ * most, or that makes least; breadth first; depth first from the ends, plainly or with the operand
+ * that needs most memory first. In the best one, nodes that free nothing then move down to their
+ * first reader, if that is better still, and in small graphs single nodes move as long as that
+ * helps.
  *
- * Slots of a pipeline's turns (ir/graph.h) come one after the other; what is said is so within each.
+ * Slots of a pipeline's turns (ir/graph.h) come one after the other; what is said is so within
+ * each.
  *
  * The order is found on one rank's graph and applied to all: the graphs differ in sizes only.
  * O((nodes + edges) · log nodes).

@@ -223,8 +223,8 @@ static bool is_its_turn(const run_t *r, const group_t *group) {
     return !group->pair || !r->missing[r->t->list[group->first].wait];
 }
 
-/* Under way: what is waited for now, because it frees memory, or because its reader would come next;
- * IR_NONE: nothing is. *out_first: the one whose reader comes first. */
+/* Under way: what is waited for now, because it frees memory, or because its reader would come
+ * next; IR_NONE: nothing is. *out_first: the one whose reader comes first. */
 static uint32_t find_wait(const run_t *r, uint32_t *out_first) {
     const bool full = r->kept_bytes > r->rule->kept_bytes;
     uint32_t found = IR_NONE;

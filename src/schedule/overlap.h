@@ -6,7 +6,8 @@
  * simple model: one compute stream, one link, transfers in the order of their starts.
  *
  *   compute  a  b  c  ..w1 d  e  f  w2     a start is free and comes as soon as its operands are
- *   link        ╞═ 1 ═╡ ╞═══ 2 ═══╡        there; a wait where nothing else may run before its reader
+ *   link        ╞═ 1 ═╡ ╞═══ 2 ═══╡        there; a wait where nothing else may run before its
+ *               reader
  *
  * Algorithm: list scheduling along the model's clock. Of the nodes that are ready the first of the
  * given order runs, but for those behind a transfer that is still on its way: up to `window` places

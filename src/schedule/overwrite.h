@@ -1,5 +1,5 @@
-/* What a node may write over: an output over an input of the same elements, the new value of a state
- * over the state. The order counts with it, the storages decide by it. */
+/* What a node may write over: an output over an input of the same elements, the new value of a
+ * state over the state. The order counts with it, the storages decide by it. */
 #ifndef STATOR_SCHEDULE_OVERWRITE_H
 #define STATOR_SCHEDULE_OVERWRITE_H
 
@@ -19,9 +19,9 @@ st_status_t sched_overwrite_look(sched_overwrite_t *overwrite, ir_node_t n) ST_W
 /* Whether the op lets output k of the node looked at be written over input j element by element: by
  * its row, or for a fused node by its nest. */
 bool sched_may_overwrite(const sched_overwrite_t *overwrite, uint32_t k, uint32_t j);
-/* out_takes[value] = the state that the value is written over as soon as it is made: no one reads the
- * state's old content at or after that node but the node itself, element by element. IR_NONE: it has
- * memory of its own. Nodes run in the graph's order. */
+/* out_takes[value] = the state that the value is written over as soon as it is made: no one reads
+ * the state's old content at or after that node but the node itself, element by element. IR_NONE:
+ * it has memory of its own. Nodes run in the graph's order. */
 st_status_t sched_find_taken(sched_overwrite_t *overwrite, ir_value_t *out_takes) ST_WARN_UNUSED;
 
 #endif

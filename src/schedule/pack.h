@@ -1,19 +1,21 @@
 /* Packing of pieces of memory that live for a while each.
  *
- * Problem: give each piece an offset so that no two that live at one time overlap, in little memory.
+ * Problem: give each piece an offset so that no two that live at one time overlap, in little
+ * memory.
  *
- *   offset ^   +----C-----+          what lives all the time (C) lies at the bottom; the rest stands
+ *   offset ^   +----C-----+          what lives all the time (C) lies at the bottom; the rest
+ *              stands
  *          |   |  B  | A' |          on it, each piece in a gap that lasts as long as it lives
  *          +---+-----+----+-> time
  *
  * Algorithm, each step only while the total is above the bound, the most bytes alive at one time:
  *
- *   greedy   the pieces one after the other, by size, size · lifetime or lifetime, each at the lowest
- *            gap that is free while it lives (first fit) or at the smallest one (best fit)
+ *   greedy   the pieces one after the other, by size, size · lifetime or lifetime, each at the
+ *            lowest gap that is free while it lives (first fit) or at the smallest one (best fit)
  *   repair   the pieces that ended too high move forward in the order, again and again: what stands
  *            in each other's way is seen by placing it
- *   search   where the gap is still over 1 %: branch and bound over the pieces in the order of their
- *            offsets (search.h), with a limit of nodes
+ *   search   where the gap is still over 1 %: branch and bound over the pieces in the order of
+ *            their offsets (search.h), with a limit of nodes
  *
  * Near O(n · log² n) a packing while there are few gaps (occupied.h). The first greedy packing is
  * always finished; the others share a budget of work that is counted, not timed, so that the result

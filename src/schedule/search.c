@@ -5,7 +5,8 @@
 
 #include "base/memory.h"
 
-/* What a placement changed, to be put back: the floor at a time, or the lowest offset of an item. */
+/* What a placement changed, to be put back: the floor at a time, or the lowest offset of an
+ * item. */
 typedef struct change {
     uint64_t *where, old;
 } change_t;

@@ -78,8 +78,8 @@ static uint32_t ready_place(const sched_transfers_t *t, ir_node_t start) {
     return ready;
 }
 
-/* Views only look: what counts is who reads through them. A state's update can come at the end. What another
- * collective reads stays where it is, before that one's `ready`. */
+/* Views only look: what counts is who reads through them. A state's update can come at the end.
+ * What another collective reads stays where it is, before that one's `ready`. */
 static uint32_t need_place(const sched_transfers_t *t, ir_node_t wait) {
     const sched_dag_t *dag = t->dag;
     uint32_t need = dag->n;
@@ -219,8 +219,8 @@ static void join(row_t *row, uint32_t first, uint32_t end) {
     row->all->n_groups++;
 }
 
-/* The time at which members first … end - 1 can have been sent, where the link is free at `free_us`;
- * INFINITY where they cannot be one. */
+/* The time at which members first … end - 1 can have been sent, where the link is free at
+ * `free_us`; INFINITY where they cannot be one. */
 static double finish_of(const row_t *row, uint32_t first, uint32_t end, double free_us,
                         double bytes, uint32_t need) {
     const sched_transfer_t *last = at(row, end - 1);
@@ -272,7 +272,8 @@ static void group_on_the_way(row_t *row) {
     }
 }
 
-/* Whether all are there `delay` after they are wanted, in groups as large as that allows; `joins` them. */
+/* Whether all are there `delay` after they are wanted, in groups as large as that allows; `joins`
+ * them. */
 static bool in_time(row_t *row, double delay, bool joins) {
     double now = 0;
     for (uint32_t first = 0; first < row->n;) {

@@ -11,17 +11,17 @@
  *
  * - What is made on the way, as gradients are, is grouped so that the link is free again as soon as
  *   possible: over prefixes in the order of `ready`, finish(j) = min over i of
- *   max(finish(i), ready(j)) + time(i … j). Then from the end as few groups as still end by then (and
- *   a five-hundredth of all transfers). A collective that nothing can hide, as a norm's sum in the
- *   middle, is grouped with its like only.
+ *   max(finish(i), ready(j)) + time(i … j). Then from the end as few groups as still end by then
+ *   (and a five-hundredth of all transfers). A collective that nothing can hide, as a norm's sum in
+ *   the middle, is grouped with its like only.
  * - What is made of states alone, as gathers of parameters are, can start at any time, so it is
- *   grouped from its readers: the least delay D for which groups as large as possible, one after the
- *   other, all end by need + D.
+ *   grouped from its readers: the least delay D for which groups as large as possible, one after
+ *   the other, all end by need + D.
  *
  * In: an order and its dag. Out: the list of collectives, each with its group. O(nodes + edges) for
  * one pass over what feeds starts, of which there are as many as chains of states' casts are deep.
- * Grouping, of c collectives of one kind: 512 c on the way (the most members that a group has), 24 c
- * ahead (halvings of D); kinds are found in c · (number of kinds). */
+ * Grouping, of c collectives of one kind: 512 c on the way (the most members that a group has), 24
+ * c ahead (halvings of D); kinds are found in c · (number of kinds). */
 #ifndef STATOR_SCHEDULE_TRANSFER_H
 #define STATOR_SCHEDULE_TRANSFER_H
 

@@ -317,8 +317,8 @@ done:
     return status;
 }
 
-/* Whether a label of the block or beside it has changed since the block around `v` was chosen: else the
- * same would be chosen again. */
+/* Whether a label of the block or beside it has changed since the block around `v` was chosen: else
+ * the same would be chosen again. */
 static bool is_stale(const search_t *s, uint32_t v, uint32_t n) {
     if (!s->chosen[v]) return true;
     for (uint32_t i = 0; i < n; i++) {

@@ -128,7 +128,8 @@ static bool is_like(const shard_lowering_t *lowering, ir_node_t n, const ir_stra
     return same;
 }
 
-/* What a collective along another axis began is on its way until its wait has it: nothing converts it. */
+/* What a collective along another axis began is on its way until its wait has it: nothing converts
+ * it. */
 static bool is_on_its_way(const shard_lowering_t *lowering, ir_value_t v) {
     return ir_op_def(ir_value_producer(lowering->graph, v)->op)->flags & IR_START;
 }
@@ -225,8 +226,8 @@ static ir_placement_t as_like(const ir_type_t *type, const ir_type_t *like,
     return placement;
 }
 
-/* What the like graph's node does, though the op's rule has no such way here: an extent of one is what is left
- * of the batch, and no dim to be broadcast. */
+/* What the like graph's node does, though the op's rule has no such way here: an extent of one is
+ * what is left of the batch, and no dim to be broadcast. */
 static st_status_t take_like(shard_lowering_t *lowering, ir_node_t n, bool *out_taken) {
     const ir_node_info_t *node = ir_node(lowering->graph, n);
     const shard_lowering_t *like = lowering->axis.like;
@@ -346,8 +347,9 @@ static st_status_t decide_node(shard_lowering_t *lowering, ir_node_t n) {
 
 /* ---- inputs ---- */
 
-/* Whether an input is split along its batch axis: not one without, or with an extent of 1, which is there
- * to be broadcast. Of a graph like another the other says it: here an extent may be what is left. */
+/* Whether an input is split along its batch axis: not one without, or with an extent of 1, which is
+ * there to be broadcast. Of a graph like another the other says it: here an extent may be what is
+ * left. */
 static bool has_batch(const shard_lowering_t *lowering, const ir_node_info_t *node) {
     if (node->op != IR_OP_INPUT) return false;
     const ir_type_t *type = ir_value_type(lowering->graph, node->first_output);

@@ -1,5 +1,6 @@
-/* Exact elimination (energy.h): dominated labels, then variables one by one. The order is found first, from
- * who joins whom alone, so that an energy whose tables would be too wide costs none of them. */
+/* Exact elimination (energy.h): dominated labels, then variables one by one. The order is found
+ * first, from who joins whom alone, so that an energy whose tables would be too wide costs none of
+ * them. */
 #include <string.h>
 
 #include "base/arena.h"
@@ -336,7 +337,8 @@ static void minimize(const elimination_t *e, uint32_t v, const list_t *scope, op
     }
 }
 
-/* Computes the step's table, which is its neighbours' from then on. *out_wide: of too many factors. */
+/* Computes the step's table, which is its neighbours' from then on. *out_wide: of too many
+ * factors. */
 static st_status_t eliminate_one(elimination_t *e, step_t *step, bool *out_wide) {
     const list_t *factors = &e->factors[step->variable];
     const list_t scope = {.data = step->scope, .n = step->n};

@@ -275,7 +275,8 @@ static st_status_t positions_of(emitter_t *e, ir_build_t *b, int64_t size, ir_pl
     return ST_VEC_PUSH(&e->cuts, ((cut_t){size, wanted.granules, *out}));
 }
 
-/* The rank's part of a whole value. A rank of a body, and the first ranks together, cut by number. */
+/* The rank's part of a whole value. A rank of a body, and the first ranks together, cut by
+ * number. */
 static st_status_t cut_part(emitter_t *e, ir_build_t *b, ir_value_t v, ir_value_t full,
                             ir_placement_t wanted, ir_value_t *out) {
     ir_part_t part = part_of(e, v, wanted);

@@ -2,39 +2,41 @@
  *
  * Problem: each variable takes one of its labels. A label costs (unary), and so does each pair of
  * labels of two variables that a table joins. Find labels that cost least together, or least among
- * those that keep within a limit of memory. Costs are whole numbers in a scale of the caller's (here
- * picoseconds), 0 … SHARD_ENERGY_LIMIT, or SHARD_FORBIDDEN.
+ * those that keep within a limit of memory. Costs are whole numbers in a scale of the caller's
+ * (here picoseconds), 0 … SHARD_ENERGY_LIMIT, or SHARD_FORBIDDEN.
  *
- * No overflow: let T be the largest cost of each variable and of each table, summed. Every energy is at
- * most T, and T is checked to be at most SHARD_ENERGY_LIMIT = 2^56 before anything is solved, prices of
- * memory included. A move's network has arcs of at most 4 T together, twice that where it is doubled:
- * 2^59, below ST_FLOW_LIMIT. What is forbidden never enters a sum: it is an
+ * No overflow: let T be the largest cost of each variable and of each table, summed. Every energy
+ * is at most T, and T is checked to be at most SHARD_ENERGY_LIMIT = 2^56 before anything is solved,
+ * prices of memory included. A move's network has arcs of at most 4 T together, twice that where it
+ * is doubled: 2^59, below ST_FLOW_LIMIT. What is forbidden never enters a sum: it is an
  * infinite arc in a network and a saturated value elsewhere.
  *
  * Algorithms:
- *   cut        two labels: exact s–t cut where every table is submodular (checked), else roof duality,
- *              which labels what it can prove. More labels: fusion moves (each variable keeps its label
- *              or takes a proposed one), each one cut. The proposals are the α-expansions of every
- *              class of labels, the α-β swaps of every two, and what the caller gives; then exact
- *              choices for small sets of neighbours with the others fixed, until nothing is gained. A
- *              move never raises the energy, so the result is never worse than the start or any
- *              labelling among the proposals. O(rounds · classes² · cut).
+ *   cut        two labels: exact s–t cut where every table is submodular (checked), else roof
+ *              duality, which labels what it can prove. More labels: fusion moves (each variable
+ *              keeps its label or takes a proposed one), each one cut. The proposals are the
+ *              α-expansions of every class of labels, the α-β swaps of every two, and what the
+ *              caller gives; then exact choices for small sets of neighbours with the others fixed,
+ *              until nothing is gained. A move never raises the energy, so the result is never
+ *              worse than the start or any labelling among the proposals. O(rounds · classes² ·
+ *              cut).
  *   eliminate  exact dynamic programming: labels that another label of the variable beats whatever
  *              the others take are dropped, then variables go one by one, the one first that joins
- *              the fewest strangers (min-fill, ties by table size, then number). Says so where a table would
- *              exceed its limit. O(variables · largest table).
+ *              the fewest strangers (min-fill, ties by table size, then number). Says so where a
+ *              table would exceed its limit. O(variables · largest table).
  *   limit      Lagrange multiplier on memory: the price where the best cheap labelling that is too
  *              large and the best one that fits cost the same is tried next, which ends at the
  *              highest lower bound (limit.c).
  *
- * Everything is deterministic: equal input gives equal labels, and a move that gains nothing is not made.
+ * Everything is deterministic: equal input gives equal labels, and a move that gains nothing is not
+ * made.
  *
  * Sources: Kolmogorov, Zabih, "What energy functions can be minimized via graph cuts?", PAMI 2004;
  * Boykov, Veksler, Zabih, "Fast approximate energy minimization via graph cuts", PAMI 2001 (moves);
- * Boros, Hammer, "Pseudo-Boolean optimization", 2002 (roof duality); Lempitsky et al., "Fusion moves
- * for Markov random field optimization", PAMI 2010; Handler, Zang, "A dual algorithm for the
- * constrained shortest path problem", Networks 1980 (prices); Goldstein, Biophys. J. 1994 (dominated labels);
- * Dechter, "Bucket elimination", 1999. */
+ * Boros, Hammer, "Pseudo-Boolean optimization", 2002 (roof duality); Lempitsky et al., "Fusion
+ * moves for Markov random field optimization", PAMI 2010; Handler, Zang, "A dual algorithm for the
+ * constrained shortest path problem", Networks 1980 (prices); Goldstein, Biophys. J. 1994
+ * (dominated labels); Dechter, "Bucket elimination", 1999. */
 #ifndef STATOR_SHARD_ENERGY_H
 #define STATOR_SHARD_ENERGY_H
 
@@ -76,11 +78,13 @@ typedef struct shard_energy {
 
 void shard_energy_open(shard_energy_t *out_energy);
 void shard_energy_close(shard_energy_t *energy); /* zeroed is fine */
-/* A variable of 1 … SHARD_MAX_LABELS labels. `classes` NULL: the label's number; `memory` NULL: 0. */
+/* A variable of 1 … SHARD_MAX_LABELS labels. `classes` NULL: the label's number; `memory` NULL:
+ * 0. */
 st_status_t shard_energy_variable(shard_energy_t *energy, uint32_t n_labels, const int64_t *costs,
                                   const uint32_t *classes, const uint64_t *memory,
                                   uint32_t *out_variable) ST_WARN_UNUSED;
-/* Costs of label pairs [labels of a][labels of b]; a ≠ b. Several tables of two variables add up. */
+/* Costs of label pairs [labels of a][labels of b]; a ≠ b. Several tables of two variables add
+ * up. */
 st_status_t shard_energy_pair(shard_energy_t *energy, uint32_t a, uint32_t b,
                               const int64_t *table) ST_WARN_UNUSED;
 /* Both take the same label from now on: as many labels each. */
@@ -136,8 +140,8 @@ st_status_t shard_energy_limited(const shard_energy_t *energy, const shard_start
 
 /* ---- between the solvers' files ---- */
 
-/* Without ties and with at most one table for two variables, a < b, sorted; all of its costs checked.
- * The adjacency lists the pairs of each variable. */
+/* Without ties and with at most one table for two variables, a < b, sorted; all of its costs
+ * checked. The adjacency lists the pairs of each variable. */
 typedef struct shard_core {
     shard_energy_t energy;
     uint32_t *of; /* [variables of the original]: variable here */

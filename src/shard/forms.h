@@ -3,8 +3,9 @@
  *   dp      the batch is split; every rank has all parameters and moments
  *   zero1   moments are split; gradients are summed into parts, parts of parameters updated and
  *           gathered
- *   zero2   the same, and of several micro-batches each gradient is scattered as it is made, so that
- *           sums of gradients are parts too (in one of a loop they are not: ranks cannot meet in it)
+ *   zero2   the same, and of several micro-batches each gradient is scattered as it is made, so
+ *           that sums of gradients are parts too (in one of a loop they are not: ranks cannot meet
+ *           in it)
  *   zero3   parameters are split too, and gathered where forward or backward needs them
  *
  * What is split is split along its first dim that the ranks divide evenly, else along its
@@ -24,8 +25,9 @@ typedef enum shard_form {
 
 typedef enum shard_context { SHARD_CONTEXT_GATHER = 0, SHARD_CONTEXT_RING } shard_context_t;
 
-/* What axis `settled->axis` does by its name, of as many ranks as `settled` says: one of those below. `form` is the data
- * axis's, `how` the context axis's. An axis of another name (pipe) settles nothing. */
+/* What axis `settled->axis` does by its name, of as many ranks as `settled` says: one of those
+ * below. `form` is the data axis's, `how` the context axis's. An axis of another name (pipe)
+ * settles nothing. */
 st_status_t shard_form_axis(const ir_graph_t *graph, shard_form_t form, shard_context_t how,
                             shard_settled_t *settled) ST_WARN_UNUSED;
 /* Whole states, and their parts of ranks along the data axis. `settled` is open. */

@@ -44,7 +44,8 @@ struct shard_lowering {
 };
 
 /* Whether a node can make its output split without having all of it: constants, iota, broadcast
- * along a new dim; or as a part of a sum: constants that are zero. *out_input is what the only input has to be (set for nodes with one). */
+ * along a new dim; or as a part of a sum: constants that are zero. *out_input is what the only
+ * input has to be (set for nodes with one). */
 bool shard_can_localize(const ir_graph_t *graph, ir_value_t value, ir_placement_t wanted,
                         ir_placement_t *out_input);
 /* A view, cast or transpose of one value: its elements, in another place or type. */
@@ -57,13 +58,14 @@ static inline bool shard_moves(const ir_node_info_t *node) {
 static inline bool shard_needs_link(ir_placement_t home, ir_placement_t wanted) {
     return home.kind != IR_REPLICATE && !ir_placement_equal(home, wanted);
 }
-/* Whether a collective makes the part without making the whole: a sum is scattered, parts along one dim
- * are exchanged for parts along another. */
+/* Whether a collective makes the part without making the whole: a sum is scattered, parts along one
+ * dim are exchanged for parts along another. */
 static inline bool shard_makes_part(ir_placement_t home, ir_placement_t wanted) {
     return wanted.kind == IR_SPLIT &&
            (home.kind == IR_PARTIAL || (home.kind == IR_SPLIT && home.dim != wanted.dim));
 }
-/* Whether the value is made whole on the way: where somebody needs it whole, parts are cut from that. */
+/* Whether the value is made whole on the way: where somebody needs it whole, parts are cut from
+ * that. */
 static inline bool shard_needs_full(const shard_want_t *wants, ir_placement_t home,
                                     ir_placement_t wanted) {
     if (!shard_needs_link(home, wanted)) return false;
@@ -93,8 +95,8 @@ st_status_t shard_emit_ring(const shard_lowering_t *lowering, ir_node_t n, uint3
 
 /* ---- control flow (region.c) ---- */
 
-/* Placements of operands and results of a node whose operands arrive as `have`, the bodies' decisions
- * into the node's. ST_UNSUPPORTED: no way without collectives in the bodies. */
+/* Placements of operands and results of a node whose operands arrive as `have`, the bodies'
+ * decisions into the node's. ST_UNSUPPORTED: no way without collectives in the bodies. */
 st_status_t shard_decide_region(shard_lowering_t *lowering, ir_node_t n, const ir_placement_t *have,
                                 ir_placement_t *in, ir_placement_t *out) ST_WARN_UNUSED;
 /* Placements of a body whose inputs are `in`, by local conversions; ST_UNSUPPORTED where a node has

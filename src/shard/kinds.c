@@ -61,7 +61,8 @@ static st_status_t intern(finder_t *f, const shard_places_t *places, uint32_t *o
 
 /* ---- what sources may have ---- */
 
-/* The extents that reshapes cut: [.., 4096, ..] into [.., 32, 128, ..], the dims before it equal. */
+/* The extents that reshapes cut: [.., 4096, ..] into [.., 32, 128, ..], the dims before it
+ * equal. */
 static st_status_t find_cuts(finder_t *f) {
     for (ir_node_t n = 0; n < f->graph->nodes.n; n++) {
         const ir_node_info_t *node = ir_node(f->graph, n);
@@ -86,7 +87,8 @@ static st_status_t find_cuts(finder_t *f) {
     return ST_OK;
 }
 
-/* The smallest batch extent of the inputs, of which all others are multiples; else none is split. */
+/* The smallest batch extent of the inputs, of which all others are multiples; else none is
+ * split. */
 static int64_t find_granules(const finder_t *f) {
     int64_t granules = 0;
     for (int pass = 0; pass < 2; pass++)

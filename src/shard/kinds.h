@@ -1,15 +1,17 @@
 /* Ways to run: what every node of a graph could do along one axis of the mesh.
  *
  * Problem: partition rules propose strategies for placements that their operands have. Without any
- * decision made, all that operands could have must be asked about. Find for each value the placements that
- * its node can make, and for each node all strategies, without asking about equal nodes twice.
+ * decision made, all that operands could have must be asked about. Find for each value the
+ * placements that its node can make, and for each node all strategies, without asking about equal
+ * nodes twice.
  *
  * Algorithm: sources have what they may be given: whole, split along the batch axis or another dim
- * (inputs that carry the batch), or along each dim (states; in as many granules as the dim has elements, and in the coarser ones that reshapes of the
- * graph cut such a dim into, heads for instance). In graph order each rule is asked about each placement
- * of each operand, the others whole; what comes out are placements of the results. So after one pass all
- * is closed: inputs stand before their readers. Nodes of the same op, attributes and types whose operands
- * have the same placements are one kind. Lists are bounded; what would exceed them is left out, never what
+ * (inputs that carry the batch), or along each dim (states; in as many granules as the dim has
+ * elements, and in the coarser ones that reshapes of the graph cut such a dim into, heads for
+ * instance). In graph order each rule is asked about each placement of each operand, the others
+ * whole; what comes out are placements of the results. So after one pass all is closed: inputs
+ * stand before their readers. Nodes of the same op, attributes and types whose operands have the
+ * same placements are one kind. Lists are bounded; what would exceed them is left out, never what
  * runs whole. O(kinds · operands · placements) rules.
  *
  * Kinds are content alone, hence the same on every run and rank. */
@@ -42,9 +44,9 @@ typedef struct shard_kinds {
     ST_VEC(shard_places_t) places;
 } shard_kinds_t;
 
-/* `splits_inputs`: inputs that carry the batch may be split, else all are whole. Splits that leave ranks
- * without a granule are left out, but for that of a small batch: not every op has a result for no
- * elements. UNSUPPORTED: a node with bodies. */
+/* `splits_inputs`: inputs that carry the batch may be split, else all are whole. Splits that leave
+ * ranks without a granule are left out, but for that of a small batch: not every op has a result
+ * for no elements. UNSUPPORTED: a node with bodies. */
 st_status_t shard_kinds_open(const ir_graph_t *graph, const shard_ring_t *ring, bool splits_inputs,
                              shard_kinds_t *out_kinds) ST_WARN_UNUSED;
 void shard_kinds_close(shard_kinds_t *kinds);

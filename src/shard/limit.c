@@ -1,10 +1,10 @@
 /* The least energy within a limit of memory (energy.h).
  *
- * At a price q of memory the solver gives labels of least E + q · M. Of the labellings known, take the
- * cheapest that is too large and the cheapest that fits: at the price where both are worth the same, a
- * labelling that is worth less replaces one of them; if there is none, that price gives the highest
- * lower bound, E + q · (M - limit). Labels between the two that no price finds are looked for last, by
- * changing one variable at a time as long as the limit is kept. */
+ * At a price q of memory the solver gives labels of least E + q · M. Of the labellings known, take
+ * the cheapest that is too large and the cheapest that fits: at the price where both are worth the
+ * same, a labelling that is worth less replaces one of them; if there is none, that price gives the
+ * highest lower bound, E + q · (M - limit). Labels between the two that no price finds are looked
+ * for last, by changing one variable at a time as long as the limit is kept. */
 #include <string.h>
 
 #include "base/memory.h"

@@ -281,8 +281,8 @@ static void note_stages(lowering_t *l, uint32_t axis, ir_graph_t *const *made) {
     }
 }
 
-/* Takes the graphs over, those of one stage after the other. Combinations of one graph share its parts,
- * unless their classes differ. */
+/* Takes the graphs over, those of one stage after the other. Combinations of one graph share its
+ * parts, unless their classes differ. */
 static st_status_t share_stages(const level_t *from, uint32_t size, ir_graph_t **made,
                                 level_t *to) {
     for (uint32_t c = 0; c < size; c++)

@@ -1,18 +1,19 @@
-/* Lowering to all ranks of a mesh: one axis after another (ir/mesh.h has the order), the pipe axis last and in
- * its own way (pipe.h).
+/* Lowering to all ranks of a mesh: one axis after another (ir/mesh.h has the order), the pipe axis
+ * last and in its own way (pipe.h).
  *
  *   global graph ─ tensor ─► graph for tensor 0 ─ data ─► programs of ranks (0,0) (1,0) (2,0)
  *                        └─► graph for tensor 1 ─ data ─► programs of ranks (0,1) (1,1) (2,1)
  *
- * Problem: the graph says what is computed, not where; each rank needs the program of its part, and the
- * ranks' collectives must match.
- * In:  the global program, simplified. Out: a program for each distinct part, those of one stage with the same
- *      nodes in the same order; only sizes, offsets and constants' contents differ. Together they compute what the
- *      global program says; inputs, states and outputs have a placement by axis.
- * Algorithm: an axis is decided on the largest graph (decide.c: from what is settled beforehand, by a
- * form, pins or a search), and written into every graph that the axes before left (emit.c). Graphs that
- * are equal are found by hash, and made and lowered once: ranks of equal parts cost nothing.
- * Complexity: linear in the nodes times the distinct programs, at most the ranks.
+ * Problem: the graph says what is computed, not where; each rank needs the program of its part, and
+ * the ranks' collectives must match.
+ * In:  the global program, simplified. Out: a program for each distinct part, those of one stage
+ *      with the same nodes in the same order; only sizes, offsets and constants' contents differ.
+ *      Together they compute what the global program says; inputs, states and outputs have a
+ *      placement by axis.
+ * Algorithm: an axis is decided on the largest graph (decide.c: from what is settled beforehand, by
+ * a form, pins or a search), and written into every graph that the axes before left (emit.c).
+ * Graphs that are equal are found by hash, and made and lowered once: ranks of equal parts cost
+ * nothing. Complexity: linear in the nodes times the distinct programs, at most the ranks.
  * Source: placements by mesh axis are those of GSPMD and of PyTorch's DTensor. */
 #ifndef STATOR_SHARD_MESH_H
 #define STATOR_SHARD_MESH_H
@@ -40,7 +41,8 @@ typedef struct shard_mesh_options {
     shard_form_t form;                 /* of the data axis */
     shard_context_t context_attention; /* of the context axis */
     const char *pins;                  /* what the user asks for (pins.h); NULL: nothing */
-    /* Settles an axis in place of the form: `settled` is open for the graph. NULL: the form does. */
+    /* Settles an axis in place of the form: `settled` is open for the graph. NULL: the form
+     * does. */
     st_status_t (*settle)(void *context, const ir_graph_t *graph, uint32_t axis,
                           shard_settled_t *settled);
     void *settle_context;

@@ -129,8 +129,8 @@ static const shard_kind_t *kind_of(const shard_model_t *m, ir_node_t n) {
 
 /* ---- variables ---- */
 
-/* How a class names its ways for expansions: by the number of granules, which stays the same along the
- * graph; 0: whole. */
+/* How a class names its ways for expansions: by the number of granules, which stays the same along
+ * the graph; 0: whole. */
 static uint32_t tag_of(const ir_node_info_t *node, const ir_strategy_t *way) {
     for (uint32_t k = 0; k < node->n_outputs && k < IR_MAX_OPERANDS; k++)
         if (way->out[k].kind == IR_SPLIT) return (uint32_t)way->out[k].granules;
@@ -251,8 +251,8 @@ static st_status_t note_reading(shard_model_t *m, reading_t reading) {
     return ST_OK;
 }
 
-/* Weights before the optimizer, which are gathered ahead; and gradients that the optimizer alone reads,
- * through what is no product: their sums run beside the rest of the backward pass. */
+/* Weights before the optimizer, which are gathered ahead; and gradients that the optimizer alone
+ * reads, through what is no product: their sums run beside the rest of the backward pass. */
 static void find_hiding(shard_model_t *m) {
     const ir_graph_t *graph = m->graph;
     for (ir_value_t v = (ir_value_t)graph->values.n; v-- > 0;) {

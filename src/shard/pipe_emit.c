@@ -10,10 +10,11 @@
  *
  * The sender waits a pass later, or when the receive will have begun.
  *
- * Between two ranks the i-th start to send meets the i-th to receive, so receives begin in the order of the
- * sends, some of them earlier than they had to. Within a slot nodes keep the order that they have in the
- * graph, and waits stand right before their readers: where messages go to and fro within the last slot, a wait is
- * never before what the other side has to do for it. O(ranks · (nodes + edges)), messages sorted. */
+ * Between two ranks the i-th start to send meets the i-th to receive, so receives begin in the
+ * order of the sends, some of them earlier than they had to. Within a slot nodes keep the order
+ * that they have in the graph, and waits stand right before their readers: where messages go to and
+ * fro within the last slot, a wait is never before what the other side has to do for it. O(ranks ·
+ * (nodes + edges)), messages sorted. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -89,7 +90,8 @@ static uint32_t home_of(const emitter_t *e, ir_value_t v) {
 
 /* ---- who runs what ---- */
 
-/* What the nodes of a rank need there, and the weights whose shadows are there, which they are made from. */
+/* What the nodes of a rank need there, and the weights whose shadows are there, which they are made
+ * from. */
 static void spread(emitter_t *e, uint32_t rank) {
     const ir_graph_t *graph = e->p->graph;
     bool *on = on_of(e, rank);

@@ -1,5 +1,5 @@
-/* What the parts of the lowering to the pipe axis share: who runs what (pipe_nodes.c, pipe_stages.c), sums
- * over stages (pipe_sums.c), the ranks' graphs (pipe_emit.c). */
+/* What the parts of the lowering to the pipe axis share: who runs what (pipe_nodes.c,
+ * pipe_stages.c), sums over stages (pipe_sums.c), the ranks' graphs (pipe_emit.c). */
 #ifndef STATOR_SHARD_PIPE_INTERNAL_H
 #define STATOR_SHARD_PIPE_INTERNAL_H
 
@@ -32,7 +32,8 @@ st_status_t pipe_nodes_open(const shard_pipe_t *pipe, const ir_graph_t *graph,
                             pipe_nodes_t *out_nodes) ST_WARN_UNUSED;
 void pipe_nodes_close(pipe_nodes_t *nodes); /* zeroed is fine */
 
-/* Stages of the staged nodes of the forward pass (pipe_stages.c); `micro` and `staged` are there. */
+/* Stages of the staged nodes of the forward pass (pipe_stages.c); `micro` and `staged` are
+ * there. */
 st_status_t pipe_stages_forward(pipe_nodes_t *nodes) ST_WARN_UNUSED;
 
 static inline const pipe_node_t *pipe_producer(const pipe_nodes_t *nodes, ir_value_t v) {
@@ -46,8 +47,8 @@ static inline bool pipe_is_joint(const ir_node_info_t *node) {
     return node->op == IR_OP_SUM_SQUARES && node->phase == IR_PHASE_OPTIMIZER;
 }
 
-/* Rewrites `graphs` so that sums over several stages are added up stage by stage; *out_any says whether
- * there were any. `graphs` have the nodes of `nodes`. */
+/* Rewrites `graphs` so that sums over several stages are added up stage by stage; *out_any says
+ * whether there were any. `graphs` have the nodes of `nodes`. */
 st_status_t pipe_sums_split(const pipe_nodes_t *nodes, uint32_t n_graphs, ir_graph_t *const *graphs,
                             ir_graph_t **out_graphs, bool *out_any) ST_WARN_UNUSED;
 

@@ -57,8 +57,8 @@ static st_status_t classify(pipe_nodes_t *p) {
     return ST_OK;
 }
 
-/* Stages that read what is made of a state count as the state's: of a weight, its casts' and gathers', and its
- * shadow's. */
+/* Stages that read what is made of a state count as the state's: of a weight, its casts' and
+ * gathers', and its shadow's. */
 static void give_to_states(pipe_nodes_t *p) {
     const ir_graph_t *graph = p->graph;
     for (ir_node_t n = (ir_node_t)graph->nodes.n; n-- > 0;) {
@@ -75,7 +75,8 @@ static void give_to_states(pipe_nodes_t *p) {
     }
 }
 
-/* What the pass back makes of states by itself (zero3 gathers a weight once more) is to be had where they are. */
+/* What the pass back makes of states by itself (zero3 gathers a weight once more) is to be had
+ * where they are. */
 static void take_from_states(pipe_nodes_t *p, ir_node_t n) {
     const ir_graph_t *graph = p->graph;
     const ir_node_info_t *node = ir_node(graph, n);
@@ -114,8 +115,8 @@ static void keep_waits(pipe_nodes_t *p) {
     }
 }
 
-/* The last stage of those that all it reads of the forward pass comes by, no later than the earliest of the
- * gradients that it reads: gradients go from the last stage to the first. */
+/* The last stage of those that all it reads of the forward pass comes by, no later than the
+ * earliest of the gradients that it reads: gradients go from the last stage to the first. */
 static void place_behind(pipe_nodes_t *p, ir_node_t n) {
     const ir_graph_t *graph = p->graph;
     const ir_node_info_t *node = ir_node(graph, n);

@@ -1,4 +1,5 @@
-/* The order of a pipeline's passes (pipe_order.h). O(passes · (stages a rank) · time units a pass). */
+/* The order of a pipeline's passes (pipe_order.h). O(passes · (stages a rank) · time units a
+ * pass). */
 #include "shard/pipe_order.h"
 
 #include <string.h>
@@ -73,8 +74,8 @@ static bool is_ready(const runner_t *r, uint32_t stage, uint32_t micro, pipe_pas
     return is_done(r, stage, micro, PIPE_F) && (last || is_done(r, stage + 1, micro, PIPE_B));
 }
 
-/* The first pass of a kind on the rank, of P micro-batches at a time the first stages' (of B the last stages'):
- * if that can run; with `any_ready` the first that can. */
+/* The first pass of a kind on the rank, of P micro-batches at a time the first stages' (of B the
+ * last stages'): if that can run; with `any_ready` the first that can. */
 static choice_t choose(const runner_t *r, uint32_t rank, pipe_pass_t pass, bool any_ready) {
     const pipe_order_t *o = r->order;
     choice_t best = {.pass = pass};

@@ -1,13 +1,14 @@
 /* Stages of the forward pass (pipe.h).
  *
- * Problem: shard/stages.h divides items that are in order; here are the nodes of a micro-batch's forward pass,
- * with what they take on the target, and all micro-batches must be divided alike.
- * Algorithm: borders between nodes where no border near by has less to pass are candidates: what lies
- * between two of them is an item (of a Llama half a layer, of a ResNet a block). The first micro-batch's items get stages;
- * a node of another micro-batch has the stage of the first one's node of the same structure, which reads
- * the same weights in the same way. What has no such node (running statistics that go from one micro-batch to the
- * next) comes with what it reads. Where another plan has the states already, a node goes to the first stage
- * whose rank holds what it reads. Linear, but for the stages themselves. */
+ * Problem: shard/stages.h divides items that are in order; here are the nodes of a micro-batch's
+ * forward pass, with what they take on the target, and all micro-batches must be divided alike.
+ * Algorithm: borders between nodes where no border near by has less to pass are candidates: what
+ * lies between two of them is an item (of a Llama half a layer, of a ResNet a block). The first
+ * micro-batch's items get stages; a node of another micro-batch has the stage of the first one's
+ * node of the same structure, which reads the same weights in the same way. What has no such node
+ * (running statistics that go from one micro-batch to the next) comes with what it reads. Where
+ * another plan has the states already, a node goes to the first stage whose rank holds what it
+ * reads. Linear, but for the stages themselves. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

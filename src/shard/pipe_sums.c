@@ -3,10 +3,10 @@
  *   in    s = s' + (a + b)       for each micro-batch: a is made on one stage, b on another
  *   out   s = (s'_a + a) + (s'_b + b)
  *
- * The gradient of a weight that two stages read is added up in each of them, and one sum a step goes from one
- * to the other, instead of one a micro-batch. A sum is the tree of additions that nothing else reads, casts of
- * such trees included, which are then taken of each operand. Operands keep their order within a stage; stages come
- * in the order of their first operands. Linear. */
+ * The gradient of a weight that two stages read is added up in each of them, and one sum a step
+ * goes from one to the other, instead of one a micro-batch. A sum is the tree of additions that
+ * nothing else reads, casts of such trees included, which are then taken of each operand. Operands
+ * keep their order within a stage; stages come in the order of their first operands. Linear. */
 #include "ir/build.h"
 #include "shard/pipe_internal.h"
 

@@ -1,5 +1,5 @@
-/* What the optimizer of placements takes things to cost: conversions along one axis of the mesh, and
- * nodes on one rank's part. Times in picoseconds, whole, so that sums are the same everywhere.
+/* What the optimizer of placements takes things to cost: conversions along one axis of the mesh,
+ * and nodes on one rank's part. Times in picoseconds, whole, so that sums are the same everywhere.
  *
  *   partial → replicate   all-reduce       one launch, and over the links of the axis (ir/link.h)
  *   split   → replicate   all-gather
@@ -10,8 +10,8 @@
  *   replicate → partial   zeros but for rank 0: read and written once
  *   split   → partial     made whole, then as above
  *
- * Kernels of one node by itself cost what the target says. Nodes that loop nests take in will share one:
- * they count without their launch, and half (their operands move once for several of them). */
+ * Kernels of one node by itself cost what the target says. Nodes that loop nests take in will share
+ * one: they count without their launch, and half (their operands move once for several of them). */
 #ifndef STATOR_SHARD_PRICE_H
 #define STATOR_SHARD_PRICE_H
 
@@ -31,8 +31,8 @@ typedef struct shard_ring {
      * weights. 1: as the links have it; less where most of it will be hidden. */
     double weight;
     bool fine_states; /* kinds.h: the axis is lowered after another */
-    /* Costs of nodes that are known already, of this axis and target; a strategy's address stands for what it was
-     * first asked for, so strategies outlive it. NULL: nothing is kept. */
+    /* Costs of nodes that are known already, of this axis and target; a strategy's address stands
+     * for what it was first asked for, so strategies outlive it. NULL: nothing is kept. */
     shard_prices_t *prices;
 } shard_ring_t;
 
@@ -43,8 +43,9 @@ uint64_t shard_part_bytes(const shard_ring_t *ring, const ir_type_t *type,
 typedef struct shard_conversion {
     int64_t link_ps, pass_ps;
 } shard_conversion_t;
-/* `merges`: it becomes one with others like it, as gradients and gathered weights do, and pays a share of one latency: by its
- * bytes, all of it from SHARD_MERGED times the bytes of a latency on. */
+/* `merges`: it becomes one with others like it, as gradients and gathered weights do, and pays a
+ * share of one latency: by its bytes, all of it from SHARD_MERGED times the bytes of a latency
+ * on. */
 enum { SHARD_MERGED = 4 };
 shard_conversion_t shard_convert_merged(const shard_ring_t *ring, const ir_target_t *target,
                                         const ir_type_t *type, ir_placement_t from,

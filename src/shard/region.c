@@ -1,14 +1,14 @@
 /* Control flow over ranks (internal.h).
  *
- * Problem: place what a repeat or cond takes, carries and gives so that every rank runs its bodies by
- * itself: a body has no collectives, since ranks would have to meet in it once an iteration.
+ * Problem: place what a repeat or cond takes, carries and gives so that every rank runs its bodies
+ * by itself: a body has no collectives, since ranks would have to meet in it once an iteration.
  * Algorithm: a body is decided like any graph (decide.c), but only with conversions that move
  * nothing: a whole value may be cut or become rank 0's part of a sum, no other may change. Carries
  * begin as their operands are; what the body makes of a whole one (a part, or a partial sum, as the
  * gradients of captured values are) becomes its placement, and the body is decided again, until the
  * carries go round. If that fails, operands that are partial sums are summed before; then, at the
- * outermost level, the node runs whole on every rank. As many decisions of the body as it has chained
- * carries, at most. */
+ * outermost level, the node runs whole on every rank. As many decisions of the body as it has
+ * chained carries, at most. */
 #include "ir/body.h"
 #include "shard/internal.h"
 

@@ -83,8 +83,8 @@ static bool takes_queries(const ring_t *r, uint32_t rank, uint32_t round) {
     return 2 * round < r->n_ranks && !sees(r, rank, round) &&
            sees(r, other_of(r, rank, round), r->n_ranks - round);
 }
-/* The rank's queries meet the other's keys, unless the other one sees to that in its round with this
- * rank. */
+/* The rank's queries meet the other's keys, unless the other one sees to that in its round with
+ * this rank. */
 static bool takes_keys(const ring_t *r, uint32_t rank, uint32_t round) {
     return sees(r, rank, round) && !takes_queries(r, other_of(r, rank, round), r->n_ranks - round);
 }

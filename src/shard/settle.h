@@ -1,14 +1,14 @@
 /* What is settled of an axis before the rest is decided: where states live, where values are turned
- * into another placement, how nodes run. Rules of forms (forms.h), a user's pins and a solver all say
- * it this way; shard_decide completes it.
+ * into another placement, how nodes run. Rules of forms (forms.h), a user's pins and a solver all
+ * say it this way; shard_decide completes it.
  *
  * In:  a graph along one axis, and what is settled, none of it contradicting another.
- * Out: shard_prepare gives an equivalent graph with a node at each place where a value is turned, and for
- *      each node what is forced of it; nothing is moved yet.
- * Algorithm: the graph is copied in its order; where a node reads a value that is pinned in its phase, the
- * turning node is put before it, once a pin, and remembered for the readers that follow. A sum of squares
- * over operands of both kinds becomes one of those that are split and one of the others, since each rank
- * adds its own.
+ * Out: shard_prepare gives an equivalent graph with a node at each place where a value is turned,
+ *      and for each node what is forced of it; nothing is moved yet.
+ * Algorithm: the graph is copied in its order; where a node reads a value that is pinned in its
+ * phase, the turning node is put before it, once a pin, and remembered for the readers that follow.
+ * A sum of squares over operands of both kinds becomes one of those that are split and one of the
+ * others, since each rank adds its own.
  * Complexity: linear in the nodes and uses, times the pins of one value.
  *
  * Everything refers to one graph by its ids. It holds for every graph of the same nodes, whatever
@@ -75,9 +75,9 @@ typedef struct shard_prepared {
     bool places_inputs;
 } shard_prepared_t;
 
-/* Works it into a graph: shadows (IR_SHADOW_PREFIX) live where their parameters do, whatever is settled of them, for
- * each rank casts its own part; values that are pinned get a node that turns them, sums of squares become one
- * of the operands that are split and one of the others. */
+/* Works it into a graph: shadows (IR_SHADOW_PREFIX) live where their parameters do, whatever is
+ * settled of them, for each rank casts its own part; values that are pinned get a node that turns
+ * them, sums of squares become one of the operands that are split and one of the others. */
 st_status_t shard_prepare(const ir_graph_t *graph, const shard_settled_t *settled,
                           shard_prepared_t *out) ST_WARN_UNUSED;
 void shard_prepared_free(shard_prepared_t *prepared);

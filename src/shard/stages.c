@@ -122,8 +122,8 @@ static bool fits(const splitter_t *s, uint32_t stage, uint32_t begin, uint32_t e
     return state <= limit && kept <= (limit - state) / flight;
 }
 
-/* Least sum of stages none of which takes more than `bound`, or with `bound` INT64_MAX and `longest`
- * the least longest one. INT64_MAX: there are none. */
+/* Least sum of stages none of which takes more than `bound`, or with `bound` INT64_MAX and
+ * `longest` the least longest one. INT64_MAX: there are none. */
 static int64_t divide(splitter_t *s, int64_t bound, bool longest) {
     const uint32_t n = s->n, row = n + 1;
     for (uint32_t i = 0; i <= n; i++) s->least[i] = i ? INT64_MAX : 0;
@@ -191,8 +191,8 @@ static int64_t solve_order(splitter_t *s, uint32_t *out_stages) {
 
 /* ---- orders ---- */
 
-/* Items whose producers are all placed come out next: the newest ready one (order 1), the oldest (2), or
- * one by lot, the same every time (3 …). `pending` counts, `ready` holds up to n. */
+/* Items whose producers are all placed come out next: the newest ready one (order 1), the oldest
+ * (2), or one by lot, the same every time (3 …). `pending` counts, `ready` holds up to n. */
 static void order_by_readiness(const splitter_t *s, uint32_t which, uint32_t *pending,
                                uint32_t *ready, const uint32_t *first, const uint32_t *reader,
                                uint32_t *out_order) {

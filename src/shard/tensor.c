@@ -6,10 +6,11 @@
  *        columns                                rows
  *
  * From each product with a weight the split of its operand's inner dim is followed backward through
- * nodes that carry it: each says which dim of its operands is split then, and into how many granules
- * at most (heads of keys, for attention). The way ends at products with weights, which make the split
- * as columns, and at parameters, as biases, which live split. Anything else on the way, and the
- * product runs whole. Linear in the nodes that are followed, each at most once a product. */
+ * nodes that carry it: each says which dim of its operands is split then, and into how many
+ * granules at most (heads of keys, for attention). The way ends at products with weights, which
+ * make the split as columns, and at parameters, as biases, which live split. Anything else on the
+ * way, and the product runs whole. Linear in the nodes that are followed, each at most once a
+ * product. */
 #include <string.h>
 
 #include "base/memory.h"
@@ -180,8 +181,8 @@ static st_status_t settle_way(const way_t *w, ir_node_t rows, shard_settled_t *s
     return ST_OK;
 }
 
-/* Products without a pair get their operand whole: the rows that a part of a rank's would give are of
- * no use to what comes after, which is mostly the loss. */
+/* Products without a pair get their operand whole: the rows that a part of a rank's would give are
+ * of no use to what comes after, which is mostly the loss. */
 static st_status_t settle_whole(const ir_graph_t *graph, ir_node_t n, shard_settled_t *settled) {
     ir_placement_t *in, *out;
     for (size_t i = 0; i < settled->choices.n; i++)

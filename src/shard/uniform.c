@@ -6,7 +6,8 @@
 typedef enum rule {
     ANY = 0,
     WHOLE,
-    SPLIT, /* of inputs: along the batch; of states: along any dim; of products: in parts of the batch */
+    SPLIT, /* of inputs: along the batch; of states: along any dim; of products: in parts of the
+            * batch */
     OTHER, /* of inputs: along another dim; of products: in parts of anything else */
 } rule_t;
 

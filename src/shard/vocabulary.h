@@ -1,11 +1,12 @@
 /* Tables and logits that live split along the vocabulary (forms.h, tensor parallel).
  *
- * A look-up in a part of a table, and a loss over a part of the classes, are other computations than
- * those in the whole: an index must be made one of the part, and what others have must count for
- * nothing here. So these nodes are replaced, before the rest is decided, by what a rank does with its
- * part, out of nodes whose placements are all settled:
+ * A look-up in a part of a table, and a loss over a part of the classes, are other computations
+ * than those in the whole: an index must be made one of the part, and what others have must count
+ * for nothing here. So these nodes are replaced, before the rest is decided, by what a rank does
+ * with its part, out of nodes whose placements are all settled:
  *
- *   gather        rel = idx - begin;  mine = 0 ≤ rel < extent;  Σ over ranks of (mine ? part[rel] : 0)
+ *   gather        rel = idx - begin;  mine = 0 ≤ rel < extent;  Σ over ranks of (mine ? part[rel] :
+ *                 0)
  *   scatter_add   of (mine ? updates : 0) at rel, into the part
  *   cross_entropy_rows   logits x[R, part]: lse of the parts' lse, gathered as [R, ranks];
  *                        loss = lse - Σ over ranks of (mine ? x[rel] : 0)
@@ -29,8 +30,8 @@ typedef struct shard_parts {
     st_status_t (*settle)(void *context, const ir_placement_t *in, ir_placement_t out);
 } shard_parts_t;
 
-/* Whether the node, whose operand 0 (of cross_entropy_grad: 1) or result is split along the vocabulary,
- * can be replaced. */
+/* Whether the node, whose operand 0 (of cross_entropy_grad: 1) or result is split along the
+ * vocabulary, can be replaced. */
 bool shard_has_parts(const ir_graph_t *graph, ir_node_t node, uint32_t n_ranks);
 /* Appends what stands for `node` over `inputs`; out[k] for its outputs. */
 st_status_t shard_add_parts(shard_parts_t *parts, const ir_graph_t *from, ir_node_t node,

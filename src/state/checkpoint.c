@@ -97,7 +97,8 @@ static st_status_t check_digest(const char *path, const listed_t *listed) {
     return FAIL(ST_PARSE, "'%s' is damaged: its checksum does not hold", path);
 }
 
-/* The tensor that is damaged, if the file tells; else `digest`, which says that it is not as written. */
+/* The tensor that is damaged, if the file tells; else `digest`, which says that it is not as
+ * written. */
 static st_status_t blame(const char *path, st_status_t digest) {
     char reason[1024];
     safetensors_t *file;
@@ -108,7 +109,8 @@ static st_status_t blame(const char *path, st_status_t digest) {
     return status == ST_OK || status == ST_NOT_FOUND ? st_error_adopt(digest, reason) : status;
 }
 
-/* One rank's file of a kind. Whoever does not check it still sees that it is there and has its size. */
+/* One rank's file of a kind. Whoever does not check it still sees that it is there and has its
+ * size. */
 static st_status_t open_part(checkpoint_t *checkpoint, checkpoint_kind_t kind, uint32_t part,
                              const char *path, const listed_t *listed, bool checks) {
     safetensors_t **file = &checkpoint->files[kind][part];

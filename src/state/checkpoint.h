@@ -8,15 +8,17 @@
  *   DIR/best                symbolic link to the best set
  *   DIR/.lock               held during a save; the process id of the last holder
  *
- * Where several processes have parts of the state, each writes its own, and nothing is put together:
+ * Where several processes have parts of the state, each writes its own, and nothing is put
+ * together:
  *
- *   DIR/set-000007-step-320/model-00000-of-00004.safetensors       what rank 0 has, a box of each tensor
+ *   DIR/set-000007-step-320/model-00000-of-00004.safetensors       what rank 0 has, a box of each
+ *                                                                  tensor
  *                           optimizer-00000-of-00004.safetensors   at most (checkpoint_parts.h)
  *                           …
  *
- * and there is no DIR/model.safetensors, until checkpoint_gather writes one where it is wanted. A set
- * loads into any parts, whatever parts it was written in: each process maps the files and takes the
- * runs of bytes that it needs. Memory: a process that saves or loads has a buffer of
+ * and there is no DIR/model.safetensors, until checkpoint_gather writes one where it is wanted. A
+ * set loads into any parts, whatever parts it was written in: each process maps the files and takes
+ * the runs of bytes that it needs. Memory: a process that saves or loads has a buffer of
  * SAFETENSORS_BUFFER_BYTES at most.
  *
  * A set is written under a partial name, flushed, and appears by one rename of its folder; the two
@@ -24,12 +26,12 @@
  * a whole DIR/model.safetensors (the previous one, or the new one). The serial number orders sets
  * by age, whatever their steps. Old sets are removed after the new one is in place.
  *
- * One process saves into a folder at a time: a save takes DIR/.lock, waits up to 10 s for another's,
- * and then fails with its process id. Partial names carry the process id, and a save removes only
- * its own process's and those of processes that no longer run. The lock is not kept between saves:
- * two runs with one folder lose no set to each other's writing, but they share the numbering and
- * the limit on old sets. Where the file system has no locks (some network ones), keeping to one
- * process is left to the user. */
+ * One process saves into a folder at a time: a save takes DIR/.lock, waits up to 10 s for
+ * another's, and then fails with its process id. Partial names carry the process id, and a save
+ * removes only its own process's and those of processes that no longer run. The lock is not kept
+ * between saves: two runs with one folder lose no set to each other's writing, but they share the
+ * numbering and the limit on old sets. Where the file system has no locks (some network ones),
+ * keeping to one process is left to the user. */
 #ifndef STATOR_STATE_CHECKPOINT_H
 #define STATOR_STATE_CHECKPOINT_H
 
@@ -106,23 +108,25 @@ void checkpoint_close(checkpoint_t *checkpoint);
 const char *checkpoint_skipped(const checkpoint_t *checkpoint);
 const checkpoint_progress_t *checkpoint_progress(const checkpoint_t *checkpoint);
 
-/* Takes a stored box of a tensor, dense; the one that is wanted may share a part of it only. `data` is
- * there during the call. */
+/* Takes a stored box of a tensor, dense; the one that is wanted may share a part of it only. `data`
+ * is there during the call. */
 typedef struct checkpoint_sink {
     st_status_t (*write)(void *context, const checkpoint_tensor_t *tensor, const ir_box_t *box,
                          const void *data);
     void *context;
 } checkpoint_sink_t;
-/* Hands over all stored boxes that share something with those of `tensors`. Names (or aliases), dtypes
- * and shapes must agree exactly and nothing may be left over: otherwise ST_INVALID lists the
- * differences and nothing is handed over. ST_PARSE: boxes of a tensor overlap, or leave some out. */
+/* Hands over all stored boxes that share something with those of `tensors`. Names (or aliases),
+ * dtypes and shapes must agree exactly and nothing may be left over: otherwise ST_INVALID lists the
+ * differences and nothing is handed over. ST_PARSE: boxes of a tensor overlap, or leave some
+ * out. */
 st_status_t checkpoint_load_model(const checkpoint_t *checkpoint,
                                   const checkpoint_tensor_t *tensors, size_t n_tensors,
                                   const checkpoint_sink_t *sink) ST_WARN_UNUSED;
 st_status_t checkpoint_load_optimizer(const checkpoint_t *checkpoint,
                                       const checkpoint_tensor_t *tensors, size_t n_tensors,
                                       const checkpoint_sink_t *sink) ST_WARN_UNUSED;
-/* Writes the model as one file of whole tensors: the bytes that a process alone would have saved. */
+/* Writes the model as one file of whole tensors: the bytes that a process alone would have
+ * saved. */
 st_status_t checkpoint_gather_model(const checkpoint_t *checkpoint,
                                     const char *path) ST_WARN_UNUSED;
 

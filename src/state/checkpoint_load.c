@@ -1,6 +1,6 @@
-/* Loading from a checkpoint's parts: every stored tensor is a set of boxes, one a file at most, that
- * tile it. What is wanted is compared with all of them first; then each box that shares something with
- * what is wanted is handed over, as it is mapped. */
+/* Loading from a checkpoint's parts: every stored tensor is a set of boxes, one a file at most,
+ * that tile it. What is wanted is compared with all of them first; then each box that shares
+ * something with what is wanted is handed over, as it is mapped. */
 #include <stdio.h>
 #include <string.h>
 

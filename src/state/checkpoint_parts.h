@@ -27,8 +27,8 @@ void checkpoint_file_name(checkpoint_kind_t kind, uint32_t part, uint32_t n_part
 /* Says of a tensor of the file what it is a part of; nothing of one that is whole. */
 st_status_t checkpoint_write_box(safetensors_writer_t *writer, const char *name,
                                  const ir_type_t *type, const ir_box_t *box) ST_WARN_UNUSED;
-/* Type of the whole, and the box. ST_PARSE where the metadata is no such text, or the box does not lie
- * within; ST_UNSUPPORTED where the graph has no such element type. */
+/* Type of the whole, and the box. ST_PARSE where the metadata is no such text, or the box does not
+ * lie within; ST_UNSUPPORTED where the graph has no such element type. */
 st_status_t checkpoint_read_box(const safetensors_t *file, const safetensors_tensor_t *stored,
                                 ir_type_t *out_type, ir_box_t *out_box) ST_WARN_UNUSED;
 

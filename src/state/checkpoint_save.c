@@ -260,8 +260,8 @@ static st_status_t place_set(const saving_t *s, st_status_t status) {
     return status;
 }
 
-/* Points DIR/model.safetensors, and DIR/best if asked, at the new set. Of a set in parts no file is the
- * model: none of an older set may pass for it. */
+/* Points DIR/model.safetensors, and DIR/best if asked, at the new set. Of a set in parts no file is
+ * the model: none of an older set may pass for it. */
 static st_status_t point_at_set(const saving_t *s, bool is_best) {
     char model_name[CHECKPOINT_SET_NAME_BYTES + 32];
     snprintf(model_name, sizeof model_name, "%s/model.safetensors", s->set);
@@ -296,8 +296,8 @@ static st_status_t count_parts(saving_t *s) {
     return ST_OK;
 }
 
-/* Every process writes its part into the folder that rank 0 has made; then rank 0 puts the set in place.
- * A failure anywhere is one on all. */
+/* Every process writes its part into the folder that rank 0 has made; then rank 0 puts the set in
+ * place. A failure anywhere is one on all. */
 static st_status_t save_parts(saving_t *s, const checkpoint_policy_t *policy, st_status_t begun) {
     const checkpoint_group_t *group = s->group;
     written_t own;
@@ -316,7 +316,8 @@ static st_status_t save_parts(saving_t *s, const checkpoint_policy_t *policy, st
     return checkpoint_prune(s->dir, policy->keep);
 }
 
-/* The part of a save that one process at a time does, or one group: the serial number is chosen in it. */
+/* The part of a save that one process at a time does, or one group: the serial number is chosen in
+ * it. */
 static st_status_t save_locked(saving_t *s, const checkpoint_policy_t *policy) {
     enum { WAIT_MS = 10000 };
     st_lock_t lock = {.descriptor = -1};

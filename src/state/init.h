@@ -26,8 +26,8 @@
  *   any other name of rank 2                            normal:0.02
  *   any other name of rank 3 or more                    kaiming_normal_out (convolutions)
  *
- * An element is a function of (seed, tensor name, element index) alone: the same bits on any device, any number
- * of ranks and threads and in any order. */
+ * An element is a function of (seed, tensor name, element index) alone: the same bits on any
+ * device, any number of ranks and threads and in any order. */
 #ifndef STATOR_STATE_INIT_H
 #define STATOR_STATE_INIT_H
 
@@ -45,8 +45,9 @@ st_status_t init_rules_parse(const char *text, init_rules_t **out_rules) ST_WARN
 /* NULL is fine. */
 void init_rules_free(init_rules_t *rules);
 
-/* What fills the whole tensor of that name and type (f64, f32, f16, bf16; zeros, ones and constant also integers
- * and bool). A name without a rule is ST_NOT_FOUND, and *out_draw fills it with zeros. */
+/* What fills the whole tensor of that name and type (f64, f32, f16, bf16; zeros, ones and constant
+ * also integers and bool). A name without a rule is ST_NOT_FOUND, and *out_draw fills it with
+ * zeros. */
 st_status_t init_draw(const init_rules_t *rules, uint64_t seed, const char *name,
                       const ir_type_t *type, st_draw_t *out_draw) ST_WARN_UNUSED;
 

@@ -54,8 +54,8 @@ st_status_t safetensors_open(const char *path, safetensors_t **out_file) ST_WARN
 /* The same for a buffer, which must outlive the result. */
 st_status_t safetensors_open_memory(const void *data, size_t bytes,
                                     safetensors_t **out_file) ST_WARN_UNUSED;
-/* The same without reading the tensors, however large they are: their checksums, if the file has them,
- * are left to safetensors_verify, which names the first that does not hold and its place. */
+/* The same without reading the tensors, however large they are: their checksums, if the file has
+ * them, are left to safetensors_verify, which names the first that does not hold and its place. */
 st_status_t safetensors_open_unverified(const char *path, safetensors_t **out_file) ST_WARN_UNUSED;
 st_status_t safetensors_verify(const safetensors_t *file) ST_WARN_UNUSED;
 /* NULL is fine. */

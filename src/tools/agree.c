@@ -1,5 +1,5 @@
-/* What ranks that are processes must have been told alike: options that no plan holds, and the files that
- * numbers come from. Paths may differ, what is in the files may not. */
+/* What ranks that are processes must have been told alike: options that no plan holds, and the
+ * files that numbers come from. Paths may differ, what is in the files may not. */
 #include <errno.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -17,8 +17,8 @@ static uint64_t mix(uint64_t hash, const unsigned char *data, size_t n) {
     return hash;
 }
 
-/* Size and a hash of up to 64 pieces of 64 KiB, spread from beginning to end: two files that differ in
- * what is between them alone are taken for one. */
+/* Size and a hash of up to 64 pieces of 64 KiB, spread from beginning to end: two files that differ
+ * in what is between them alone are taken for one. */
 static stator_status_t describe(const char *path, char *text, size_t bytes) {
     FILE *file = fopen(path, "rb");
     struct stat info;

@@ -1,5 +1,5 @@
-/* stator bench: how long a step takes here, beside what was predicted; and measuring the machine so that
- * it is predicted. */
+/* stator bench: how long a step takes here, beside what was predicted; and measuring the machine so
+ * that it is predicted. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -167,7 +167,8 @@ static void print_result(const tool_t *tool, const bench_t *b) {
 
 /* ---- measuring the machine ---- */
 
-/* Where the description goes. A file is written beside and renamed, so that one which is there stays until then. */
+/* Where the description goes. A file is written beside and renamed, so that one which is there
+ * stays until then. */
 typedef struct output {
     const char *path;
     char *file;   /* `path`, or what it is a link to */
@@ -219,7 +220,8 @@ static bool counts_with_calibrate(const stator_option_info_t *option, bool on_cp
     return strcmp(option->kind, "PROCESS") == 0 || (!on_cpu && strcmp(option->key, "target") == 0);
 }
 
-/* Single operations are measured as they are always run: of bench's other options none would change a thing. */
+/* Single operations are measured as they are always run: of bench's other options none would change
+ * a thing. */
 static stator_status_t check_calibrate_options(const tool_t *tool, bool on_cpu) {
     stator_option_info_t option;
     if (tool->n_files) return tool_fail(STATOR_INVALID, "--calibrate measures no graph");

@@ -159,8 +159,8 @@ static stator_status_t parse(tool_t *tool, const tool_command_t *command, int ar
     return STATOR_OK;
 }
 
-/* One line, whatever file contents the message quotes, and one write: lines of several processes at one
- * terminal, or in mpirun's hands, stay whole. */
+/* One line, whatever file contents the message quotes, and one write: lines of several processes at
+ * one terminal, or in mpirun's hands, stay whole. */
 static void print_line(const char *before, const char *message) {
     char line[4096];
     int n = snprintf(line, sizeof line - 1, "%s%s", before, message);
@@ -183,7 +183,8 @@ void tool_tell(tool_t *tool) {
     tool->told = true;
 }
 
-/* Warnings of the library. Those from before the ranks have met wait, so that one process tells them. */
+/* Warnings of the library. Those from before the ranks have met wait, so that one process tells
+ * them. */
 typedef struct notes {
     const tool_t *tool;
     bool ready;

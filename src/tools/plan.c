@@ -1,5 +1,5 @@
-/* stator plan: what a step will hold and take, before anything runs. Takes a graph, with the options of
- * compile, or a finished plan. */
+/* stator plan: what a step will hold and take, before anything runs. Takes a graph, with the
+ * options of compile, or a finished plan. */
 #include <string.h>
 
 #include "tools/tool.h"

@@ -1,4 +1,5 @@
-/* What training tells as it goes: the line on standard output, JSON lines, TensorBoard's events (progress.h). */
+/* What training tells as it goes: the line on standard output, JSON lines, TensorBoard's events
+ * (progress.h). */
 #include "tools/progress.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* What training tells as it goes: the line on standard output (in place on a terminal), JSON lines (--log) and
- * event files for TensorBoard (--tensorboard). */
+/* What training tells as it goes: the line on standard output (in place on a terminal), JSON lines
+ * (--log) and event files for TensorBoard (--tensorboard). */
 #ifndef STATOR_TOOLS_PROGRESS_H
 #define STATOR_TOOLS_PROGRESS_H
 

@@ -2,8 +2,9 @@
  *
  *   | length u64 | masked crc32c of it u32 | message | masked crc32c of it u32 |    little-endian
  *
- * The messages are flat and few, so their fields are written by hand: wall_time (1, double), step (2, varint),
- * file_version (3, text), summary (5) of values (1) with tag (1, text) and simple_value (2, float). */
+ * The messages are flat and few, so their fields are written by hand: wall_time (1, double), step
+ * (2, varint), file_version (3, text), summary (5) of values (1) with tag (1, text) and
+ * simple_value (2, float). */
 #include <errno.h>
 #include <stdint.h>
 #include <stdlib.h>

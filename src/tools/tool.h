@@ -62,8 +62,8 @@ double tool_float(const tool_t *tool, const char *key);
 bool tool_flag(const tool_t *tool, const char *key);
 /* The one of several processes that writes files and notes; true where there is one. */
 bool tool_leads(const tool_t *tool);
-/* Ranks that are processes: FAILs naming the option and both values where they were given others, or files
- * of other content (agree.c). Every rank calls it. */
+/* Ranks that are processes: FAILs naming the option and both values where they were given others,
+ * or files of other content (agree.c). Every rank calls it. */
 stator_status_t tool_agree(const tool_t *tool, size_t n_options, const char *const *options,
                            size_t n_files, const char *const *files);
 stator_status_t tool_session(const tool_t *tool, const stator_plan_t *plan, stator_session_t *share,
@@ -79,8 +79,8 @@ stator_status_t tool_require(const tool_t *tool, const char *key, const char **o
 /* What a file is, by its first bytes; NOT_FOUND or IO if it cannot be read. */
 typedef enum tool_kind { TOOL_GRAPH, TOOL_PLAN, TOOL_TENSORS, TOOL_UNKNOWN } tool_kind_t;
 stator_status_t tool_file_kind(const char *path, tool_kind_t *out_kind);
-/* Reads a plan and the tensors of --weights (NULL without). INVALID: an option is given that counts only
- * when compiling. */
+/* Reads a plan and the tensors of --weights (NULL without). INVALID: an option is given that counts
+ * only when compiling. */
 stator_status_t tool_load_plan(const tool_t *tool, const char *path, stator_plan_t **out_plan,
                                stator_tensors_t **out_weights);
 /* The plan in the file, or that of the graph in it: of the training step, or with --mode eval of
@@ -119,8 +119,8 @@ bool tool_scalar_fetch(const stator_plan_t *plan, const char *name, tool_scalar_
                        stator_fetch_t *out_fetch);
 /* Name of the output to minimize: --loss, or "loss". */
 const char *tool_loss(const tool_t *tool);
-/* Steps with a source's batches in turn (feeder.c). Where the plan has room for the inputs of one step more,
- * those of the next step are copied while a step runs. Zeroed is closed. */
+/* Steps with a source's batches in turn (feeder.c). Where the plan has room for the inputs of one
+ * step more, those of the next step are copied while a step runs. Zeroed is closed. */
 typedef struct tool_feeder {
     stator_session_t *session; /* the caller's, as is data; NULL: the plan has no inputs */
     stator_data_t *data;
@@ -130,15 +130,15 @@ typedef struct tool_feeder {
     int64_t valid,
         next_valid; /* real samples in the batch of the last step, and in the one fed ahead */
 } tool_feeder_t;
-/* `stays` counts where the plan has such room only. The source stands at the first batch; where it is sought
- * to another one, a feeder is opened anew. */
+/* `stays` counts where the plan has such room only. The source stands at the first batch; where it
+ * is sought to another one, a feeder is opened anew. */
 void tool_feeder_open(const stator_plan_t *plan, stator_session_t *session, stator_data_t *data,
                       bool stays, tool_feeder_t *out);
 /* One step; `more`: another one follows. */
 stator_status_t tool_feeder_step(tool_feeder_t *feeder, bool more, size_t n_fetches,
                                  const stator_fetch_t *fetches);
-/* A session whose steps only matter for how long they take (stepper.c): state by rules, inputs from --input
- * or random, the loss fetched as in training. Zeroed is closed. */
+/* A session whose steps only matter for how long they take (stepper.c): state by rules, inputs from
+ * --input or random, the loss fetched as in training. Zeroed is closed. */
 typedef struct tool_stepper {
     stator_plan_t *plan; /* the caller's */
     stator_session_t *session;
@@ -160,8 +160,8 @@ stator_status_t tool_evaluate(const tool_t *tool, stator_session_t *session,
                               double *out_accuracy);
 /* What a step has so many of: tokens, samples. */
 double tool_items(const stator_plan_t *plan, const char **out_unit);
-/* Event files for TensorBoard (tfevents.c): one in `folder`, which is made. Each scalar is in the file when the
- * call returns. `events` NULL: nothing happens. */
+/* Event files for TensorBoard (tfevents.c): one in `folder`, which is made. Each scalar is in the
+ * file when the call returns. `events` NULL: nothing happens. */
 typedef struct tool_events tool_events_t;
 stator_status_t tool_events_create(const char *folder, tool_events_t **out_events);
 stator_status_t tool_events_scalar(tool_events_t *events, int64_t step, const char *tag,
@@ -171,7 +171,8 @@ void tool_events_destroy(tool_events_t *events); /* NULL is fine */
 const char *tool_bytes(uint64_t bytes, char buffer[32]);
 /* What packing loses, in percent: of the work region above the most bytes alive at one time. */
 double tool_packing_gap(const stator_plan_info_t *info);
-/* A line on standard error for each kernel of last resort that takes more than a tenth of the step. */
+/* A line on standard error for each kernel of last resort that takes more than a tenth of the
+ * step. */
 void tool_warn_of_last_resorts(const tool_t *tool, const stator_report_t *report);
 double tool_seconds(void); /* monotonic */
 /* Writes `text` as a JSON string, quotes included. */

@@ -1,5 +1,5 @@
-/* stator trace: a step's timeline, planned beside measured, as a file for Perfetto; and where prediction and
- * machine part. */
+/* stator trace: a step's timeline, planned beside measured, as a file for Perfetto; and where
+ * prediction and machine part. */
 #include <math.h>
 #include <string.h>
 

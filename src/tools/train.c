@@ -116,8 +116,8 @@ static stator_status_t check_options(const tool_t *tool) {
     return STATOR_OK;
 }
 
-/* The newest sets of a folder are kept and older ones go: a new run's would replace those of the run that the
- * folder belongs to. */
+/* The newest sets of a folder are kept and older ones go: a new run's would replace those of the
+ * run that the folder belongs to. */
 static stator_status_t check_unused(const train_run_t *run, const char *dir) {
     stator_progress_t there;
     char *note = NULL;

@@ -203,7 +203,8 @@ static void constants_follow_if_they_fit(void **state) {
                    "  output \"b\" = %15\n");
 }
 
-/* Sums are f32, and what meets them; a cast to f32 is a demand, though the source has f32 anyway. */
+/* Sums are f32, and what meets them; a cast to f32 is a demand, though the source has f32
+ * anyway. */
 static void demands_and_sums_are_wide(void **state) {
     (void)state;
     assert_becomes(IR_BF16,
@@ -399,7 +400,8 @@ static void loops_are_swept(void **state) {
                    "  output \"all\" = %6\n");
 }
 
-/* A condition: a result that both branches have in bf16 goes out so, one that differs in float32. */
+/* A condition: a result that both branches have in bf16 goes out so, one that differs in
+ * float32. */
 static void branches_are_swept(void **state) {
     (void)state;
     assert_becomes(IR_BF16,
@@ -453,7 +455,8 @@ static void branches_are_swept(void **state) {
                    "  output \"b\" = %7\n");
 }
 
-/* In a model that is float32 as it stands, a cast to float32 asks for it, and the next one ends that. */
+/* In a model that is float32 as it stands, a cast to float32 asks for it, and the next one ends
+ * that. */
 static void casts_in_a_float32_model_ask(void **state) {
     (void)state;
     assert_becomes(IR_BF16,

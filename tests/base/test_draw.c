@@ -1,4 +1,5 @@
-/* Drawn values: series against the C library, boxes against the whole, bits that no machine may change. */
+/* Drawn values: series against the C library, boxes against the whole, bits that no machine may
+ * change. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -68,8 +69,9 @@ static st_draw_t make(int32_t kind, int32_t format, uint32_t width) {
                        .extent = {5, 7, 9}};
 }
 
-/* The values are part of what the library promises: a run of a seed begins with them on any processor,
- * compiler and device. The number is the hash of 315 float64 draws, computed once on x86-64 with gcc 12. */
+/* The values are part of what the library promises: a run of a seed begins with them on any
+ * processor, compiler and device. The number is the hash of 315 float64 draws, computed once on
+ * x86-64 with gcc 12. */
 static void bits_are_those_of_every_machine(void **state) {
     (void)state;
     double values[315];

@@ -1,4 +1,5 @@
-/* Messages: their levels, one line each, from several threads one at a time, and the error record is left. */
+/* Messages: their levels, one line each, from several threads one at a time, and the error record
+ * is left. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -73,8 +73,8 @@ static void values_are_read_by_kind(void **state) {
     st_options_destroy(options);
 }
 
-/* An option of the process is what any object set last, else what the environment says; objects that
- * only begin with the environment's value change nothing. */
+/* An option of the process is what any object set last, else what the environment says; objects
+ * that only begin with the environment's value change nothing. */
 static void process_options_are_shared(void **state) {
     (void)state;
     char text[16], small[4];

@@ -149,7 +149,8 @@ static void ignore(const stator_tensor_t *port, int64_t *labels, int64_t n) {
         for (int64_t i = 0; i < n; i++) labels[r * port->dims[1] + i] = -100;
 }
 
-/* Labels that do not count come in runs, so that micro-batches have unequal numbers of those that do. */
+/* Labels that do not count come in runs, so that micro-batches have unequal numbers of those that
+ * do. */
 static void ignore_some(const stator_tensor_t *port, int64_t *data, int ignored) {
     size_t n = port->bytes / sizeof *data, run = n / 5 + 1;
     for (size_t i = 0; i < n; i += run)

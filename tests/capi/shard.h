@@ -15,22 +15,23 @@ typedef struct shard_model {
 
 extern const shard_model_t shard_llama, shard_llama_uneven, shard_resnet, shard_experts,
     shard_experts_uneven;
-/* For pipelines: several micro-batches, of which some have more labels that count than others. The tied one's
- * embedding is its head. */
+/* For pipelines: several micro-batches, of which some have more labels that count than others. The
+ * tied one's embedding is its head. */
 extern const shard_model_t shard_llama_micro, shard_llama_tied, shard_resnet_micro;
 
 /* `model` with one more option. */
 shard_model_t shard_with(const shard_model_t *model, const char *key, const char *value);
 
-/* A file with the processor's own description, but with such links, and launches that cost nothing. Two files at a
- * time: "free.target" and another. */
+/* A file with the processor's own description, but with such links, and launches that cost nothing.
+ * Two files at a time: "free.target" and another. */
 const char *shard_machine(const char *name, const char *us, const char *gbps);
 
 /* Trains ten steps in float64 on one rank and on the mesh; fails unless every output of every step
- * (loss, gradient norm), and at the end every parameter, buffer and moment, is within 1e-9 of the one
- * rank's, relative to the tensor's largest element. The one rank's run is kept between calls for one
- * model. */
-/* Returns the state bytes of a rank, the most of all ranks. A form may be followed by pins: "dp *=whole(data)". */
+ * (loss, gradient norm), and at the end every parameter, buffer and moment, is within 1e-9 of the
+ * one rank's, relative to the tensor's largest element. The one rank's run is kept between calls
+ * for one model. */
+/* Returns the state bytes of a rank, the most of all ranks. A form may be followed by pins: "dp
+ * *=whole(data)". */
 unsigned long long shard_check(const shard_model_t *model, const char *mesh, const char *form);
 
 /* What is planned for the mesh; no step runs. */
@@ -40,12 +41,12 @@ stator_plan_info_t shard_planned(const shard_model_t *model, const char *mesh, c
 unsigned long long shard_check_with(const shard_model_t *model, const char *mesh, const char *form,
                                     const char *const *options);
 
-/* Trains some steps on one mesh, saves, goes on; and goes on after loading on another mesh: the states
- * then agree as above. */
+/* Trains some steps on one mesh, saves, goes on; and goes on after loading on another mesh: the
+ * states then agree as above. */
 void shard_check_resumed(const shard_model_t *model, const char *mesh, const char *form,
                          const char *other_mesh, const char *other_form);
-/* An evaluation plan that shares the state of a training plan gives the loss that the one of one rank
- * gives, before and after some steps. */
+/* An evaluation plan that shares the state of a training plan gives the loss that the one of one
+ * rank gives, before and after some steps. */
 void shard_check_evaluation(const shard_model_t *model, const char *mesh, const char *form);
 /* Compiling with the pins fails with a message that contains `says`. */
 void shard_check_unplanned(const shard_model_t *model, const char *mesh, const char *pins,

@@ -1,5 +1,5 @@
-/* Two bindings of one model share a state: training at two lengths in turn gives the same bits as two
- * sessions that hand the state over. */
+/* Two bindings of one model share a state: training at two lengths in turn gives the same bits as
+ * two sessions that hand the state over. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,5 +1,6 @@
-/* PyTorch's control flow: archives written by control/make.py import, and give PyTorch's own loss and
- * gradients, on one to three ranks, fused and not; what a plan cannot have is refused by name. */
+/* PyTorch's control flow: archives written by control/make.py import, and give PyTorch's own loss
+ * and gradients, on one to three ranks, fused and not; what a plan cannot have is refused by
+ * name. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

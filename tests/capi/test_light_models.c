@@ -1,5 +1,6 @@
-/* The four ONNX models whose weights are left out: planned for a CPU and for a GPU, as they are and,
- * with a cross-entropy attached, for training. Packing stays within 1 % of the bytes alive at once. */
+/* The four ONNX models whose weights are left out: planned for a CPU and for a GPU, as they are
+ * and, with a cross-entropy attached, for training. Packing stays within 1 % of the bytes alive at
+ * once. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,6 @@
-/* Memory of known models' training steps on an H200, planned with fusion in bf16: upper bounds, limits
- * that are kept, and packings near what is alive. Compiling them takes little processor time. */
+/* Memory of known models' training steps on an H200, planned with fusion in bf16: upper bounds,
+ * limits that are kept, and packings near what is alive. Compiling them takes little processor
+ * time. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

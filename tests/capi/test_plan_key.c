@@ -1,6 +1,6 @@
-/* A plan's key tells every option apart that decides what the plan is: each option of the table that
- * the compile command takes is set to another value, and the key must change, or stay where the
- * option decides nothing. An option without a row here fails. */
+/* A plan's key tells every option apart that decides what the plan is: each option of the table
+ * that the compile command takes is set to another value, and the key must change, or stay where
+ * the option decides nothing. An option without a row here fails. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
-/* Recomputation on the cases of ../shared/cases: loss, every gradient and the running statistics have
- * the bits of the plan that keeps everything, in float32 and float64, on one to three ranks. Freed
- * memory is poisoned. */
+/* Recomputation on the cases of ../shared/cases: loss, every gradient and the running statistics
+ * have the bits of the plan that keeps everything, in float32 and float64, on one to three ranks.
+ * Freed memory is poisoned. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,6 @@
-/* Checkpoints between meshes: ranks with sessions of their own, as processes have them, save in parts and
- * load any others' parts. Training that goes on elsewhere is the one that was not interrupted. */
+/* Checkpoints between meshes: ranks with sessions of their own, as processes have them, save in
+ * parts and load any others' parts. Training that goes on elsewhere is the one that was not
+ * interrupted. */
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -262,7 +263,8 @@ static void every_mesh_goes_on_from_every_other(void **state) {
     close_run(&whole);
 }
 
-/* One file where rank 0 has everything, else one of each rank; nothing passes for the whole model. */
+/* One file where rank 0 has everything, else one of each rank; nothing passes for the whole
+ * model. */
 static void ranks_write_what_they_have(void **state) {
     (void)state;
     char pattern[600];

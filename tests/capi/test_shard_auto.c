@@ -1,5 +1,6 @@
-/* Placements that are searched for train as one rank does, in float64, whatever machine they are searched
- * for: with links that cost nothing every tensor is split somehow, with slow ones none is. */
+/* Placements that are searched for train as one rank does, in float64, whatever machine they are
+ * searched for: with links that cost nothing every tensor is split somehow, with slow ones none
+ * is. */
 #include "shard.h"
 
 #include <stdio.h>

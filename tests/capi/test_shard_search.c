@@ -1,5 +1,5 @@
-/* The search for placements among compiled plans: whatever the mesh, nothing that can be asked for by name is
- * faster, and the table tells what else there was. */
+/* The search for placements among compiled plans: whatever the mesh, nothing that can be asked for
+ * by name is faster, and the table tells what else there was. */
 #include "shard.h"
 
 #include <math.h>
@@ -165,8 +165,8 @@ static void meshes_are_searched_where_none_is_asked_for(void **state) {
     stator_plan_destroy(plan);
 }
 
-/* By the plans' own simulation, after fusion and all else; where no mesh is asked for, a tensor axis is one of the
- * forms. */
+/* By the plans' own simulation, after fusion and all else; where no mesh is asked for, a tensor
+ * axis is one of the forms. */
 static void no_uniform_plan_is_faster_once_it_is_compiled(void **state) {
     (void)state;
     static const char *const forms[] = {"dp", "zero1", "zero2", "zero3", "tp"};

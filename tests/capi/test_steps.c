@@ -116,7 +116,8 @@ static void kept_values_are_right_on_any_number_of_ranks(void **state) {
     }
 }
 
-/* The product is value 2 of the graph that the training step is made of, whatever it is in the step's. */
+/* The product is value 2 of the graph that the training step is made of, whatever it is in the
+ * step's. */
 static void a_value_without_a_name_is_fetched_by_its_number(void **state) {
     (void)state;
     world_t o;

@@ -65,8 +65,8 @@ static st_status_t done(const run_t *run, comm_t *comm, uint32_t ticket) {
     return run->memory ? run->memory->settle(run->memory->context) : ST_OK;
 }
 
-/* What the sum over ranks of filled() has to be, bit for bit: one after the other, in the type's own
- * arithmetic, small floats in float. */
+/* What the sum over ranks of filled() has to be, bit for bit: one after the other, in the type's
+ * own arithmetic, small floats in float. */
 static void *summed(run_t *run, int key, int64_t elements) {
     char *sum = room(run, elements);
     for (int64_t i = 0; i < elements; i++) {

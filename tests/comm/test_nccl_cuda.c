@@ -1,4 +1,5 @@
-/* Collectives between GPUs of this host: every kind, in flight together, and a rank that never comes. */
+/* Collectives between GPUs of this host: every kind, in flight together, and a rank that never
+ * comes. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>

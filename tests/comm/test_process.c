@@ -1,5 +1,5 @@
-/* Communicators over TCP: every collective, and how each kind of failure ends on all ranks. Ranks are
- * threads here where that is enough, and processes where one has to be killed or stopped. */
+/* Communicators over TCP: every collective, and how each kind of failure ends on all ranks. Ranks
+ * are threads here where that is enough, and processes where one has to be killed or stopped. */
 #include <netinet/in.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -439,7 +439,8 @@ static void later_steps_allocate_nothing(void **state) {
     drop(out, 2);
 }
 
-/* Every allocation of creation and first use fails once: an error, nothing lost, nothing hanging. */
+/* Every allocation of creation and first use fails once: an error, nothing lost, nothing
+ * hanging. */
 static st_status_t create_and_sum(const comm_tcp_config_t *config) {
     enum { N = 3000 };
     comm_t *comm = NULL, *group = NULL;

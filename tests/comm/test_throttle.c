@@ -1,5 +1,5 @@
-/* Slower links: the values are those of the links as they are, nothing is complete before its time, and
- * what a rank does meanwhile is hidden. */
+/* Slower links: the values are those of the links as they are, nothing is complete before its time,
+ * and what a rank does meanwhile is hidden. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>

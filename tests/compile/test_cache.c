@@ -1,5 +1,5 @@
-/* Keys of plans, and the folder of plans: what is there is loaded and the same; what is damaged or of
- * other options is not taken. */
+/* Keys of plans, and the folder of plans: what is there is loaded and the same; what is damaged or
+ * of other options is not taken. */
 #include "compile/cache.h"
 
 #include <dirent.h>

@@ -1,5 +1,5 @@
-/* Fusion under real targets: only what a kernel of the target runs is fused, and a nest costs the same
- * whoever asks. */
+/* Fusion under real targets: only what a kernel of the target runs is fused, and a nest costs the
+ * same whoever asks. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -45,7 +45,8 @@ static void write_without_fused(const char *path) {
 }
 
 /* A legal nest that no kernel of the target runs is not fused, and the target's reason is told.
- * Compiling ended with "no kernel on h200 for fused" where a softmax's rows met sums across them. */
+ * Compiling ended with "no kernel on h200 for fused" where a softmax's rows met sums across
+ * them. */
 static void only_what_the_target_runs_is_fused(void **state) {
     (void)state;
     static const char text[] =
@@ -69,8 +70,8 @@ static void only_what_the_target_runs_is_fused(void **state) {
     assert_int_equal(remove(targets[0]), 0);
 }
 
-/* On a processor batch norm's gradient has loops that nests do not reach (bench/NOTES.md): the sums that it
- * hands on are not worth giving them up. */
+/* On a processor batch norm's gradient has loops that nests do not reach (bench/NOTES.md): the sums
+ * that it hands on are not worth giving them up. */
 static void composites_keep_their_kernels_on_cpu(void **state) {
     (void)state;
     static const char text[] =
@@ -127,8 +128,8 @@ static ir_node_t fused_node(const plan_t *plan) {
     return IR_NONE;
 }
 
-/* Rows that no cache of a core holds are read once for their largest element and the sum of exponentials
- * together, and once for the quotients; what was decided by is what is reported. */
+/* Rows that no cache of a core holds are read once for their largest element and the sum of
+ * exponentials together, and once for the quotients; what was decided by is what is reported. */
 static void passes_count_for_all(void **state) {
     (void)state;
     static const char text[] =
@@ -154,8 +155,9 @@ static void passes_count_for_all(void **state) {
     assert_true(cost.bytes_written == bytes);
     assert_int_equal(plan->fusion->n_rows, 1);
     assert_true(fabs(plan->fusion->rows[0].us - cost.us) < 1e-9 * cost.us);
-    /* Rows that exceed a block: one launch goes through them for the largest element, one for the sum, one
-     * for the quotients, so that more is read than was judged. Launches and parts take 30 us at most. */
+    /* Rows that exceed a block: one launch goes through them for the largest element, one for the
+     * sum, one for the quotients, so that more is read than was judged. Launches and parts take 30
+     * us at most. */
     assert_true(steps[n].us > 4 * bytes / 4.2e6 && steps[n].us < 4 * bytes / 3.5e6 + 30);
     assert_true(steps[n].us > cost.us);
     target_destroy(target);

@@ -1,5 +1,6 @@
-/* What a made plan is predicted to take where a GPU runs nests: launch by launch, each with what it moves.
- * The description's rates are set to round numbers, and what comes out is worked out by hand. */
+/* What a made plan is predicted to take where a GPU runs nests: launch by launch, each with what it
+ * moves. The description's rates are set to round numbers, and what comes out is worked out by
+ * hand. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -67,8 +68,9 @@ static const char *columns_text(char *text, size_t capacity, int64_t rows, int64
     return text;
 }
 
-/* Sums over columns that go back to all rows take their operand a second time, which no cache holds: three
- * times the bytes come and go, in three launches. What fusion is told is two times, in as many. */
+/* Sums over columns that go back to all rows take their operand a second time, which no cache
+ * holds: three times the bytes come and go, in three launches. What fusion is told is two times, in
+ * as many. */
 static void columns_are_read_twice(void **state) {
     (void)state;
     char text[1024];
@@ -93,7 +95,8 @@ static void what_is_small_comes_from_the_cache(void **state) {
     ir_cost_t judged, predicted;
     const double x = 2048.0 * 256 * 4, fixed = 2 * US + US_FINISH;
     costs_of(t, columns_text(text, sizeof text, 2048, 256), 1e9, &judged, &predicted);
-    /* read from afar, read again from near, written afar; besides parts of sums, 0.1 of x at most */
+    /* read from afar, read again from near, written afar; besides parts of sums, 0.1 of x at
+     * most */
     near_to(predicted.us, fixed + 2.5 * x / BYTES_A_US, fixed + 2.6 * x / BYTES_A_US);
     assert_string_equal(predicted.limit, "launch");
     target_destroy(t);
@@ -112,8 +115,8 @@ static void softmax_costs(const target_t *t, int rows, int columns, ir_cost_t *o
     costs_of(t, text, 0, out_judged, out_predicted);
 }
 
-/* Rows that stay in registers are read once, longer ones once more: of 132 multiprocessors' 4 blocks with a
- * row of 256 KiB each, which is beyond 4 MiB. */
+/* Rows that stay in registers are read once, longer ones once more: of 132 multiprocessors' 4
+ * blocks with a row of 256 KiB each, which is beyond 4 MiB. */
 static void rows_are_read_as_often_as_they_are_needed(void **state) {
     (void)state;
     target_t *t = target_of("h200");

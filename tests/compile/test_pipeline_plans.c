@@ -109,8 +109,8 @@ static void weights_apart_hold_as_many_as_there_are_ranks(void **state) {
     plan_destroy(many);
 }
 
-/* A weight that is gathered once more for the pass back, its cast's gather, and its shadow: each stage has those
- * of its own layers and no others. */
+/* A weight that is gathered once more for the pass back, its cast's gather, and its shadow: each
+ * stage has those of its own layers and no others. */
 static void a_weight_is_on_one_stage(void **state) {
     (void)state;
     static const struct {

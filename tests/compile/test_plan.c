@@ -414,7 +414,8 @@ static void allocation_failures_of_a_contest_are_reported(void **state) {
     ir_graph_destroy(graph);
 }
 
-/* Sessions make shadows from their weights: without the weight, or of other dims, nothing is compiled. */
+/* Sessions make shadows from their weights: without the weight, or of other dims, nothing is
+ * compiled. */
 static void shadows_without_their_weights_are_refused(void **state) {
     (void)state;
     static const struct {

@@ -1,4 +1,5 @@
-/* Room for collectives whose parts lie apart (plan_stage.h): there on GPUs only, in use until the wait, and proved. */
+/* Room for collectives whose parts lie apart (plan_stage.h): there on GPUs only, in use until the
+ * wait, and proved. */
 #include "compile/plan_stage.h"
 
 #include <setjmp.h>
@@ -16,7 +17,8 @@
 
 enum { BATCH = 4, ROWS = 8, WIDTH = 64, INNER = 128 };
 
-/* Two products whose inner dim tensor parallel splits: rows of [batch, rows, width] are gathered along dim 1. */
+/* Two products whose inner dim tensor parallel splits: rows of [batch, rows, width] are gathered
+ * along dim 1. */
 static plan_t *plan_of(const char *target) {
     ir_graph_t *forward, *step;
     ad_train_options_t train;
@@ -45,7 +47,8 @@ static plan_t *plan_of(const char *target) {
     return plan;
 }
 
-/* The first start with a stage after which another node works before the wait; IR_NONE: there is none. */
+/* The first start with a stage after which another node works before the wait; IR_NONE: there is
+ * none. */
 static ir_node_t staged_start(const plan_program_t *program, ir_node_t *out_between) {
     const ir_graph_t *graph = program->graph;
     ir_node_t *ends = st_calloc(graph->nodes.n, sizeof *ends), found = IR_NONE;

@@ -1,4 +1,5 @@
-/* Reports: rows that sum up, a peak that agrees with the packer's bound, operations counted by hand. */
+/* Reports: rows that sum up, a peak that agrees with the packer's bound, operations counted by
+ * hand. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

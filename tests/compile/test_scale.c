@@ -57,8 +57,8 @@ static void make_parameters(ir_build_t *b, uint32_t n) {
     finish(b, sum);
 }
 
-/* n elementwise nodes and views over values of some steps before, products among them: groups of all
- * kinds and many pairs that cannot be joined. */
+/* n elementwise nodes and views over values of some steps before, products among them: groups of
+ * all kinds and many pairs that cannot be joined. */
 static void make_mesh(ir_build_t *b, uint32_t n) {
     enum { WINDOW = 16 };
     static const int64_t square[] = {2, 2}, flat[] = {4};

@@ -272,7 +272,8 @@ static void uniform_plans_are_what_their_names_say(void **state) {
     close_fixture(&f);
 }
 
-/* In every candidate that is solved for, the free one too, whatever its form says; what is not pinned is chosen. */
+/* In every candidate that is solved for, the free one too, whatever its form says; what is not
+ * pinned is chosen. */
 static void all_candidates_keep_to_pins(void **state) {
     (void)state;
     const struct {

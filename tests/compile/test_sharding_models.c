@@ -1,4 +1,5 @@
-/* Placements of whole models: the cut beside the exact elimination, meshes of ranks, and how long a choice takes. */
+/* Placements of whole models: the cut beside the exact elimination, meshes of ranks, and how long a
+ * choice takes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -146,7 +147,8 @@ static void cuts_are_as_good_as_elimination_on_models(void **state) {
     assert_true(n_llama >= 6 && n_resnet >= 6);
 }
 
-/* Every mesh is one of the ranks, of axes in the order of nearness, and news; what is priced least comes first. */
+/* Every mesh is one of the ranks, of axes in the order of nearness, and news; what is priced least
+ * comes first. */
 static void check_meshes(const meshes_request_t *request, uint32_t n, const mesh_price_t *prices) {
     for (uint32_t i = 0; i < n; i++) {
         const mesh_price_t *p = &prices[i];
@@ -196,8 +198,8 @@ static void meshes_are_priced_least_first(void **state) {
     }
 }
 
-/* 32 layers of 8 billion parameters, every uniform plan beside: a second of processor time at most, on
- * whatever machine; a quiet one takes a quarter (bench_sharding). */
+/* 32 layers of 8 billion parameters, every uniform plan beside: a second of processor time at most,
+ * on whatever machine; a quiet one takes a quarter (bench_sharding). */
 static void a_large_llama_is_quick(void **state) {
     (void)state;
     const uint32_t ranks[] = {8, 64, 1024};

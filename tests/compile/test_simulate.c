@@ -1,4 +1,5 @@
-/* Simulated steps: courses worked out by hand, random ones against a relaxation of the equations, plans. */
+/* Simulated steps: courses worked out by hand, random ones against a relaxation of the equations,
+ * plans. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -56,8 +57,8 @@ static void test_what_is_not_hidden_is_exposed(void **state) {
     simulate_destroy(s);
 }
 
-/* The second rank comes at 40. The first has been at its wait since 12, so 28 of its wait are the other's,
- * 8 the transfer's. */
+/* The second rank comes at 40. The first has been at its wait since 12, so 28 of its wait are the
+ * other's, 8 the transfer's. */
 static void test_waiting_for_a_late_rank_is_told_apart(void **state) {
     (void)state;
     const simulate_move_t early[] = {RUN(10), START(8), RUN(2), WAIT(1), RUN(1)};
@@ -84,7 +85,8 @@ static void test_collectives_queue_on_the_link(void **state) {
     simulate_destroy(s);
 }
 
-/* Nothing beside kernels: the sum of all. Half: 10 of 20 from 5 to 15, hidden to 11; 10 more at the wait. */
+/* Nothing beside kernels: the sum of all. Half: 10 of 20 from 5 to 15, hidden to 11; 10 more at the
+ * wait. */
 static void test_a_link_without_an_engine_hides_nothing(void **state) {
     (void)state;
     const simulate_move_t moves[] = {RUN(5), START(20), RUN(6), WAIT(1), RUN(4)};
@@ -104,7 +106,8 @@ static void test_a_link_without_an_engine_hides_nothing(void **state) {
     assert_null(s);
 }
 
-/* Pairs 0-1 and 2-3, then 0-2 and 1-3: rank 3's lateness reaches rank 0 only through rank 2 or 1. */
+/* Pairs 0-1 and 2-3, then 0-2 and 1-3: rank 3's lateness reaches rank 0 only through rank 2 or
+ * 1. */
 static void test_groups(void **state) {
     (void)state;
     const simulate_move_t quick[] = {START_IN(0, 3), WAIT(0), START_IN(1, 4), WAIT(2)};
@@ -247,8 +250,8 @@ static void test_random_courses(void **state) {
     }
 }
 
-/* Ranks on a grid: programs by row, one column of one row apart. Lanes are few, and tell what the equations of
- * all ranks say. */
+/* Ranks on a grid: programs by row, one column of one row apart. Lanes are few, and tell what the
+ * equations of all ranks say. */
 static void ranks_with_the_same_course_share_a_lane(void **state) {
     (void)state;
     static course_t c;
@@ -346,8 +349,8 @@ static void sum_costs(const plan_t *plan, const target_t *target, uint32_t p, ir
         *(program->steps[n].kind == PLAN_STEP_START ? out_link : out_kernels) += costs[n].us;
 }
 
-/* On one rank the step is the sum of its kernels. On more it lies between what hides everything and what
- * hides nothing; on the processor nothing is hidden; on the GPU something is. */
+/* On one rank the step is the sum of its kernels. On more it lies between what hides everything and
+ * what hides nothing; on the processor nothing is hidden; on the GPU something is. */
 static void test_plans(void **state) {
     (void)state;
     static const struct {
@@ -388,8 +391,8 @@ static void test_plans(void **state) {
     }
 }
 
-/* Events of a stream follow each other; the last one ends with the step; a transfer begins after its
- * start's place and a wait ends no earlier than its transfer. */
+/* Events of a stream follow each other; the last one ends with the step; a transfer begins after
+ * its start's place and a wait ends no earlier than its transfer. */
 static void test_events(void **state) {
     (void)state;
     static ir_cost_t costs[4096];

@@ -1,5 +1,5 @@
-/* Target descriptions: what is read, what is refused and how that is said, which kernel a node gets, and
- * what the numbers mean. */
+/* Target descriptions: what is read, what is refused and how that is said, which kernel a node
+ * gets, and what the numbers mean. */
 #include <math.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -58,7 +58,8 @@ static void test_reads(void **state) {
     target_destroy(t);
 }
 
-/* Collectives run beside kernels where the description does not say how much, but not on processors. */
+/* Collectives run beside kernels where the description does not say how much, but not on
+ * processors. */
 static void test_link_overlap(void **state) {
     (void)state;
     static const struct {
@@ -158,8 +159,8 @@ static ir_cost_t cost_of(const target_t *t, const ir_graph_t *graph, ir_value_t 
     return cost;
 }
 
-/* By hand, from the description above: 2 us of launch; bytes at 400 GB/s up to 1 MiB and at 100 from
- * 64 MiB on; 10 TFLOP/s in products. */
+/* By hand, from the description above: 2 us of launch; bytes at 400 GB/s up to 1 MiB and at 100
+ * from 64 MiB on; 10 TFLOP/s in products. */
 static void test_roofline(void **state) {
     (void)state;
     target_t *t;
@@ -188,8 +189,8 @@ static void test_roofline(void **state) {
     target_destroy(t);
 }
 
-/* A measured shape costs what was measured; between two of them the rate lies between theirs, and the
- * nearer counts more. */
+/* A measured shape costs what was measured; between two of them the rate lies between theirs, and
+ * the nearer counts more. */
 static void test_rates(void **state) {
     (void)state;
     target_t *t;
@@ -241,8 +242,8 @@ static void test_collective(void **state) {
     target_destroy(t);
 }
 
-/* The body's arithmetic, the node's own edges once, one launch. Materialized it is two launches and the
- * value between them twice. */
+/* The body's arithmetic, the node's own edges once, one launch. Materialized it is two launches and
+ * the value between them twice. */
 static void test_fused(void **state) {
     (void)state;
     target_t *t;
@@ -272,7 +273,8 @@ static void test_fused(void **state) {
     target_destroy(t);
 }
 
-/* What the first listed kernel cannot do goes to the next; what none can is said with every reason. */
+/* What the first listed kernel cannot do goes to the next; what none can is said with every
+ * reason. */
 static void test_chooses(void **state) {
     (void)state;
     target_t *t;
@@ -309,7 +311,8 @@ static void test_chooses(void **state) {
         if (b.status != ST_OK) fail_msg("%s", st_last_error());
         assert_string_equal(cost_of(t, b.graph, o).kernel, rows[i].kernel);
     }
-    /* the simple kernel's own rate, not that of attention: f32, d = 60 and 2 x 4 heads of 128 queries */
+    /* the simple kernel's own rate, not that of attention: f32, d = 60 and 2 x 4 heads of 128
+     * queries */
     ir_value_t slow =
         ir_b_input(&b, "slow", ir_type_make(IR_F32, 4, (int64_t[]){2, 4, 128, 60}), 0);
     slow = ir_b_node(&b, IR_OP_ATTENTION, 3, (ir_value_t[]){slow, slow, slow}, 0, NULL);
@@ -355,8 +358,8 @@ static void test_h200(void **state) {
     target_destroy(t);
 }
 
-/* Each op that does something has a kernel on each built-in GPU target for some element type, or stands
- * here with its reason. */
+/* Each op that does something has a kernel on each built-in GPU target for some element type, or
+ * stands here with its reason. */
 static void test_complete(void **state) {
     (void)state;
     static const ir_op_t never[] = {

@@ -1,5 +1,5 @@
-/* Bodies of the conformance cases, by name, in the text form; T is the case's type. And the oracle of
- * the ops that own one: the body node by node, each by the oracle. */
+/* Bodies of the conformance cases, by name, in the text form; T is the case's type. And the oracle
+ * of the ops that own one: the body node by node, each by the oracle. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -109,7 +109,8 @@ static const struct {
                                   "%s = reduce_sum(%p) {axes=[0], keep=false}\n"
                                   "%b = reduce_sum(%d) {axes=[0], keep=false}\n output y = %y "
                                   "output s = %s output b = %b }"},
-    /* statistics of columns whose mean is a hundred times what they vary by, and what comes of them */
+    /* statistics of columns whose mean is a hundred times what they vary by, and what comes of
+     * them */
     {"statistics",
      "graph {\n %x a = " INPUT("300,24") "%k = constant {dtype=T, shape=[], data=0.0625}\n"
                                          "%o = constant {dtype=T, shape=[], data=64}\n"
@@ -125,8 +126,8 @@ static const struct {
                                             "%d = sub(%x, %m)\n %q = mul(%d, %d)\n"
                                             "%v = reduce_sum(%q) {axes=[0,2], keep=false}\n"
                                             "output m = %m output v = %v }"},
-    /* rows too long for a warp: a maximum and the exponentials less it, and what comes of their sum over
-       all rows */
+    /* rows too long for a warp: a maximum and the exponentials less it, and what comes of their sum
+       over all rows */
     {"long_rows",
      "graph {\n %x a = " INPUT("30,1400") "%m = reduce_max(%x) {axes=[1], keep=true}\n"
                                           "%d = sub(%x, %m)\n %e = exp(%d)\n"

@@ -6,11 +6,12 @@
 #include "kernels/table.h"
 
 /* Inputs, separated by spaces: kind[fill]:dims, dims separated by commas, none for a scalar.
- *   kind  T the case's type; W f32 where that is a smaller float, else the same; i i32; l i64; b bool;
- *         d f64; h f16; t, w as T, W, not differentiated
+ *   kind  T the case's type; W f32 where that is a smaller float, else the same; i i32; l i64; b
+ *         bool; d f64; h f16; t, w as T, W, not differentiated
  *   fill  nothing: about [-2, 2]; +: [0.5, 2]; <n: integers in [-n, n); ^n: integers in [0, n); =v:
  * v Attributes: key=value, lists with commas; booleans 0 or 1; dtype by name. What is left out
- * takes its default. With channels_last=1 the dims are those of the channels-first form. A body is given by its name (bodies.c). */
+ * takes its default. With channels_last=1 the dims are those of the channels-first form. A body is
+ * given by its name (bodies.c). */
 typedef struct conf_case {
     ir_op_t op;
     const char *
@@ -53,9 +54,10 @@ ir_graph_t *conf_body(const char *name, ir_dtype_t dtype);
  * op. */
 bool conf_oracle(const conf_built_t *built, double *const *out);
 
-/* Fails the running test where output k differs from the expected. Tolerance: rounding of the type times (8 + 2 sqrt n) for sums of n terms, relative to the largest
- * expected value where there is a sum (terms may cancel), to the element otherwise. Smaller of 1
- * counts as 1. Integers and bools are exact. */
+/* Fails the running test where output k differs from the expected. Tolerance: rounding of the type
+ * times (8 + 2 sqrt n) for sums of n terms, relative to the largest expected value where there is a
+ * sum (terms may cancel), to the element otherwise. Smaller of 1 counts as 1. Integers and bools
+ * are exact. */
 void conf_compare(const conf_built_t *built, const char *impl, uint32_t k, const void *got,
                   const double *expected);
 

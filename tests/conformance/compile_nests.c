@@ -1,5 +1,6 @@
-/* Nests through NVRTC (compile_nests.h). Most of the time of a small program is what every program takes, so
- * several nests, each in a namespace of its own, are one. Programs are compiled on several threads. */
+/* Nests through NVRTC (compile_nests.h). Most of the time of a small program is what every program
+ * takes, so several nests, each in a namespace of its own, are one. Programs are compiled on
+ * several threads. */
 #include "compile_nests.h"
 
 #include <dlfcn.h>
@@ -189,7 +190,8 @@ static void note(const run_t *run, size_t first, size_t end) {
 
 /* ---- compiling ---- */
 
-/* A nest in a namespace: its kernels keep their names, of which others have the same, and its macros end. */
+/* A nest in a namespace: its kernels keep their names, of which others have the same, and its
+ * macros end. */
 static void put_in_namespace(FILE *file, const char *source, size_t number) {
     static const char linkage[] = "extern \"C\" ";
     fprintf(file, "namespace n%zu {\n", number);
@@ -219,8 +221,8 @@ static bool compiles(const run_t *run, const char *source, char **out_log) {
     return fine;
 }
 
-/* Together nests may take more than a program can have (constant memory): the fault of one is one that it has
- * alone. */
+/* Together nests may take more than a program can have (constant memory): the fault of one is one
+ * that it has alone. */
 static st_status_t compile_alone(const run_t *run, size_t first, size_t end) {
     for (size_t i = first; i < end; i++) {
         char *log;

@@ -11,10 +11,11 @@ typedef struct compiled_nests {
     size_t n_compiled;       /* by this one */
 } compiled_nests_t;
 
-/* Writes every case that is a nest, in its last type or in `all_types`, and says why the others are none.
- * Compiles what is new, until `seconds` are over, the forms that few nests have first. With `keeps` what compiles
- * is noted in a file beside the program, so that further runs go on from there. A text that does not compile
- * fails the running test with NVRTC's log. Skips it where there is no NVRTC 13. */
+/* Writes every case that is a nest, in its last type or in `all_types`, and says why the others are
+ * none. Compiles what is new, until `seconds` are over, the forms that few nests have first. With
+ * `keeps` what compiles is noted in a file beside the program, so that further runs go on from
+ * there. A text that does not compile fails the running test with NVRTC's log. Skips it where there
+ * is no NVRTC 13. */
 void compile_nests(bool all_types, double seconds, bool keeps, compiled_nests_t *out);
 
 #endif

@@ -1,7 +1,7 @@
 /* What the CUDA C of nests, and of scatter_add, uses of CUDA, for one thread of a processor: the
- * threads of a block are contexts that take turns at barriers and shuffles, blocks come one after the
- * other. test_emit_host.c compiles this with the nests' source as C++, test_scatter_host.c with the
- * kernels' header. */
+ * threads of a block are contexts that take turns at barriers and shuffles, blocks come one after
+ * the other. test_emit_host.c compiles this with the nests' source as C++, test_scatter_host.c with
+ * the kernels' header. */
 #ifndef STATOR_TESTS_CONFORMANCE_CUDA_ON_HOST_H
 #define STATOR_TESTS_CONFORMANCE_CUDA_ON_HOST_H
 

@@ -537,8 +537,8 @@ static bool plain_oracle(o_call_t *call) {
 
 /* ---- operands in another order ---- */
 
-/* Dims of the plain form of a type: with rows_first rows change places with heads, with channels_last
- * the last dim comes second. false: it has the plain order anyway. */
+/* Dims of the plain form of a type: with rows_first rows change places with heads, with
+ * channels_last the last dim comes second. false: it has the plain order anyway. */
 static bool plain_order(const kern_problem_t *p, const ir_type_t *type, int32_t *order) {
     bool rows = p->op == IR_OP_ATTENTION || p->op == IR_OP_ATTENTION_GRAD || p->op == IR_OP_ROPE;
     for (int32_t d = 0; d < type->rank; d++) order[d] = d;

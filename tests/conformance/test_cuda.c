@@ -1,6 +1,7 @@
 /* Every case on every CUDA kernel against the oracle, on a machine with a GPU: outputs and scratch
- * between guard zones, both filled with NaN before, the same bits the second time, and in a recorded
- * graph. An op that the CPU has a kernel for and the GPU has none fails, unless it is listed. */
+ * between guard zones, both filled with NaN before, the same bits the second time, and in a
+ * recorded graph. An op that the CPU has a kernel for and the GPU has none fails, unless it is
+ * listed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -203,7 +204,8 @@ static void check_impl(const conf_built_t *built, const kern_impl_t *impl,
     if (call.prepared && impl->release) impl->release(call.prepared);
 }
 
-/* An index of the second input that is out of range: each kernel names it, its place and the size. */
+/* An index of the second input that is out of range: each kernel names it, its place and the
+ * size. */
 static void check_fault(const conf_case_t *row, int64_t position, int64_t index, int64_t size) {
     conf_built_t built;
     conf_build(row, IR_F32, &built);

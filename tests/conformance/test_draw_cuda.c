@@ -1,5 +1,5 @@
-/* Initial values drawn by the GPU have the bits of those that the host draws: every kind and format, whole and in
- * boxes. Skipped without a GPU. */
+/* Initial values drawn by the GPU have the bits of those that the host draws: every kind and
+ * format, whole and in boxes. Skipped without a GPU. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* CUDA C of the nests of every case that is one, in one type each: as many as half a minute allows are
- * compiled, by each run others, until all are. */
+/* CUDA C of the nests of every case that is one, in one type each: as many as half a minute allows
+ * are compiled, by each run others, until all are. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

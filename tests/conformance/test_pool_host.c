@@ -1,6 +1,6 @@
-/* The CUDA kernel of max pooling's gradient by patches, run on the host: compiled by the C++ compiler with
- * what of CUDA it uses (cuda_on_host.h). Slopes are small whole numbers, so that sums are exact. No GPU is
- * needed; skipped where there is no C++ compiler. */
+/* The CUDA kernel of max pooling's gradient by patches, run on the host: compiled by the C++
+ * compiler with what of CUDA it uses (cuda_on_host.h). Slopes are small whole numbers, so that sums
+ * are exact. No GPU is needed; skipped where there is no C++ compiler. */
 #include <dlfcn.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
-/* Planning for a GPU and running on it ask the same rules: for every case the kernel that the H200's
- * description gives is one whose rules accept it, with just the scratch that is planned. Needs no GPU;
- * where the CUDA module is built its kernels are asked too. */
+/* Planning for a GPU and running on it ask the same rules: for every case the kernel that the
+ * H200's description gives is one whose rules accept it, with just the scratch that is planned.
+ * Needs no GPU; where the CUDA module is built its kernels are asked too. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
-/* The CUDA kernels of scatter_add, run on the host: compiled by the C++ compiler with what of CUDA they
- * use (cuda_on_host.h). Updates are small whole numbers, so that sums are exact in any order, and the
- * order itself is looked at. No GPU is needed; skipped where there is no C++ compiler. */
+/* The CUDA kernels of scatter_add, run on the host: compiled by the C++ compiler with what of CUDA
+ * they use (cuda_on_host.h). Updates are small whole numbers, so that sums are exact in any order,
+ * and the order itself is looked at. No GPU is needed; skipped where there is no C++ compiler. */
 #include <dlfcn.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,5 @@
-/* Where modules are looked for: this program runs itself, found through PATH, from a folder with a planted module. */
+/* Where modules are looked for: this program runs itself, found through PATH, from a folder with a
+ * planted module. */
 #include <libgen.h>
 #include <sys/stat.h>
 #include <unistd.h>

@@ -14,8 +14,8 @@ void same_bits(const ir_graph_t *graph, compile_options_t options, uint32_t leas
 /* The same for the training step of `forward`, which it destroys, on 1 to 3 ranks. */
 void same_bits_on_ranks(ir_graph_t *forward, const char *optimizer, int64_t accumulate,
                         uint32_t least_nodes);
-/* Limits between what is needed with and without recomputation, which saves a part `saved` at least,
- * are kept, and lower ones take no less time. Destroys `forward`. */
+/* Limits between what is needed with and without recomputation, which saves a part `saved` at
+ * least, are kept, and lower ones take no less time. Destroys `forward`. */
 void keep_limits(ir_graph_t *forward, int64_t accumulate, double saved);
 
 #endif

@@ -1,5 +1,5 @@
-/* Measuring this machine gives a description that the library reads: every point ran, and rates are what
- * a processor may have. */
+/* Measuring this machine gives a description that the library reads: every point ran, and rates are
+ * what a processor may have. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

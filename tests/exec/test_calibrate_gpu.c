@@ -1,5 +1,6 @@
-/* A GPU's description from single ops, with a clock that says what a device of known rates would take:
- * the library reads it, costs what it measured as that device does, and keeps what was not measured. */
+/* A GPU's description from single ops, with a clock that says what a device of known rates would
+ * take: the library reads it, costs what it measured as that device does, and keeps what was not
+ * measured. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -82,8 +83,9 @@ static void a_description_comes_out(void **state) {
     about(t->bandwidths[0].gbps, NEAR_BYTES_A_US * 1e-3);
     about(t->product_gflops[IR_BF16], FLOP_A_US * 1e-3);
     about(t->product_gflops[IR_F64], FLOP_A_US * 1e-3);
-    /* launches of nests: a row or a column a pass over what the op reads and writes, so that the rate is
-     * the device's; sums over columns have a second launch, whose 1.5 us and parts the base tells of */
+    /* launches of nests: a row or a column a pass over what the op reads and writes, so that the
+     * rate is the device's; sums over columns have a second launch, whose 1.5 us and parts the base
+     * tells of */
     about(t->nests[KERN_SHAPE_FLAT].us, LAUNCH_US);
     about(t->nests[KERN_SHAPE_FLAT].gbps, BYTES_A_US * 1e-3);
     about(t->nests[KERN_SHAPE_ROWS].us, NEST_US);

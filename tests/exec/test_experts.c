@@ -1,5 +1,5 @@
-/* Routed experts against a loop over tokens: choices, capacity, what is dropped, on any parts of a batch;
- * choices in mixed precision. */
+/* Routed experts against a loop over tokens: choices, capacity, what is dropped, on any parts of a
+ * batch; choices in mixed precision. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -80,8 +80,8 @@ static const char slow_launches[] =
     "memory_gbps 20\nlaunch_us 50\nlink_us 5\nlink_gbps 10\nbandwidth 1MiB 50\n"
     "passes f32 10\nproducts f32 50\n";
 
-/* n is stored in a first phase, a after the sum, for which relu(x) is computed again: n must not have
- * taken the memory of x. */
+/* n is stored in a first phase, a after the sum, for which relu(x) is computed again: n must not
+ * have taken the memory of x. */
 static void phases_keep_their_operands(void **state) {
     (void)state;
     static const char text[] =

@@ -1,5 +1,5 @@
-/* Channels last: a model whose convolutions and pools are so trains alike on any number of ranks, and a
- * plan whose target favours it computes what one with the model's own order does. */
+/* Channels last: a model whose convolutions and pools are so trains alike on any number of ranks,
+ * and a plan whose target favours it computes what one with the model's own order does. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

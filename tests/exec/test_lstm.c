@@ -1,5 +1,5 @@
-/* An LSTM trains: its gradients against those of the layer written out and against differences of the
- * loss, and its loss on a text. */
+/* An LSTM trains: its gradients against those of the layer written out and against differences of
+ * the loss, and its loss on a text. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -114,8 +114,8 @@ static double worst_output(const plan_t *plan, size_t n, const double *given,
     return worst;
 }
 
-/* The loops' products are 16 bits wide, forward and backward, and the gradients near float64's: each
- * value is rounded by 2^-9 (bf16) or 2^-12 (f16), and about 16 of them add up on the way. */
+/* The loops' products are 16 bits wide, forward and backward, and the gradients near float64's:
+ * each value is rounded by 2^-9 (bf16) or 2^-12 (f16), and about 16 of them add up on the way. */
 static void loops_compute_in_16_bits(void **state) {
     (void)state;
     static const struct {

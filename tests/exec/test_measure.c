@@ -1,4 +1,5 @@
-/* Measured steps: every kernel has its span, spans lie in order inside the step, and nothing else changes. */
+/* Measured steps: every kernel has its span, spans lie in order inside the step, and nothing else
+ * changes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

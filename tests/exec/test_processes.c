@@ -1,5 +1,6 @@
-/* Sessions that each run one rank of a communicator: bits are those of one session with all ranks, and
- * plans that differ are told. The ranks are threads here, each with a session as a process has it. */
+/* Sessions that each run one rank of a communicator: bits are those of one session with all ranks,
+ * and plans that differ are told. The ranks are threads here, each with a session as a process has
+ * it. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -220,8 +220,8 @@ static void assert_same_steps(const ir_graph_t *a, const ir_graph_t *b, compile_
     st_free(got);
 }
 
-/* Three micro-batches in a loop: the numbers of the whole batch, on ranks that each run the loop on their
- * part of every micro-batch; fused and not. */
+/* Three micro-batches in a loop: the numbers of the whole batch, on ranks that each run the loop on
+ * their part of every micro-batch; fused and not. */
 static void micro_batches_run_in_a_loop(void **state) {
     (void)state;
     ir_graph_t *whole = accumulated(model_mlp(24), "adamw", 1);
@@ -243,7 +243,8 @@ static void micro_batches_run_in_a_loop(void **state) {
     ir_graph_destroy(parts);
 }
 
-/* Dropout inside a recurrent layer's loop: a mask for each item and turn, however the batch is cut. */
+/* Dropout inside a recurrent layer's loop: a mask for each item and turn, however the batch is
+ * cut. */
 static const char dropped[] =
     "graph {\n"
     "  %%x x = input {dtype=f32, shape=[%d,5,3], batch_axis=0}\n"
@@ -301,8 +302,8 @@ static void masks_of_inner_loops_are_those_of_the_whole_batch(void **state) {
     ir_graph_destroy(whole);
 }
 
-/* Batch norm of each micro-batch: statistics go from one to the next. What the loop is written out as is
- * the oracle; ranks meet for the statistics, so that they write it out, too. */
+/* Batch norm of each micro-batch: statistics go from one to the next. What the loop is written out
+ * as is the oracle; ranks meet for the statistics, so that they write it out, too. */
 static void statistics_of_micro_batches_go_round(void **state) {
     (void)state;
     ir_graph_t *step = accumulated(model_conv(4), "sgd", 3), *flat = written_out(step);

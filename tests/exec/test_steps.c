@@ -128,8 +128,8 @@ static void outputs_can_be_fetched_after_the_step(void **state) {
     }
 }
 
-/* Each step's output is that of its own input, fed at once; the input of the step after is written over
- * the same host memory as soon as it has been handed over. */
+/* Each step's output is that of its own input, fed at once; the input of the step after is written
+ * over the same host memory as soon as it has been handed over. */
 static void inputs_fed_ahead_are_those_of_the_next_step(void **state) {
     (void)state;
     enum { STEPS = 12 };

@@ -1,5 +1,5 @@
-/* Traces, read back by another JSON reader: slices of a thread nest and follow each other, collectives open and
- * close, and the times sum up to the step. */
+/* Traces, read back by another JSON reader: slices of a thread nest and follow each other,
+ * collectives open and close, and the times sum up to the step. */
 #include <json.h>
 #include <math.h>
 
@@ -55,7 +55,8 @@ static thread_t *thread_of(checked_t *c, struct json_object *event) {
     return &c->threads[c->n_threads++];
 }
 
-/* Slices come outer before inner and in order of their begin; none reaches over the one it lies in. */
+/* Slices come outer before inner and in order of their begin; none reaches over the one it lies
+ * in. */
 static void check_slice(thread_t *t, struct json_object *event) {
     int64_t begin = ns_of(event, "ts"), duration = ns_of(event, "dur");
     struct json_object *args = need(event, "args", json_type_object);
@@ -201,7 +202,8 @@ static void a_measured_trace_is_whole(void **state) {
             assert_int_equal(measured->n_leaves, STEPS * count_steps(&f, r));
             assert_int_equal(measured->n_slices, measured->n_leaves + 3 * STEPS);
             assert_true(measured->leaves_ns > 0 && measured->leaves_ns <= measured->slices_ns);
-            /* what is planned fills its step, but for rounding and, at its end, transfers without kernels */
+            /* what is planned fills its step, but for rounding and, at its end, transfers without
+             * kernels */
             assert_true(llabs(planned->leaves_ns - planned->slices_ns) <= (long)planned->n_leaves);
         }
         const thread_t *first = find_thread(&c, 0, MEASURED);
@@ -221,7 +223,8 @@ static void a_measured_trace_is_whole(void **state) {
     }
 }
 
-/* Rows of kernels and of nodes tell the same sums, the predicted ones that of the simulated step. */
+/* Rows of kernels and of nodes tell the same sums, the predicted ones that of the simulated
+ * step. */
 static void figures_sum_up(void **state) {
     (void)state;
     fixture_t f;
@@ -259,7 +262,8 @@ static void figures_sum_up(void **state) {
     end(&f);
 }
 
-/* Without a device, a thousand ranks: one process a program, the planned step of each, a small file. */
+/* Without a device, a thousand ranks: one process a program, the planned step of each, a small
+ * file. */
 static void many_ranks_are_planned(void **state) {
     (void)state;
     static checked_t c;
@@ -305,7 +309,8 @@ static void many_ranks_are_planned(void **state) {
     end(&f);
 }
 
-/* However little fits on the disk: an error that names the file, which is what it was, and no half one. */
+/* However little fits on the disk: an error that names the file, which is what it was, and no half
+ * one. */
 static void a_full_disk_leaves_no_half_file(void **state) {
     (void)state;
     fixture_t f;

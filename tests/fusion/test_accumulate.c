@@ -13,7 +13,8 @@
 #include "ir/text.h"
 #include "ir/verify.h"
 
-/* Of a device on which a node takes a unit of time, and products that add none more, unless told. */
+/* Of a device on which a node takes a unit of time, and products that add none more, unless
+ * told. */
 typedef struct device {
     double adding_us;
     bool refuses;

@@ -218,7 +218,8 @@ static void sums_follow_where_their_bits_may(void **state) {
 
 /* ---- convolutions ---- */
 
-/* A residual block with a pool, forward and backward. Statistics are inputs, so that it stays short. */
+/* A residual block with a pool, forward and backward. Statistics are inputs, so that it stays
+ * short. */
 static const char block_before[] =
     "  %0 x = input {dtype=f64, shape=[2,4,6,6]}\n"
     "  %1 w = parameter {dtype=f64, shape=[4,4,3,3]}\n"
@@ -293,7 +294,8 @@ static void residual_blocks_turn_whole(void **state) {
            "  output \"dx\" = %34\n");
 }
 
-/* Where both forms take as long nothing turns, but for a model that has transposes around its own. */
+/* Where both forms take as long nothing turns, but for a model that has transposes around its
+ * own. */
 static void convolutions_stay_where_nothing_is_gained(void **state) {
     (void)state;
     char text[8192];

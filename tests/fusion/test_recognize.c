@@ -132,7 +132,8 @@ static void a_norm_between_casts_works_in_the_small_type(void **state) {
         "  output \"y\" = %3\n");
 }
 
-/* Those of a model that is float32 only ask: a pattern is found behind them, and what none takes stays. */
+/* Those of a model that is float32 only ask: a pattern is found behind them, and what none takes
+ * stays. */
 static void casts_that_ask_stay_outside_of_composites(void **state) {
     (void)state;
     assert_captures(

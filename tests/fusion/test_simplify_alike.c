@@ -1,5 +1,5 @@
-/* Simplify, side by side: programs that differ in extents keep the same nodes, each computes what it
- * did, and what all allow is done. */
+/* Simplify, side by side: programs that differ in extents keep the same nodes, each computes what
+ * it did, and what all allow is done. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

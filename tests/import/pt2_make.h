@@ -5,8 +5,8 @@
  *
  * Arguments are name=value with %x a tensor, [%x,%y] tensors (None among them makes them optional),
  * 2 an integer, [2,3] integers, 0.5 a float, true a bool, 'none' a string, #f32 an element type,
- * None, &n a symbolic integer (in a list, all entries are), $ what pt2_graph gives. Results are names with commas; in brackets
- * they are one list; &n is a symbolic integer. */
+ * None, &n a symbolic integer (in a list, all entries are), $ what pt2_graph gives. Results are
+ * names with commas; in brackets they are one list; &n is a symbolic integer. */
 #ifndef STATOR_TESTS_PT2_MAKE_H
 #define STATOR_TESTS_PT2_MAKE_H
 
@@ -55,8 +55,8 @@ void pt2_state(pt2_maker_t *m, const char *kind, const char *name, const char *t
 void pt2_state_as(pt2_maker_t *m, const char *kind, const char *name, const char *type,
                   const char *path, const int64_t *strides, int64_t offset);
 void pt2_node(pt2_maker_t *m, const char *target, const char *arguments, const char *results);
-/* The maker's nodes as a graph, with the names of its inputs and outputs, as an argument's value (to be
- * freed); empties the maker. */
+/* The maker's nodes as a graph, with the names of its inputs and outputs, as an argument's value
+ * (to be freed); empties the maker. */
 char *pt2_graph(pt2_maker_t *m, const char *inputs, const char *outputs);
 void pt2_output(pt2_maker_t *m, const char *name);
 /* What the archive says of a node's result. */

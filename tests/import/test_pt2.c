@@ -80,7 +80,8 @@ static void test_mutation(void **state) {
     import_result_destroy(result);
 }
 
-/* Sizes that the archive leaves open stay open: x f32[s0,3] as one row of 3·s0, plus a mean over s0. */
+/* Sizes that the archive leaves open stay open: x f32[s0,3] as one row of 3·s0, plus a mean over
+ * s0. */
 static pt2_maker_t symbolic(void) {
     pt2_maker_t m = {.ranges = "{\"s0\":{\"min_val\":2,\"max_val\":64}}"};
     pt2_symbolic_input(&m, "x", "f32", "s0:4,3");

@@ -1,5 +1,5 @@
-/* Control flow of torch.export: numbers worked out by hand, how loops are counted, and what is refused,
- * with its reason. Archives of PyTorch's own are in tests/capi/test_control.c. */
+/* Control flow of torch.export: numbers worked out by hand, how loops are counted, and what is
+ * refused, with its reason. Archives of PyTorch's own are in tests/capi/test_control.c. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -24,9 +24,9 @@ static double sigmoid(double x) {
     return 1 / (1 + exp(-x));
 }
 
-/* One direction over x[T][B][n_in]; weights w[4H][n_in], r[4H][H], b[4H] twice or NULL; gates in the
- * order i, f, g, o. y gets [T][B][stride] from column `at` on; h and c go from the first to the last
- * state. */
+/* One direction over x[T][B][n_in]; weights w[4H][n_in], r[4H][H], b[4H] twice or NULL; gates in
+ * the order i, f, g, o. y gets [T][B][stride] from column `at` on; h and c go from the first to the
+ * last state. */
 static void naive(const double *x, int n_in, const double *w, const double *r, const double *b,
                   const double *b2, bool reverse, double *y, int stride, int at, double *h,
                   double *c) {
@@ -171,7 +171,8 @@ static void layers_follow_their_formulas(void **state) {
                 check_form(&(form_t){directions, bias == 1, batch_first == 1});
 }
 
-/* PyTorch 2.11 writes shapes of the last states that are not theirs. A wrong type is another matter. */
+/* PyTorch 2.11 writes shapes of the last states that are not theirs. A wrong type is another
+ * matter. */
 static void a_wrong_description_of_the_states_is_noted(void **state) {
     (void)state;
     static double weights[MAX_WEIGHTS][MOST];

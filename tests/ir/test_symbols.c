@@ -1,5 +1,5 @@
-/* Open sizes: text and bytes keep them, binding gives the graph for a size, and families of graphs are
- * identified or refused. */
+/* Open sizes: text and bytes keep them, binding gives the graph for a size, and families of graphs
+ * are identified or refused. */
 #include "ir/symbols.h"
 
 #include <setjmp.h>

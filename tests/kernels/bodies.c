@@ -274,7 +274,8 @@ static bool kernel_reads(const emit_schedule_t *s, const emit_kernel_t *k, uint3
     return reads;
 }
 
-/* The launch that stores the result is the last to read the operand, and no other kernel of it does. */
+/* The launch that stores the result is the last to read the operand, and no other kernel of it
+ * does. */
 static void check_kernels(const nest_t *nest, uint32_t result, uint32_t operand,
                           const char *label) {
     emit_schedule_t *s = NULL;

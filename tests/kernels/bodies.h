@@ -37,12 +37,12 @@ void body_compare(const body_t *body, const results_t *got, const body_t *wide,
 /* Nest kernel against reference of the f64 body, on 1, 2 and 4 threads with the same bits. */
 void body_check(body_t *body, double terms, const char *label);
 
-/* Every pair of result and operand that the planner takes is proved. Returns how many it takes; nothing
- * runs. */
+/* Every pair of result and operand that the planner takes is proved. Returns how many it takes;
+ * nothing runs. */
 size_t body_check_proof(const ir_graph_t *graph);
-/* Runs with each result over each operand where nest_may_reuse allows it: the same bits as apart, by
- * the nest kernel and the reference; no kernel of the GPU's schedule reads the operand too late, and plan_reuse.h proves it.
- * Returns how many such pairs there are. */
+/* Runs with each result over each operand where nest_may_reuse allows it: the same bits as apart,
+ * by the nest kernel and the reference; no kernel of the GPU's schedule reads the operand too late,
+ * and plan_reuse.h proves it. Returns how many such pairs there are. */
 uint32_t body_check_in_place(const body_t *body, const char *label);
 
 /* 64 random bits; the state moves on. */

@@ -1,6 +1,6 @@
-/* cuDNN's planning without a GPU: what the CUDA module's kernels say that they can run, the library has an
- * engine for on an H200, of which it is given the description; within the planned scratch, with the same
- * bits every run. Nothing runs. Skipped where the module or cuDNN is missing. */
+/* cuDNN's planning without a GPU: what the CUDA module's kernels say that they can run, the library
+ * has an engine for on an H200, of which it is given the description; within the planned scratch,
+ * with the same bits every run. Nothing runs. Skipped where the module or cuDNN is missing. */
 #include <dlfcn.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -24,8 +24,8 @@ static const char h200[] =
     "\"memClockRateKHz\":3201000,\"l2CacheSize\":62914560,\"cudaDeviceId\":0,\"deviceVer\":900,"
     "\"driverVer\":13000,\"deviceName\":\"NVIDIA H200\"}";
 
-/* Engines whose code the library makes at run time count only where a driver's library is to be had: the
- * toolkit's empty one will do. */
+/* Engines whose code the library makes at run time count only where a driver's library is to be
+ * had: the toolkit's empty one will do. */
 static bool has_driver_library(void) {
     static const char *const names[] = {"libcuda.so.1", "/usr/local/cuda/lib64/stubs/libcuda.so"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)

@@ -1,5 +1,5 @@
-/* Kernels of a level that are one launch: squares of many gradients, whose launches would cost more than
- * the sums do (conformance.emit_host says that they are right). */
+/* Kernels of a level that are one launch: squares of many gradients, whose launches would cost more
+ * than the sums do (conformance.emit_host says that they are right). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

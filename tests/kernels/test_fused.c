@@ -332,7 +332,8 @@ static void test_elementwise(void **state) {
           11, 4, "zero rows");
 }
 
-/* A result may stand in an operand's memory where nest_may_reuse says so: expected[k * n_in + j]. */
+/* A result may stand in an operand's memory where nest_may_reuse says so: expected[k * n_in +
+ * j]. */
 static void check_in_place(const char *text, uint32_t n_in, uint32_t n_out, const bool *expected) {
     body_t body = body_parse(text, 5, 3);
     nest_t *nest = NULL;
@@ -500,8 +501,8 @@ static void test_in_place_over_an_index(void **state) {
                    3, 2, (const bool[]){0, 0, 1, 1, 0, 0});
 }
 
-/* A count of steps is replaced although parameters are computed from it, for what they need of it is
- * computed once; not if they take it from its memory. */
+/* A count of steps is replaced although parameters are computed from it, for what they need of it
+ * is computed once; not if they take it from its memory. */
 static void test_in_place_of_one_element(void **state) {
     (void)state;
     check_in_place(BODY("%0 t = input {dtype=f32, shape=[], batch_axis=-1}\n"
@@ -540,8 +541,8 @@ static void test_constants(void **state) {
           3, 4, "constants");
 }
 
-/* Without memory planning fails and says so, wherever that is: here among views of sums that are read
- * across their rows, of which there are more than a vector begins with. */
+/* Without memory planning fails and says so, wherever that is: here among views of sums that are
+ * read across their rows, of which there are more than a vector begins with. */
 static void test_lack_of_memory(void **state) {
     static const char text[] = BODY(
         "%0 x = input {dtype=f32, shape=[70,130], batch_axis=-1}\n"

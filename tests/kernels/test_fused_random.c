@@ -1,7 +1,7 @@
-/* Random bodies of elementwise ops, reductions, broadcasts, transposes, reshapes, slices and gathers:
- * the nest kernel against the reference, in f64 and f32. What nest_build refuses is drawn again;
- * that most bodies are nests is part of the test. Each result also runs in the memory of each operand
- * that it may take. */
+/* Random bodies of elementwise ops, reductions, broadcasts, transposes, reshapes, slices and
+ * gathers: the nest kernel against the reference, in f64 and f32. What nest_build refuses is drawn
+ * again; that most bodies are nests is part of the test. Each result also runs in the memory of
+ * each operand that it may take. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -340,8 +340,8 @@ static void test_several_domains(void **state) {
     assert_true(n > 500);
 }
 
-/* The proof, which knows nothing of nests, lets all through that the planner takes: else a plan that is
- * sound would be refused. */
+/* The proof, which knows nothing of nests, lets all through that the planner takes: else a plan
+ * that is sound would be refused. */
 static void test_proofs(void **state) {
     (void)state;
     enum { N_BODIES = 2500 };

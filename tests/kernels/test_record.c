@@ -95,7 +95,8 @@ static void lines_of_another_device_count_as_absent(void **state) {
     record_close(record);
 }
 
-/* Any byte of the line changed, or the file cut anywhere: no entry, and a new one finds its place. */
+/* Any byte of the line changed, or the file cut anywhere: no entry, and a new one finds its
+ * place. */
 static void damaged_and_torn_lines_count_as_absent(void **state) {
     (void)state;
     const char *path = fresh();

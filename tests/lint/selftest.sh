@@ -67,6 +67,8 @@ awk 'BEGIN { for (i = 0; i < 801; i++) print "int x;" }' >src/ir/long.c
 refused source src/ir/long.c 'more than 800'
 awk 'BEGIN { print "int f(void) {"; for (i = 0; i < 120; i++) print "    x();"; print "}" }' >src/ir/f.c
 refused source src/ir/f.c 'more than 120'
+awk 'BEGIN { printf "/* short\n * "; for (i = 0; i < 98; i++) printf "x"; print " */" }' >src/ir/wide.c
+refused source src/ir/wide.c 'more than 100'
 awk 'BEGIN { printf "# "; for (i = 0; i < 99; i++) printf "x"; print "" }' >tests/wide.sh
 refused source tests/wide.sh 'more than 100'
 awk 'BEGIN { printf "# "; for (i = 0; i < 98; i++) printf "é"; print "" }' >tests/wide.sh

@@ -1,4 +1,5 @@
-/* Hiding collectives: groups against all groups, merged graphs as text, orders within their memory. */
+/* Hiding collectives: groups against all groups, merged graphs as text, orders within their
+ * memory. */
 #include "schedule/hide.h"
 
 #include <math.h>
@@ -121,8 +122,8 @@ static void a_wait_before_its_group_is_refused(void **state) {
 
 /* ---- times ---- */
 
-/* Four ranks, two to a host: each has 128 bytes, of which a quarter goes to its neighbour, at 10,000
- * bytes a microsecond, and half to the other host, at 1,000. */
+/* Four ranks, two to a host: each has 128 bytes, of which a quarter goes to its neighbour, at
+ * 10,000 bytes a microsecond, and half to the other host, at 1,000. */
 static void an_exchange_takes_what_its_parts_take(void **state) {
     (void)state;
     ir_graph_t *graph = golden_read(
@@ -188,8 +189,8 @@ static void make_sample(sample_t *s, bool ahead, unsigned *seed) {
     }
 }
 
-/* When the link is free again, where bit i of `cuts` ends a group after collective i; of those ahead the
- * delay. */
+/* When the link is free again, where bit i of `cuts` ends a group after collective i; of those
+ * ahead the delay. */
 static double outcome(const sample_t *s, bool ahead, uint32_t cuts) {
     double now = 0, delay = 0;
     for (uint32_t first = 0, i = 0; i < s->t.n; i++) {
@@ -296,7 +297,8 @@ static ir_node_t position(const ir_graph_t *graph, const char *name) {
     return 0;
 }
 
-/* A sum that is wanted at once is on its way while a product runs that comes later in the given order. */
+/* A sum that is wanted at once is on its way while a product runs that comes later in the given
+ * order. */
 static void what_does_not_wait_runs_meanwhile(void **state) {
     (void)state;
     sched_hidden_t out;
@@ -319,7 +321,8 @@ static void what_does_not_wait_runs_meanwhile(void **state) {
     ir_graph_destroy(graph);
 }
 
-/* The second weight is gathered while the first product runs, the third not yet: it would be memory. */
+/* The second weight is gathered while the first product runs, the third not yet: it would be
+ * memory. */
 static void weights_are_gathered_one_ahead(void **state) {
     (void)state;
     sched_hidden_t out;

@@ -97,8 +97,8 @@ static sched_order_info_t order_of(const char *text, const ir_target_t *target) 
     return info;
 }
 
-/* Values alone want the large one and its sum before the product; with a workspace as large as four of
- * them the product runs while nothing but its operand is alive. */
+/* Values alone want the large one and its sum before the product; with a workspace as large as four
+ * of them the product runs while nothing but its operand is alive. */
 static void workspaces_count(void **state) {
     (void)state;
     static const char text[] =
@@ -116,8 +116,8 @@ static void workspaces_count(void **state) {
     assert_int_equal(order_of(text, &target).bytes, 2 * value + WORKSPACE);
 }
 
-/* Sums and exponentials stand in the memory of what they are made from, and the new parameter in the
- * parameter's; what is read once more does not give its memory away. */
+/* Sums and exponentials stand in the memory of what they are made from, and the new parameter in
+ * the parameter's; what is read once more does not give its memory away. */
 static void results_in_place_take_no_memory(void **state) {
     (void)state;
     const int64_t value = 1000 * 4;
@@ -144,8 +144,8 @@ static void results_in_place_take_no_memory(void **state) {
                      2 * value);
 }
 
-/* Of orders with one peak, the one that frees sooner: each gradient of a weight right after what it is
- * made from, not all of them at the end. The peak is the large value before them. */
+/* Of orders with one peak, the one that frees sooner: each gradient of a weight right after what it
+ * is made from, not all of them at the end. The peak is the large value before them. */
 static void ties_go_to_the_smaller_area(void **state) {
     (void)state;
     ir_graph_t *graph = ordered(
@@ -210,8 +210,8 @@ static bool is_in_place(const ir_graph_t *graph, const uint32_t *readers, uint32
     return (readers[graph->values.data[node->inputs[0]].producer] & ~(set | 1u << i)) == 0;
 }
 
-/* Least peak of all orders: over the sets of nodes that have run, whatever their order, the memory is
- * the same. */
+/* Least peak of all orders: over the sets of nodes that have run, whatever their order, the memory
+ * is the same. */
 static int64_t exact_peak(const ir_graph_t *graph) {
     uint32_t n = (uint32_t)graph->nodes.n, needs[SMALL], readers[SMALL];
     static int64_t least[1 << SMALL];

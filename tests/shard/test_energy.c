@@ -246,7 +246,8 @@ static void allowed_labels_are_found_where_there_are_some(void **state) {
     assert_true(n_none > 100 && n_found > 50 && n_missed * 20 < n_found);
 }
 
-/* Too many variables for all labellings; the elimination, held against those above, is the judge. */
+/* Too many variables for all labellings; the elimination, held against those above, is the
+ * judge. */
 static void larger_graphs_come_within_a_percent_of_elimination(void **state) {
     (void)state;
     enum { N = 60, LABELS = 5 };
@@ -289,7 +290,8 @@ static void larger_graphs_come_within_a_percent_of_elimination(void **state) {
     assert_true(excess / n_graphs < 0.01);
 }
 
-/* Never more than the limit, never less than the bound, and near the best that all labellings have. */
+/* Never more than the limit, never less than the bound, and near the best that all labellings
+ * have. */
 static void memory_is_kept_within_its_limit(void **state) {
     (void)state;
     double excess = 0, gap = 0;

@@ -94,7 +94,8 @@ static void phases_stay(void **state) {
         "}\n");
 }
 
-/* A part of the moment: the sum is scattered, the weight's part cut out of it and gathered again. */
+/* A part of the moment: the sum is scattered, the weight's part cut out of it and gathered
+ * again. */
 static void a_split_update_scatters_and_gathers(void **state) {
     (void)state;
     ir_graph_t *graph = golden_read(

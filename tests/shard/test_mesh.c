@@ -239,7 +239,8 @@ static void early_ranks_work_for_late_ones(void **state) {
     shard_programs_free(&made);
 }
 
-/* 3 queries, which one rank of four has none of, over 8 keys, in no order: every pair is computed, once. */
+/* 3 queries, which one rank of four has none of, over 8 keys, in no order: every pair is computed,
+ * once. */
 static void all_pairs_are_computed_once(void **state) {
     (void)state;
     static const char attending[] =
@@ -285,7 +286,8 @@ static void what_cannot_go_round_is_refused(void **state) {
     shard_programs_free(&made);
 }
 
-/* 4 rows on 3 ranks: one of two rows, two of one; the same for each coordinate of the other axis. */
+/* 4 rows on 3 ranks: one of two rows, two of one; the same for each coordinate of the other
+ * axis. */
 static void equal_ranks_share_a_program(void **state) {
     (void)state;
     ir_graph_t *graph = parse();

@@ -131,8 +131,8 @@ static void many_rows_and_small_weights_split_the_batch(void **state) {
     assert_string_equal(place(choice(&s, graph, "y")->out[0]), "split 0/4096");
     assert_string_equal(place(choice(&s, graph, "y")->in[1]), "whole");
     assert_string_equal(place(choice(&s, graph, "dw")->out[0]), "partial");
-    /* summed in parts, and gathered when it is read: as many bytes as summing all of it, and each rank
-     * makes a quarter of the new weight */
+    /* summed in parts, and gathered when it is read: as many bytes as summing all of it, and each
+     * rank makes a quarter of the new weight */
     assert_string_equal(place(choice(&s, graph, "w")->out[0]), "split 0/16");
     assert_string_equal(place(choice(&s, graph, "new")->in[1]), "split 0/16");
     unsolve(&s);
@@ -213,8 +213,8 @@ static void states_are_never_converted_in_place(void **state) {
     ir_graph_destroy(graph);
 }
 
-/* What a collective along another axis has begun stays as it began until its wait has it, however cheap
- * another placement would be for the wait's reader. */
+/* What a collective along another axis has begun stays as it began until its wait has it, however
+ * cheap another placement would be for the wait's reader. */
 static void what_is_on_its_way_is_never_converted(void **state) {
     (void)state;
     ir_graph_t *graph = parse(

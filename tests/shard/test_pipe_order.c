@@ -1,5 +1,5 @@
-/* Orders of a pipeline's passes: what they must hold to, and how long they take, counted apart from the
- * simulation that makes them. */
+/* Orders of a pipeline's passes: what they must hold to, and how long they take, counted apart from
+ * the simulation that makes them. */
 #include "shard/pipe_order.h"
 
 #include <math.h>
@@ -31,7 +31,8 @@ static uint32_t list_rank(const pipe_order_t *o, uint32_t rank, bool apart, bool
     return n;
 }
 
-/* Runs the lists as they stand: a rank waits for what its next pass needs. Returns when all is done. */
+/* Runs the lists as they stand: a rank waits for what its next pass needs. Returns when all is
+ * done. */
 static double run(const pipe_order_t *o, bool apart, bool trains) {
     static pass_t list[8][MOST];
     static double done[64][64][PIPE_PASS_END];

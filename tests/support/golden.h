@@ -1,5 +1,5 @@
-/* Golden tests of passes: text in, text out. To be included behind <cmocka.h>; in a header, since not all
- * folders of tests link graphs. */
+/* Golden tests of passes: text in, text out. To be included behind <cmocka.h>; in a header, since
+ * not all folders of tests link graphs. */
 #ifndef STATOR_TESTS_SUPPORT_GOLDEN_H
 #define STATOR_TESTS_SUPPORT_GOLDEN_H
 
@@ -36,8 +36,8 @@ static inline void assert_prints_as(const ir_graph_t *graph, const ir_graph_t *w
     st_free(expected);
 }
 
-/* Both texts are the statements between a graph's braces; types need not be given. Fails unless the pass
- * makes of `before` a graph that verifies and prints as `after` does. */
+/* Both texts are the statements between a graph's braces; types need not be given. Fails unless the
+ * pass makes of `before` a graph that verifies and prints as `after` does. */
 static inline void assert_becomes(st_status_t (*pass)(const ir_graph_t *graph,
                                                       ir_graph_t **out_graph),
                                   const char *before, const char *after) {

@@ -1,5 +1,5 @@
-/* Event files of training, read by a parser of this test's own: framing, checksums, and that the scalars are
- * those of the log. */
+/* Event files of training, read by a parser of this test's own: framing, checksums, and that the
+ * scalars are those of the log. */
 #include <json.h>
 #include <math.h>
 

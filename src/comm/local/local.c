@@ -23,8 +23,8 @@
  * comes second copies (pair.c).
  *
  * Groups: a communicator made from another shares its world, that is the lock, the failure and the
- * timeout, and has slots of its own. Members find each other by the list of ranks: a rank that makes
- * a group joins the oldest one of that list in which it is not yet.
+ * timeout, and has slots of its own. Members find each other by the list of ranks: a rank that
+ * makes a group joins the oldest one of that list in which it is not yet.
  *
  * One mutex guards everything but the chunks' data; a chunk is large (32 Ki elements) beside the
  * cost of taking it. After a failure no chunk is handed out any more, and a failing call returns

@@ -1,10 +1,10 @@
-/* Messages over MPI. All calls come one at a time (MPI_THREAD_SERIALIZED): from the thread that opens
- * and closes, and in between from the engine's.
+/* Messages over MPI. All calls come one at a time (MPI_THREAD_SERIALIZED): from the thread that
+ * opens and closes, and in between from the engine's.
  *
- * A note is a message of tag 1 from anybody; what a note grants comes under the tag 2 + slot that the
- * receiver chose, in parts that a C int can count. MPI has no wait that another thread could end, so
- * where nothing moves the engine naps, longer each time up to a millisecond, and where nothing is
- * expected it sleeps until it is woken. */
+ * A note is a message of tag 1 from anybody; what a note grants comes under the tag 2 + slot that
+ * the receiver chose, in parts that a C int can count. MPI has no wait that another thread could
+ * end, so where nothing moves the engine naps, longer each time up to a millisecond, and where
+ * nothing is expected it sleeps until it is woken. */
 #include <mpi.h>
 #include <pthread.h>
 #include <stdio.h>

@@ -81,15 +81,15 @@ st_status_t nccl_fail(const nccl_rank_t *rank, ncclResult_t error, const char *c
     } while (0)
 
 /* ---- moves.c ---- */
-/* Puts the collective on the stream: pieces into the stage where they lie apart, the library's call, pieces
- * from there. */
+/* Puts the collective on the stream: pieces into the stage where they lie apart, the library's
+ * call, pieces from there. */
 st_status_t nccl_move(nccl_comm_t *comm, const comm_request_t *request);
 
 /* ---- open.c ---- */
 /* The library's communicator of the members of `host`, which is made by all of them together. */
 st_status_t nccl_open(nccl_rank_t *rank, comm_t *host, ncclComm_t *out);
-/* The same of two of them, connected by a first transfer on the lane: the library makes connections in the
- * first call of each end, which waits for the other's. */
+/* The same of two of them, connected by a first transfer on the lane: the library makes connections
+ * in the first call of each end, which waits for the other's. */
 st_status_t nccl_open_pair(nccl_rank_t *rank, comm_t *host, int peer, bool sends,
                            const nccl_lane_t *lane, ncclComm_t *out);
 
@@ -98,7 +98,8 @@ st_status_t nccl_watch(nccl_rank_t *rank);
 void nccl_watch_stop(nccl_rank_t *rank);
 /* The failure as latched; ST_OK if there is none. */
 st_status_t nccl_latched(nccl_rank_t *rank);
-/* Around calls of the library on the rank's own thread; `enter` FAILs with the failure as latched. */
+/* Around calls of the library on the rank's own thread; `enter` FAILs with the failure as
+ * latched. */
 st_status_t nccl_enter(nccl_rank_t *rank);
 void nccl_leave(nccl_rank_t *rank);
 /* While connections are made nothing else tells the watch that somebody waits, and where. */

@@ -1,5 +1,5 @@
-/* See lanes.h. A strided copy of the runtime's runs on a copy engine, at some 30 GB/s where a kernel reaches the
- * memory's rate. */
+/* See lanes.h. A strided copy of the runtime's runs on a copy engine, at some 30 GB/s where a
+ * kernel reaches the memory's rate. */
 #include "comm/nccl/lanes.h"
 
 enum { THREADS = 256, MOST_BLOCKS = 512 };

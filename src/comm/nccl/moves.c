@@ -3,13 +3,14 @@
  * The library gathers and scatters dense parts of equal size. Two things are made of that:
  *
  *   parts of different sizes   one broadcast, or one reduce, a rank, in one group
- *   blocks of an outer dim     the whole lies in the stage rank after rank; strided copies bring each rank's
- *                              pieces there before the call, or from there after it
+ *   blocks of an outer dim     the whole lies in the stage rank after rank; strided copies bring
+ *                              each rank's pieces there before the call, or from there after it
  *
  *     out    | block 0: r0 r1 r2 | block 1: r0 r1 r2 |
  *     stage  | r0: block 0, block 1 | r1: … | r2: … |
  *
- * All segments of a collective are one group, which the library launches as one kernel where it can. */
+ * All segments of a collective are one group, which the library launches as one kernel where it
+ * can. */
 #include "comm/nccl/internal.h"
 #include "comm/nccl/lanes.h"
 

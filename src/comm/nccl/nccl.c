@@ -1,20 +1,23 @@
 /* Ranks with a GPU each, over NCCL.
  *
- * A start forks from the rank's stream to a lane, a wait joins back; nothing of it blocks the host, so the
- * whole of a step is recorded with its collectives in it:
+ * A start forks from the rank's stream to a lane, a wait joins back; nothing of it blocks the host,
+ * so the whole of a step is recorded with its collectives in it:
  *
- *   stream   kernels ──┬─ kernels ───────────┬─ kernels      (wait: the stream waits for done[ticket])
+ *   stream   kernels ──┬─ kernels ───────────┬─ kernels      (wait: the stream waits for
+ *            done[ticket])
  *   lane               └ mark, pack, call, unpack, mark ┘
  *
- * One lane carries every collective of the rank, in the order of their starts, which the plan proves to be the
- * same everywhere; so there is never a choice of which of two the card runs first. Sends and receives
- * have a lane and a communicator of two ranks for each direction, since a transfer that waits for its
- * peer must hold up nothing else (1F1B has sends one way while it waits for the other way).
+ * One lane carries every collective of the rank, in the order of their starts, which the plan
+ * proves to be the same everywhere; so there is never a choice of which of two the card runs first.
+ * Sends and receives have a lane and a communicator of two ranks for each direction, since a
+ * transfer that waits for its peer must hold up nothing else (1F1B has sends one way while it waits
+ * for the other way).
  *
- * Parts that lie apart (blocks of an outer dim) and parts of different sizes go through the stage that the
- * plan gives, as strided copies (moves.c). The ids by which the library's communicators find each other
- * travel over the host's communicator (open.c), whose failures a thread watches (watch.c): it aborts what
- * is in flight when a rank is lost or nothing moves, for a kernel that waits for a peer waits for ever. */
+ * Parts that lie apart (blocks of an outer dim) and parts of different sizes go through the stage
+ * that the plan gives, as strided copies (moves.c). The ids by which the library's communicators
+ * find each other travel over the host's communicator (open.c), whose failures a thread watches
+ * (watch.c): it aborts what is in flight when a rank is lost or nothing moves, for a kernel that
+ * waits for a peer waits for ever. */
 #include <stdio.h>
 #include <string.h>
 
@@ -103,9 +106,10 @@ static st_status_t issue(nccl_comm_t *comm, nccl_ticket_t *taken, const comm_req
 
 /* ---- receives in a step that is not recorded ----
  *
- * The first step runs launch by launch, and a first launch may load code, for which the driver may wait for all
- * that runs on the card. A receive that waits there for a peer who waits for this rank would never end; so it
- * is issued where it is waited for, after those of its pair that were started before. */
+ * The first step runs launch by launch, and a first launch may load code, for which the driver may
+ * wait for all that runs on the card. A receive that waits there for a peer who waits for this rank
+ * would never end; so it is issued where it is waited for, after those of its pair that were
+ * started before. */
 
 static bool is_put_off(const nccl_rank_t *rank, const comm_request_t *request) {
     enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
@@ -248,8 +252,9 @@ static void free_comm(nccl_rank_t *rank, ncclComm_t comm) {
     if (there) rank->nccl->ncclCommAbort(comm);
 }
 
-/* Everybody's kernels are through: they read each other's memory, and an abort takes it away. Then there
- * is nothing that a destroy, which waits for the others inside the library, would be needed for. */
+/* Everybody's kernels are through: they read each other's memory, and an abort takes it away. Then
+ * there is nothing that a destroy, which waits for the others inside the library, would be needed
+ * for. */
 static void part(nccl_comm_t *comm) {
     int32_t one = 1;
     void *data = &one;

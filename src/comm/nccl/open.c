@@ -1,8 +1,9 @@
-/* Making the library's communicators. The first member makes an id, which goes to the others over the host's
- * communicator; then all enter the library together.
+/* Making the library's communicators. The first member makes an id, which goes to the others over
+ * the host's communicator; then all enter the library together.
  *
- * That call cannot be given up, and waits for ever for a member that has died in the meantime. So it runs
- * on a thread of its own, which is left behind where it does not come back within the limit. */
+ * That call cannot be given up, and waits for ever for a member that has died in the meantime. So
+ * it runs on a thread of its own, which is left behind where it does not come back within the
+ * limit. */
 #include <stdio.h>
 #include <string.h>
 #include <time.h>

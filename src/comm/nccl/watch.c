@@ -1,10 +1,10 @@
 /* The watch over a rank's collectives.
  *
- * A collective whose peer never comes is a kernel that never ends, and who waits for the stream waits with
- * it. So a thread looks, some fifty times a second, whether the host's communicator has failed (a rank has
- * died, gave up, or is silent), whether the library has, and whether any lane has been at one collective
- * for longer than the limit. Then it says so to the other ranks, latches the cause and aborts
- * what is in flight, by which the stream comes free. */
+ * A collective whose peer never comes is a kernel that never ends, and who waits for the stream
+ * waits with it. So a thread looks, some fifty times a second, whether the host's communicator has
+ * failed (a rank has died, gave up, or is silent), whether the library has, and whether any lane
+ * has been at one collective for longer than the limit. Then it says so to the other ranks, latches
+ * the cause and aborts what is in flight, by which the stream comes free. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -88,8 +88,8 @@ static void *abort_main(void *argument) {
     return NULL;
 }
 
-/* An abort stops what is in flight at once, then waits until no recorded step has the communicator, so each has a
- * thread of its own: the stream may be held up by any of them. The mutex is held. */
+/* An abort stops what is in flight at once, then waits until no recorded step has the communicator,
+ * so each has a thread of its own: the stream may be held up by any of them. The mutex is held. */
 static void abort_all(nccl_rank_t *rank) {
     while (rank->comms.n) {
         pthread_t thread;
@@ -105,8 +105,8 @@ static void abort_all(nccl_rank_t *rank) {
     }
 }
 
-/* The mutex is held. The rank's own thread gets a moment to leave the library; if it waits in there, the abort
- * brings it back with an error. */
+/* The mutex is held. The rank's own thread gets a moment to leave the library; if it waits in
+ * there, the abort brings it back with an error. */
 static void give_up(nccl_rank_t *rank, st_status_t status, const char *reason) {
     enum { MOMENT_MS = 200 };
     rank->failed = status;

@@ -1,5 +1,6 @@
 /* See control.h. One thread a process reads and writes all of it, so that a beat does not wait for
- * sums; a failure is decided by rank 0, which alone sees everyone, unless rank 0 is what is lost. */
+ * sums; a failure is decided by rank 0, which alone sees everyone, unless rank 0 is what is
+ * lost. */
 #include "comm/process/control.h"
 
 #include <errno.h>

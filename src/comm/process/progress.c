@@ -1,5 +1,5 @@
-/* The engine's thread: takes what ranks start, lets the transport move it, sums, and says when it is
- * done. It alone touches buffers of collectives in flight, and after a failure nobody does. */
+/* The engine's thread: takes what ranks start, lets the transport move it, sums, and says when it
+ * is done. It alone touches buffers of collectives in flight, and after a failure nobody does. */
 #include <stdio.h>
 #include <string.h>
 
@@ -245,8 +245,8 @@ static void tell_late(process_op_t *op, int64_t late_ms) {
     control_report(process->control, ST_PEER_LOST, about, text);
 }
 
-/* Where a connection closed, the reason comes by the other way within moments; if it does not, it is
- * told here. */
+/* Where a connection closed, the reason comes by the other way within moments; if it does not, it
+ * is told here. */
 static void tell_lost(process_op_t *op) {
     enum { GRACE_MS = 300 };
     process_t *process = op->process;

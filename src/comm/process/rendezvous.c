@@ -4,8 +4,8 @@
  *   rank 0 → rank k   answer: ok, or why all of them end
  *                     and, if ok, the table of all ranks
  *
- * Rank 0 answers when all have come, or as soon as something is wrong. Connections that do not speak
- * like this are dropped: anything may knock at a port. */
+ * Rank 0 answers when all have come, or as soon as something is wrong. Connections that do not
+ * speak like this are dropped: anything may knock at a port. */
 #include "comm/process/rendezvous.h"
 
 #include <errno.h>
@@ -91,8 +91,8 @@ static void drop_guest(host_t *host, int g) {
     host->guests[g] = host->guests[--host->n_guests];
 }
 
-/* What guest g has said so far. Takes it in when it has said all; a failure is one of all ranks, and
- * the guest stays so that it is told. */
+/* What guest g has said so far. Takes it in when it has said all; a failure is one of all ranks,
+ * and the guest stays so that it is told. */
 static st_status_t hear(host_t *host, int g) {
     guest_t *guest = &host->guests[g];
     ssize_t n = read(guest->socket, (char *)&guest->hello + guest->bytes,

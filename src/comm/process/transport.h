@@ -1,4 +1,5 @@
-/* What moves bytes between ranks that are processes. Used by one thread, the engine's, but for wake.
+/* What moves bytes between ranks that are processes. Used by one thread, the engine's, but for
+ * wake.
  *
  * A message goes where the receiver has said that it may: the receiver posts a buffer under a slot
  * number of its own and sends a note with the number; the sender answers with the bytes. So nothing

@@ -1,7 +1,8 @@
 /* Thread team: a pool for parallel loops whose chunks do not depend on the number of threads.
  *
  *   caller   | post job, epoch + 1 | own run of chunks | wait until n_left = 0 |
- *   worker   … spin, then sleep …  | its run of chunks | n_left - 1            | … spin, then sleep …
+ *   worker   … spin, then sleep …  | its run of chunks | n_left - 1            | … spin, then sleep
+ *            …
  *
  * A loop of a training step is often some ten microseconds long and the next one follows at once,
  * so both sides spin a little before they sleep on a condition variable. Where more team threads

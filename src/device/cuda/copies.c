@@ -1,15 +1,16 @@
 /* Copies between host and device, and waiting for them.
  *
- * To the device large ones go through pinned memory, filled by several threads: the driver's own way
- * through pageable memory is one thread's copy (an image batch of 154 MB takes it longer than the GPU a
- * quarter of the step). What a later step needs goes the same way on a stream of its own:
+ * To the device large ones go through pinned memory, filled by several threads: the driver's own
+ * way through pageable memory is one thread's copy (an image batch of 154 MB takes it longer than
+ * the GPU a quarter of the step). What a later step needs goes the same way on a stream of its own:
  *
- *   stream   step n: inputs to their places | begin | kernels …            | join | step n + 1: inputs …
+ *   stream   step n: inputs to their places | begin | kernels …            | join | step n + 1:
+ *            inputs …
  *   aside                                         └ feed: host → pinned → device ┘
  *
- * From the device a step brings a handful of numbers. A copy to pageable memory would keep the host's
- * thread in the driver until the step is over, turning; so small ones land in pinned memory and go on
- * from there once the stream has been waited for, asleep. */
+ * From the device a step brings a handful of numbers. A copy to pageable memory would keep the
+ * host's thread in the driver until the step is over, turning; so small ones land in pinned memory
+ * and go on from there once the stream has been waited for, asleep. */
 #include <string.h>
 
 #include "base/parallel.h"
@@ -54,7 +55,8 @@ static st_status_t open_stage(dev_cuda_stage_t *stage) {
     return ST_OK;
 }
 
-/* The pinned memory is filled from its beginning to its end, then again when all copies are done. */
+/* The pinned memory is filled from its beginning to its end, then again when all copies are
+ * done. */
 static st_status_t copy_staged(const dev_stream_t *stream, dev_cuda_stage_t *stage, char *device,
                                const char *host, size_t n_bytes) {
     TRY(open_stage(stage));

@@ -1,6 +1,6 @@
-/* Initial values, drawn where they stay (base/draw_math.h): a thread an element, which makes its four words and
- * two draws for one of them. That is 4 times the arithmetic and still shorter than the writes' latency on
- * the host's side: 1.2e9 elements at some 200 operations are about 10 ms. */
+/* Initial values, drawn where they stay (base/draw_math.h): a thread an element, which makes its
+ * four words and two draws for one of them. That is 4 times the arithmetic and still shorter than
+ * the writes' latency on the host's side: 1.2e9 elements at some 200 operations are about 10 ms. */
 #include "device/cuda/draw.h"
 
 #include "base/draw_math.h"

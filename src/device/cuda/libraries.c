@@ -1,5 +1,5 @@
-/* Each library is opened once a process, by the loader's rules first (so that a program which has one
- * loaded shares it), then where NVIDIA's Python packages and toolkits put it. */
+/* Each library is opened once a process, by the loader's rules first (so that a program which has
+ * one loaded shares it), then where NVIDIA's Python packages and toolkits put it. */
 #include "device/cuda/libraries.h"
 
 #include <dlfcn.h>

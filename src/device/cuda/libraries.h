@@ -1,6 +1,6 @@
 /* Vendor libraries, opened when the first kernel wants them. Each is a table of typed functions; a
- * library that is missing or too old is an error that names it and where it was looked for, and costs
- * only the kernels that need it. */
+ * library that is missing or too old is an error that names it and where it was looked for, and
+ * costs only the kernels that need it. */
 #ifndef STATOR_DEVICE_CUDA_LIBRARIES_H
 #define STATOR_DEVICE_CUDA_LIBRARIES_H
 
@@ -63,12 +63,12 @@ st_status_t dev_cuda_nccl(const dev_cuda_nccl_t **out_functions) ST_WARN_UNUSED;
 /* Handles of a stream, made at the first call. */
 st_status_t dev_cuda_blas_handle(dev_stream_t *stream, cublasLtHandle_t *out_handle) ST_WARN_UNUSED;
 st_status_t dev_cuda_dnn_handle(dev_stream_t *stream, cudnnHandle_t *out_handle) ST_WARN_UNUSED;
-/* The same while other threads prepare other things: at once if one of them is at it, and a failure is
- * left to the call that needs the handle. */
+/* The same while other threads prepare other things: at once if one of them is at it, and a failure
+ * is left to the call that needs the handle. */
 void dev_cuda_blas_ahead(dev_stream_t *stream);
 void dev_cuda_dnn_ahead(dev_stream_t *stream);
-/* A handle of cuDNN's for the calling thread alone, until it is given back; it keeps living as long as the
- * stream, whose work its launches are. NULL in *out_handle: all are taken. */
+/* A handle of cuDNN's for the calling thread alone, until it is given back; it keeps living as long
+ * as the stream, whose work its launches are. NULL in *out_handle: all are taken. */
 st_status_t dev_cuda_dnn_take(dev_stream_t *stream, cudnnHandle_t *out_handle) ST_WARN_UNUSED;
 void dev_cuda_dnn_give(dev_stream_t *stream, cudnnHandle_t handle);
 void dev_cuda_libraries_release(dev_stream_t *stream);

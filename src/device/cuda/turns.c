@@ -3,9 +3,9 @@
  *   launch by launch   the host counts a loop's turns, and waits for a condition before it chooses
  *   being recorded     a loop and a choice are conditional nodes; the bodies are recorded once each
  *
- * A conditional node's body is a graph of its own. It is recorded on the same stream: the graph so far
- * is put aside, with the nodes that the stream stands behind, and taken up again behind the node. So
- * everything that holds the stream goes on working, and loops may nest. */
+ * A conditional node's body is a graph of its own. It is recorded on the same stream: the graph so
+ * far is put aside, with the nodes that the stream stands behind, and taken up again behind the
+ * node. So everything that holds the stream goes on working, and loops may nest. */
 #include <string.h>
 
 #include "base/memory.h"

@@ -1,8 +1,8 @@
-/* The device that computes nothing: plans of any size and any number of ranks are bound and stepped on
- * it, and take the time that their target's description predicts.
+/* The device that computes nothing: plans of any size and any number of ranks are bound and stepped
+ * on it, and take the time that their target's description predicts.
  *
- * Its memory is a range of addresses that no one reads or writes: copies to and among it do nothing,
- * copies from it give zeros. So 1,024 ranks of 140 GB cost nothing but their tables. */
+ * Its memory is a range of addresses that no one reads or writes: copies to and among it do
+ * nothing, copies from it give zeros. So 1,024 ranks of 140 GB cost nothing but their tables. */
 #include <string.h>
 
 #include "base/memory.h"

@@ -1,7 +1,7 @@
-/* all_gather_start: begins to concatenate parts along a dim over the ranks of the mesh axis `mesh`, for each input by
- * itself. The lowering to ranks makes it: input j is this rank's part, whose size differs from rank to
- * rank; output j has the global size extent[j] along dim axis[j]. Rank r holds the granules from
- * floor(r * granules[j] / n) to that of r + 1. */
+/* all_gather_start: begins to concatenate parts along a dim over the ranks of the mesh axis `mesh`,
+ * for each input by itself. The lowering to ranks makes it: input j is this rank's part, whose size
+ * differs from rank to rank; output j has the global size extent[j] along dim axis[j]. Rank r holds
+ * the granules from floor(r * granules[j] / n) to that of r + 1. */
 #include "ir/mesh.h"
 #include "ir/rules_nn.h"
 

@@ -1,5 +1,5 @@
-/* all_reduce_start: begins to sum each input over the ranks of the mesh axis `mesh`. The lowering to ranks makes it; the
- * outputs are in flight until all_reduce_wait has taken them. */
+/* all_reduce_start: begins to sum each input over the ranks of the mesh axis `mesh`. The lowering
+ * to ranks makes it; the outputs are in flight until all_reduce_wait has taken them. */
 #include "ir/mesh.h"
 #include "ir/rules_nn.h"
 

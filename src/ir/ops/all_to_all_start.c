@@ -1,7 +1,8 @@
-/* all_to_all_start: begins to turn parts along dim `axis` of the ranks of the mesh axis `mesh` into parts
- * along dim `to`. The lowering to ranks makes it: the input has this rank's part of `axis` and all of `to`,
- * the output all of `axis`, its global size `extent`, and this rank's `part` of `to`. Rank r's parts are the
- * granules from floor(r * granules / n) to that of r + 1, of either dim by its own number of them. */
+/* all_to_all_start: begins to turn parts along dim `axis` of the ranks of the mesh axis `mesh` into
+ * parts along dim `to`. The lowering to ranks makes it: the input has this rank's part of `axis`
+ * and all of `to`, the output all of `axis`, its global size `extent`, and this rank's `part` of
+ * `to`. Rank r's parts are the granules from floor(r * granules / n) to that of r + 1, of either
+ * dim by its own number of them. */
 #include "ir/mesh.h"
 #include "ir/rules_nn.h"
 

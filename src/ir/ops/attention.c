@@ -7,8 +7,8 @@
  *   window   0: all; else query m sees the keys with |m + offset - s| < window
  *   mask     bool: true attends; float: added to the scaled products
  *
- *   rows_first  q, k, v and o are [B, rows, heads, width], as products over [B, rows, heads · width]
- *               make and read them; else [B, heads, rows, width]
+ *   rows_first  q, k, v and o are [B, rows, heads, width], as products over [B, rows, heads ·
+ *               width] make and read them; else [B, heads, rows, width]
  *
  * Queries are a part of a sequence whose keys are all there, or whose keys are another part: on
  * a rank of a context axis, or of one token to generate. Where the part lies is an attribute and

@@ -1,6 +1,6 @@
-/* axis_index: the rank's coordinate on the mesh axis `mesh`. The lowering to ranks makes it, so that
- * ranks whose parts differ only in where they lie have one program. The runtime writes it once, before
- * the first step, like a constant. */
+/* axis_index: the rank's coordinate on the mesh axis `mesh`. The lowering to ranks makes it, so
+ * that ranks whose parts differ only in where they lie have one program. The runtime writes it
+ * once, before the first step, like a constant. */
 #include "ir/mesh.h"
 
 static const ir_attr_spec_t attrs[] = {{"mesh", IR_ATTR_STRING, false, 0, IR_AXIS_DATA}, {0}};

@@ -2,7 +2,8 @@
  *
  *   cond(p, x…) = p ? then(x…) : else(x…)
  *
- * Only the chosen one runs. The gradient is the cond of the bodies' gradients (src/autodiff/region.c). */
+ * Only the chosen one runs. The gradient is the cond of the bodies' gradients
+ * (src/autodiff/region.c). */
 #include "ir/body.h"
 
 static const ir_attr_spec_t attrs[] = {

@@ -2,8 +2,8 @@
  * p is 1.
  *
  * The mask is a pure function of (seed, id, step, global element index): element i of x stands at
- * begin + i in a tensor of shape `global` (both empty: x is the whole), the tensor after `part` others
- * like it (none given: 0), which tells the iterations of a repeat apart. So a rank's part, a
+ * begin + i in a tensor of shape `global` (both empty: x is the whole), the tensor after `part`
+ * others like it (none given: 0), which tells the iterations of a repeat apart. So a rank's part, a
  * micro-batch's part and the backward pass, which is dropout of the gradient, all see the same
  * mask. */
 #include "ir/build.h"

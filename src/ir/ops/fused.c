@@ -1,6 +1,6 @@
-/* fused: several nodes as one, for one kernel. Its results are its body's outputs over its operands.
- * The fuse pass makes it from nodes that are there, so it needs neither gradient nor partition rule:
- * before either it is replaced by its body. */
+/* fused: several nodes as one, for one kernel. Its results are its body's outputs over its
+ * operands. The fuse pass makes it from nodes that are there, so it needs neither gradient nor
+ * partition rule: before either it is replaced by its body. */
 #include "ir/body.h"
 
 static const ir_attr_spec_t attrs[] = {

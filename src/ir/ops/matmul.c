@@ -1,7 +1,7 @@
 /* matmul: batched matrix product. The last two dims of each operand are a matrix, taken transposed
- * where the attribute says so; the dims before them broadcast. A third operand of the result's dims is
- * added: of the operands' type, or f32 to products of smaller floats, whose sums then are not rounded
- * before. The result has its type.
+ * where the attribute says so; the dims before them broadcast. A third operand of the result's dims
+ * is added: of the operands' type, or f32 to products of smaller floats, whose sums then are not
+ * rounded before. The result has its type.
  *
  * Gradient, with A and B the matrices as stored, G the gradient of the product:
  *   dA = G op(B)^T, or op(B) G^T if A was transposed

@@ -1,6 +1,6 @@
-/* max_pool_grad: adds each element of dy to the position of dx that its index names. The pool's window, if
- * it is given (`kernel` is not empty), says which outputs may name a position, so that a kernel can gather
- * them. */
+/* max_pool_grad: adds each element of dy to the position of dx that its index names. The pool's
+ * window, if it is given (`kernel` is not empty), says which outputs may name a position, so that a
+ * kernel can gather them. */
 #include "ir/op.h"
 #include "ir/rules_nn.h"
 #include "ir/window.h"

@@ -1,5 +1,5 @@
-/* receive_start: begins to take what the rank at coordinate `peer` of the mesh axis `mesh` sends. The lowering
- * to stages makes it. */
+/* receive_start: begins to take what the rank at coordinate `peer` of the mesh axis `mesh` sends.
+ * The lowering to stages makes it. */
 #include "ir/mesh.h"
 #include "ir/rules_nn.h"
 

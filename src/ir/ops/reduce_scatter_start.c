@@ -1,7 +1,7 @@
-/* reduce_scatter_start: begins to sum over the ranks of the mesh axis `mesh`, of which each keeps its part, for
- * each input by itself. The lowering to ranks makes it: input j is whole; output j has this rank's
- * part[j] of it along dim axis[j], whose size differs from rank to rank: the granules from
- * floor(r * granules[j] / n) to that of r + 1. The gradient of a gather. */
+/* reduce_scatter_start: begins to sum over the ranks of the mesh axis `mesh`, of which each keeps
+ * its part, for each input by itself. The lowering to ranks makes it: input j is whole; output j
+ * has this rank's part[j] of it along dim axis[j], whose size differs from rank to rank: the
+ * granules from floor(r * granules[j] / n) to that of r + 1. The gradient of a gather. */
 #include "ir/mesh.h"
 #include "ir/rules_nn.h"
 

@@ -7,10 +7,10 @@
  *   for i in 0 … trip - 1 (reverse: trip - 1 … 0):
  *       carry, piece = body(carry, scanned[i], captured);  stacked[i] = piece
  *
- * The gradient is a repeat the other way round (src/autodiff/region.c); its rule wants the carries at
- * the begin of each iteration among the stacked results, which `save` adds. A random op in the body
- * must be told the iterations apart, by a part, step or seed that comes from what is carried or
- * scanned: the same numbers each time are never meant. */
+ * The gradient is a repeat the other way round (src/autodiff/region.c); its rule wants the carries
+ * at the begin of each iteration among the stacked results, which `save` adds. A random op in the
+ * body must be told the iterations apart, by a part, step or seed that comes from what is carried
+ * or scanned: the same numbers each time are never meant. */
 #include <inttypes.h>
 #include <stdio.h>
 

@@ -4,8 +4,9 @@
  *   b' = a * s + b * c      (inverse: s negated)
  *
  * x is [batch, heads, rows, features]; with rows_first [batch, rows, heads, features], as products
- * over [batch, rows, heads · features] make it. Pairs are (i, i + D/2), or (2i, 2i + 1) if interleaved; pair i of row m has the angle of
- * cos[m, i]. A rotation's adjoint is its inverse, so the gradient is rope again. */
+ * over [batch, rows, heads · features] make it. Pairs are (i, i + D/2), or (2i, 2i + 1) if
+ * interleaved; pair i of row m has the angle of cos[m, i]. A rotation's adjoint is its inverse, so
+ * the gradient is rope again. */
 #include "ir/build.h"
 #include "ir/define.h"
 #include "ir/op.h"

@@ -1,6 +1,7 @@
-/* send_start: begins to give the input to the rank at coordinate `peer` of the mesh axis `mesh`, and reads
- * it until send_wait. The i-th send from one rank to another meets the i-th receive there. The lowering to
- * stages makes it; what is in flight has no elements: the data goes from where it lies. */
+/* send_start: begins to give the input to the rank at coordinate `peer` of the mesh axis `mesh`,
+ * and reads it until send_wait. The i-th send from one rank to another meets the i-th receive
+ * there. The lowering to stages makes it; what is in flight has no elements: the data goes from
+ * where it lies. */
 #include "ir/mesh.h"
 #include "ir/rules_nn.h"
 

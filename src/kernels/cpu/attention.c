@@ -5,13 +5,13 @@
  * gives the output. Scratch is BLOCK_ROWS · S, never M · S, so the score matrix is nowhere in
  * memory. The backward computes the probabilities again from lse, as in Dao et al.,
  * "FlashAttention" (2022), and one task does all query heads that share a key head: dk and dv are
- * summed in the order of the heads, by one thread. Keys and values that several blocks multiply by are
- * packed once. */
+ * summed in the order of the heads, by one thread. Keys and values that several blocks multiply by
+ * are packed once. */
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/math.h"
 
-/* Beyond LARGE_LSE a row's statistic is too coarse to be the gradient's only norm: least numbers in a
- * mask that hide all keys of a row leave it no digits. */
+/* Beyond LARGE_LSE a row's statistic is too coarse to be the gradient's only norm: least numbers in
+ * a mask that hide all keys of a row leave it no digits. */
 enum { LARGE_LSE = 1000 };
 #if defined(__AVX512F__)
 enum { BLOCK_ROWS = 32 }; /* a multiple of the tile's rows in gemm.c */
@@ -35,7 +35,8 @@ typedef struct attention_packed {
     void *strips; /* cpu_gemm_pack; NULL: too deep for it */
 } attention_packed_t;
 
-/* A thread's scratch: scores [BLOCK_ROWS, row], score gradients likewise, packed k, packed v, pack. */
+/* A thread's scratch: scores [BLOCK_ROWS, row], score gradients likewise, packed k, packed v,
+ * pack. */
 typedef struct attention_slot {
     void *scores, *grads, *pack;
     attention_packed_t keys[2];

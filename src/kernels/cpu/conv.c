@@ -1,8 +1,9 @@
 /* Convolution and its gradients for f32 and f64: windows are laid out as columns (of a block of
  * output rows at a time, so that they stay in cache), the rest is products.
  *
- *   y[o, p]  = w[o, ck] · col[ck, p]          tasks: image, group, block of output rows; channels last
- *                                             y[p, o] = col[p, kc] · w[o, kc]^T, and so the others
+ *   y[o, p]  = w[o, ck] · col[ck, p]          tasks: image, group, block of output rows; channels
+ *                                             last y[p, o] = col[p, kc] · w[o, kc]^T, and so the
+ *                                             others
  *   dcol     = w^T · dy, added back into dx    tasks: image, group
  *   dw       = sum over images of dy · col^T   tasks: WEIGHT_CHUNKS runs of images, parts added in
  * order */

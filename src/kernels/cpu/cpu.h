@@ -149,8 +149,8 @@ void cpu_gemm_f64(CPU_GEMM_ARGS(double));
 /* Scratch of one call with dims up to these; a multiple of 64. `pack` is aligned to 64 bytes. */
 size_t cpu_gemm_pack_bytes(int64_t m, int64_t n, int64_t k, size_t element_bytes);
 
-/* b packed once for several products c = a · b with k ≤ CPU_GEMM_DEPTH, which may have any of its first
- * columns. Their pack scratch is that of cpu_gemm. */
+/* b packed once for several products c = a · b with k ≤ CPU_GEMM_DEPTH, which may have any of its
+ * first columns. Their pack scratch is that of cpu_gemm. */
 enum { CPU_GEMM_DEPTH = 256 };
 #define cpu_gemm_packed_bytes KERN_SYMBOL(kern_cpu_gemm_packed_bytes)
 size_t cpu_gemm_packed_bytes(int64_t n, int64_t k, size_t element_bytes);

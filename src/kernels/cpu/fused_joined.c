@@ -1,7 +1,7 @@
 /* Rows of instructions that stand for several: a b + c, (a - b) c, …
  *
- * Each step is rounded, as it is where the steps are instructions of their own, so it does not show in
- * the bits which of them the planner has joined (nest.h): this file is compiled without fused
+ * Each step is rounded, as it is where the steps are instructions of their own, so it does not show
+ * in the bits which of them the planner has joined (nest.h): this file is compiled without fused
  * multiply-adds (cmake/kernels.cmake), and nothing here may call what is faster with them. */
 #include "kernels/cpu/fused.h"
 #include "kernels/cpu/fused_rows.h"
@@ -11,8 +11,8 @@
 
 enum { MANY_BLOCK = 128 };
 
-/* Made for all sources along the row and for those of `usual`, bits of the sources. Otherwise single
- * values are spread over blocks. */
+/* Made for all sources along the row and for those of `usual`, bits of the sources. Otherwise
+ * single values are spread over blocks. */
 #define MANY(name, sources, usual, expression)                                                     \
     static ALWAYS_INLINE void TYPED(fr_##name##_by)(REAL * y, const REAL *const *p, unsigned mask, \
                                                     int64_t n) {                                   \

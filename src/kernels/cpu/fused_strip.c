@@ -1,7 +1,7 @@
 /* Strips: instructions in a row that each do one thing an element run together, STRIP columns at a
- * time. So the streams of a pass go forward side by side, as one loop would read them; a whole tile an
- * instruction was slower from memory (bench/NOTES.md). What only the strip's own instructions read
- * lives in one strip's elements, which stay in the first cache. */
+ * time. So the streams of a pass go forward side by side, as one loop would read them; a whole tile
+ * an instruction was slower from memory (bench/NOTES.md). What only the strip's own instructions
+ * read lives in one strip's elements, which stay in the first cache. */
 #include "base/arena.h"
 #include "kernels/cpu/fused.h"
 

@@ -1,7 +1,8 @@
 /* Products on one thread: blocks packed for cache, a register tile that the compiler keeps in
  * vector registers.
  *
- *         n →   NC           for each NC columns of b, each KC of k: pack b into strips of NR columns
+ *         n →   NC           for each NC columns of b, each KC of k: pack b into strips of NR
+ *               columns
  *       +-----+-----+          for each MC rows of a: pack a into strips of MR rows
  *    KC |  b  |                  for each strip of b, each strip of a:
  *       +-----+-----+              MR × NR tile += a-strip · b-strip
@@ -11,8 +12,9 @@
  *
  * The structure is that of Goto and van de Geijn, "Anatomy of high-performance matrix
  * multiplication", ACM TOMS 34 (2008). Any strides are fine since packing reads through them:
- * transposes cost nothing more. Small operands whose rows or columns lie as the tile reads them are not
- * packed: in attention that took as long as half of the arithmetic. The order of a sum depends on k only: KC at a time. */
+ * transposes cost nothing more. Small operands whose rows or columns lie as the tile reads them are
+ * not packed: in attention that took as long as half of the arithmetic. The order of a sum depends
+ * on k only: KC at a time. */
 #include <string.h>
 
 #include "kernels/cpu/cpu.h"

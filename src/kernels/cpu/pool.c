@@ -1,5 +1,5 @@
-/* Pooling for f32 and f64. A task is one plane (image and channel); channels last, one row of outputs, or
- * for what adds into dx one image's CHANNELS. */
+/* Pooling for f32 and f64. A task is one plane (image and channel); channels last, one row of
+ * outputs, or for what adds into dx one image's CHANNELS. */
 #include <string.h>
 
 #include "kernels/cpu/cpu.h"

@@ -143,8 +143,8 @@ static bool images(const kern_problem_t *problem, plan_t *plan) {
     return true;
 }
 
-/* Query heads of one key head and item of the batch are a row: [B·G, H/G, …] with keys [B·G, 1, …]; the
- * item, where rows come first. A mask must be the same for all of them. */
+/* Query heads of one key head and item of the batch are a row: [B·G, H/G, …] with keys [B·G, 1, …];
+ * the item, where rows come first. A mask must be the same for all of them. */
 static bool attention_groups(const kern_problem_t *problem, plan_t *plan) {
     const bool gradient = problem->op == IR_OP_ATTENTION_GRAD;
     const uint32_t q = gradient ? 1 : 0, mask = gradient ? 6 : 3;

@@ -167,8 +167,9 @@ static void product_of_group(dnn_t *dnn, const kern_attention_t *a, cudnnDataTyp
     dnn_reduce(dnn, CUDNN_REDUCE_TENSOR_ADD, each, out);
 }
 
-/* dq = ds k. The other way, quicker and without the scores' gradient in memory, adds up parts of rows as they
- * come, in float32 that lies behind the rows' sums: bits then depend on which came first. */
+/* dq = ds k. The other way, quicker and without the scores' gradient in memory, adds up parts of
+ * rows as they come, in float32 that lies behind the rows' sums: bits then depend on which came
+ * first. */
 static st_status_t product_of_queries(dnn_t *dnn, const kern_attention_t *a,
                                       const kern_call_t *call, dnn_tensor_t ds, dnn_tensor_t k,
                                       dnn_tensor_t dq, size_t *used) {
@@ -294,7 +295,8 @@ static st_status_t launch_backward(const kern_call_t *call) {
     return dnn_launch(call->prepared);
 }
 
-/* Not tuned: the library offers two engines, and its first was the fastest wherever both were timed. */
+/* Not tuned: the library offers two engines, and its first was the fastest wherever both were
+ * timed. */
 static const kern_impl_t attention = {.name = "cudnn.attention",
                                       .op = IR_OP_ATTENTION,
                                       .can_run = gpu_attention_can_run,

@@ -1,5 +1,6 @@
-/* Every descriptor is made, filled by a few setters and finalized; all of them live until the graph is
- * destroyed. The library's messages say which attribute or shape it refuses, so they are passed on. */
+/* Every descriptor is made, filled by a few setters and finalized; all of them live until the graph
+ * is destroyed. The library's messages say which attribute or shape it refuses, so they are passed
+ * on. */
 #include "kernels/cuda/dnn_graph.h"
 
 #include <string.h>

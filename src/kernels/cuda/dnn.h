@@ -1,8 +1,8 @@
 /* cuDNN's graphs from C: operations over tensors, a plan for them, one launch.
  *
  * A dnn_t collects operations; a failure sticks and dnn_plan returns it. Tensors are named by small
- * numbers. Addresses are known when the graph is made (a session's memory stays where it is), so that
- * a launch is one call. */
+ * numbers. Addresses are known when the graph is made (a session's memory stays where it is), so
+ * that a launch is one call. */
 #ifndef STATOR_KERNELS_CUDA_DNN_H
 #define STATOR_KERNELS_CUDA_DNN_H
 
@@ -13,8 +13,8 @@ typedef struct dnn dnn_t;
 typedef int32_t dnn_tensor_t; /* -1: none */
 
 st_status_t dnn_create(dev_stream_t *stream, dnn_t **out_dnn) ST_WARN_UNUSED;
-/* One that is only planned, with a handle of the calling thread, for others with the same key: addresses
- * of its tensors count as there or not. */
+/* One that is only planned, with a handle of the calling thread, for others with the same key:
+ * addresses of its tensors count as there or not. */
 st_status_t dnn_create_unbound(dev_stream_t *stream, cudnnHandle_t handle,
                                dnn_t **out_dnn) ST_WARN_UNUSED;
 void dnn_destroy(dnn_t *dnn); /* NULL is fine */
@@ -51,11 +51,11 @@ typedef struct dnn_window {
 void dnn_conv(dnn_t *dnn, dnn_conv_kind_t kind, const dnn_window_t *window, dnn_tensor_t x,
               dnn_tensor_t w, dnn_tensor_t y);
 
-/* Plans the graph: the engine on record (tune.h), else the first that the library proposes, of those
- * whose results have the same bits every run and that need no more than `workspace_bytes`. All nodes of
- * one key, made by tune_key of their problems, share a plan on their stream, so their tensors are added
- * in the same order. Plans that took long are kept on disk. `exact`: operands are f32 and are not to be
- * rounded to tf32. */
+/* Plans the graph: the engine on record (tune.h), else the first that the library proposes, of
+ * those whose results have the same bits every run and that need no more than `workspace_bytes`.
+ * All nodes of one key, made by tune_key of their problems, share a plan on their stream, so their
+ * tensors are added in the same order. Plans that took long are kept on disk. `exact`: operands are
+ * f32 and are not to be rounded to tf32. */
 typedef struct dnn_wish {
     uint64_t key;
     bool exact;
@@ -66,12 +66,13 @@ bool dnn_varies(const dnn_t *dnn);
 dnn_wish_t dnn_wish(const dnn_t *dnn, const kern_problem_t *problem, bool exact,
                     size_t workspace_bytes);
 st_status_t dnn_plan(dnn_t *dnn, const dnn_wish_t *wish, void *workspace) ST_WARN_UNUSED;
-/* Measures the engines (tune.h) once for all nodes of the plan. The next launch takes the choice. */
+/* Measures the engines (tune.h) once for all nodes of the plan. The next launch takes the
+ * choice. */
 st_status_t dnn_tune(dnn_t *dnn, const kern_noise_t *noise) ST_WARN_UNUSED;
 st_status_t dnn_launch(const dnn_t *dnn) ST_WARN_UNUSED;
 
-/* kern_impl_t's bind, warm, check and release, from the function that adds a call's operations and plans them.
- */
+/* kern_impl_t's bind, warm, check and release, from the function that adds a call's operations and
+ plans them. */
 typedef st_status_t (*dnn_build_t)(const kern_call_t *call, dnn_t *dnn);
 st_status_t dnn_bind(kern_call_t *call, dnn_build_t build) ST_WARN_UNUSED;
 st_status_t dnn_warm(const kern_problem_t *problem, dev_stream_t *stream, size_t workspace_bytes,

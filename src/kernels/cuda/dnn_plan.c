@@ -1,10 +1,11 @@
 /* Plans of cuDNN graphs: which engine, shared among equal nodes, kept on disk, run.
  *
- * A plan knows tensors by number only, so that each node brings its own addresses. Building one takes
- * up to a second where the library makes code at run time: several threads build those of different
- * keys, each with a handle of its own, with which the plan runs, too. A plan that took long is written to
- * the cache as the library's own text, which holds that code and loads in milliseconds. Without a handle
- * the library plans for no device in particular, and then finds no engine or none that runs. */
+ * A plan knows tensors by number only, so that each node brings its own addresses. Building one
+ * takes up to a second where the library makes code at run time: several threads build those of
+ * different keys, each with a handle of its own, with which the plan runs, too. A plan that took
+ * long is written to the cache as the library's own text, which holds that code and loads in
+ * milliseconds. Without a handle the library plans for no device in particular, and then finds no
+ * engine or none that runs. */
 #include <string.h>
 
 #include "base/hash.h"
@@ -60,7 +61,8 @@ static cudnnBackendDescriptor_t engine_of(dnn_t *dnn, cudnnBackendDescriptor_t c
     return engine;
 }
 
-/* Same bits every run unless others are wished for, and f32 kept. *out_compiled: its code is made at run time. */
+/* Same bits every run unless others are wished for, and f32 kept. *out_compiled: its code is made
+ * at run time. */
 static bool notes_allow(dnn_t *dnn, cudnnBackendDescriptor_t config, const dnn_wish_t *wish,
                         bool *out_compiled) {
     cudnnBackendDescriptor_t engine = engine_of(dnn, config);
@@ -169,8 +171,8 @@ static st_status_t no_engine(const dnn_wish_t *wish) {
                 wish->workspace_bytes, wish->exact ? " and keeps f32" : "");
 }
 
-/* Plans in the library's order, until there are `capacity`. `wanted`: only that one. From the second
- * on none whose code would be made at run time. */
+/* Plans in the library's order, until there are `capacity`. `wanted`: only that one. From the
+ * second on none whose code would be made at run time. */
 static st_status_t list_ways(dnn_t *dnn, const dnn_wish_t *wish, const record_choice_t *wanted,
                              uint32_t capacity, way_t *out, uint32_t *out_n) {
     cudnnBackendDescriptor_t configs[MAX_CONFIGS], graph = make_graph(dnn);
@@ -343,8 +345,8 @@ static st_status_t make_pack(dnn_t *dnn, void *workspace) {
     return dnn->failed;
 }
 
-/* For a device that is not here: an engine that supports the graph there within the workspace, whose
- * code may be one that only a driver could load. */
+/* For a device that is not here: an engine that supports the graph there within the workspace,
+ * whose code may be one that only a driver could load. */
 static st_status_t find_engine(dnn_t *dnn, const dnn_wish_t *wish) {
     cudnnBackendDescriptor_t configs[MAX_CONFIGS], graph = make_graph(dnn);
     if (dnn->failed != ST_OK) return dnn->failed;

@@ -1,7 +1,7 @@
 /* Matrix products by cuBLASLt.
  *
- * The library counts in columns: a row-major C[M,N] = op(A) op(B) is its C'[N,M] = op(B)' op(A)', so
- * the operands change places and nothing is transposed.
+ * The library counts in columns: a row-major C[M,N] = op(A) op(B) is its C'[N,M] = op(B)' op(A)',
+ * so the operands change places and nothing is transposed.
  *
  *   ours                         the library's first operand     its second
  *   b[K,N]                       N × K, not transposed, ld N
@@ -9,10 +9,11 @@
  *   a[M,K]                                                       K × M, not transposed, ld K
  *   a[K,M], transpose_a                                          M × K, transposed,     ld M
  *
- * Leading dims: the last goes to the library as a strided batch, outer ones are a loop of calls. The
- * algorithm is the one on record (tune.h), else the library's first choice within the planned workspace:
- * for one version, device and shape always the same. All that are considered sum in a fixed order. Sums are f32 for f32, bf16 and f16, f64 for
- * f64; f32 operands are not rounded to tf32. A third operand is the library's C, of which it adds 1. */
+ * Leading dims: the last goes to the library as a strided batch, outer ones are a loop of calls.
+ * The algorithm is the one on record (tune.h), else the library's first choice within the planned
+ * workspace: for one version, device and shape always the same. All that are considered sum in a
+ * fixed order. Sums are f32 for f32, bf16 and f16, f64 for f64; f32 operands are not rounded to
+ * tf32. A third operand is the library's C, of which it adds 1. */
 #include <string.h>
 
 #include "base/hash.h"
@@ -94,8 +95,8 @@ static st_status_t make_layouts(product_t *p, const kern_problem_t *problem) {
     return make_layout(p, out, s->n, s->m, batches, s->m * s->n, &p->c);
 }
 
-/* Bytes that an address is a multiple of, as far as all places of a plan are: so that equal products
- * get equal algorithms. */
+/* Bytes that an address is a multiple of, as far as all places of a plan are: so that equal
+ * products get equal algorithms. */
 static uint32_t alignment_of(const void *address) {
     uint32_t bytes = OPERAND_ALIGNMENT;
     while ((uintptr_t)address % bytes) bytes /= 2;

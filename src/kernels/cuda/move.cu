@@ -201,7 +201,8 @@ __global__ void argmax(own_line_t a) {
     }
 }
 
-/* The larger of two, the first of equal ones; not a number is larger than all. at < 0: there is none. */
+/* The larger of two, the first of equal ones; not a number is larger than all. at < 0: there is
+ * none. */
 template <class T>
 struct Most {
     T x;
@@ -261,7 +262,8 @@ __device__ inline void assign(float *to, float x) { *to = x; }
 __device__ inline void assign(__half *to, float x) { *to = __float2half_rn(x); }
 __device__ inline void assign(__nv_bfloat16 *to, float x) { *to = __float2bfloat16_rn(x); }
 
-/* 16 bytes of each half a thread. [rows][2 halves][vectors][V]; C: what the tables hold, T or f32 */
+/* 16 bytes of each half a thread. [rows][2 halves][vectors][V]; C: what the tables hold, T or
+ * f32 */
 template <class T, class C>
 __global__ void rope_halves(own_rope_t a, unsigned vectors) {
     enum { V = 16 / sizeof(T) };

@@ -1,7 +1,7 @@
 /* Own kernels for what neither a library nor a loop nest serves. One thread an output element and
- * float64 inside, unless the kernel says otherwise: they are the ground that everything runs on, not
- * the fast way. Launchers take plain structs, so that C fills them; all tensors are dense, row-major.
- * Every element of `out` is written. */
+ * float64 inside, unless the kernel says otherwise: they are the ground that everything runs on,
+ * not the fast way. Launchers take plain structs, so that C fills them; all tensors are dense,
+ * row-major. Every element of `out` is written. */
 #ifndef STATOR_KERNELS_CUDA_OWN_H
 #define STATOR_KERNELS_CUDA_OWN_H
 
@@ -117,8 +117,8 @@ typedef struct own_pool {
     bool count_pad;
 } own_pool_t;
 cudaError_t own_max_pool(const own_pool_t *a, cudaStream_t stream);
-/* dy = y, dx = x; a thread adds up one plane in order, or where the pool's window is known (kernel[0] > 0)
- * one element of dx. */
+/* dy = y, dx = x; a thread adds up one plane in order, or where the pool's window is known
+ * (kernel[0] > 0) one element of dx. */
 cudaError_t own_max_pool_grad(const own_pool_t *a, cudaStream_t stream);
 cudaError_t own_avg_pool(const own_pool_t *a, cudaStream_t stream);
 cudaError_t own_avg_pool_grad(const own_pool_t *a, cudaStream_t stream);

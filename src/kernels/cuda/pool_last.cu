@@ -1,8 +1,8 @@
-/* Max pooling with channels last: a thread takes 16 bytes of channels of one position, whose neighbours
- * the next threads take, so that every access is a full line. Forward walks the window's taps in the order
- * of positions; the gradient walks the outputs whose windows cover its position and adds those whose
- * index names it (pool_patch.cuh: of several positions at a time, for common windows): no atomics, the
- * same bits every run. Positions are 32-bit. */
+/* Max pooling with channels last: a thread takes 16 bytes of channels of one position, whose
+ * neighbours the next threads take, so that every access is a full line. Forward walks the window's
+ * taps in the order of positions; the gradient walks the outputs whose windows cover its position
+ * and adds those whose index names it (pool_patch.cuh: of several positions at a time, for common
+ * windows): no atomics, the same bits every run. Positions are 32-bit. */
 #include <limits.h>
 
 #include "kernels/cuda/own.cuh"

@@ -1,9 +1,10 @@
-/* Gradient of 2-d max pooling, channels last, for windows of K x K taps S apart, K at most 2 S: a kernel
- * apart from the types of elements, so that a test can run it on the host.
+/* Gradient of 2-d max pooling, channels last, for windows of K x K taps S apart, K at most 2 S: a
+ * kernel apart from the types of elements, so that a test can run it on the host.
  *
- * A thread takes N channels of a patch of S x S positions, which the same outputs cover: at most two a
- * side, each of which it reads once, all at a time. Patch a has positions S a - low … S a - low + S - 1,
- * and outputs a - 1 and a reach it (K <= S: a alone). A position adds up its outputs in their order. */
+ * A thread takes N channels of a patch of S x S positions, which the same outputs cover: at most
+ * two a side, each of which it reads once, all at a time. Patch a has positions S a - low … S a -
+ * low + S - 1, and outputs a - 1 and a reach it (K <= S: a alone). A position adds up its outputs
+ * in their order. */
 #ifndef STATOR_KERNELS_CUDA_POOL_PATCH_CUH
 #define STATOR_KERNELS_CUDA_POOL_PATCH_CUH
 
@@ -28,7 +29,8 @@ __global__ void max_pool_grad_patch(pool_patch w, P *dx, const P *dy, const I *i
 #pragma unroll
     for (int a = 0; a < D; a++)
 #pragma unroll
-        for (int b = 0; b < D; b++) { /* what is outside reads the first element, and counts nowhere */
+        for (int b = 0; b < D; b++) { /* what is outside reads the first element, and counts
+                                       * nowhere */
             const int o = down - (D - 1) + a, p = right - (D - 1) + b;
             there[a][b] = o >= 0 && o < w.out[0] && p >= 0 && p < w.out[1];
             const int at = there[a][b] ? ((image * w.out[0] + o) * w.out[1] + p) * w.c + channel : 0;

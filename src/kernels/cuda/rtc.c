@@ -1,5 +1,5 @@
-/* Key of a cubin: hash of source, options, compiler version and architecture. Sources are written with
- * no names in them that change from run to run, so equal nests of one model share a module. */
+/* Key of a cubin: hash of source, options, compiler version and architecture. Sources are written
+ * with no names in them that change from run to run, so equal nests of one model share a module. */
 #include "kernels/cuda/rtc.h"
 
 #include <pthread.h>
@@ -128,8 +128,8 @@ static void drop(rtc_module_t *module) {
     st_free(module);
 }
 
-/* The module of a key with one more use, and whether the caller has to make it. Waits for whoever is
- * making it. NULL: out of memory. With the mutex held. */
+/* The module of a key with one more use, and whether the caller has to make it. Waits for whoever
+ * is making it. NULL: out of memory. With the mutex held. */
 static rtc_module_t *claim(uint64_t key, int device, bool *out_mine) {
     *out_mine = false;
     for (;;) {

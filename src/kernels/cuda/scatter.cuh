@@ -2,9 +2,9 @@
  * indices, so that a test can run them on the host.
  *
  * Equal indices keep their order, and the groups in which a run is added up follow from its place
- * among the sorted indices: the same bits every run. The sort is LSD radix, a launch a digit, counting
- * by warps: the lanes of a warp that have the same digit find each other by __match_any_sync, so no
- * atomic decides an order. Atomics only count. */
+ * among the sorted indices: the same bits every run. The sort is LSD radix, a launch a digit,
+ * counting by warps: the lanes of a warp that have the same digit find each other by
+ * __match_any_sync, so no atomic decides an order. Atomics only count. */
 #ifndef STATOR_KERNELS_CUDA_SCATTER_CUH
 #define STATOR_KERNELS_CUDA_SCATTER_CUH
 
@@ -55,7 +55,8 @@ __global__ void __launch_bounds__(KERN_SCATTER_THREADS) scatter_count(scatter_ar
         scatter_counts(a, 0, blockIdx.x)[d] = counts[d];
 }
 
-/* next[w][d]: where warp w of this block puts its first key of digit d; on entry how many it has. */
+/* next[w][d]: where warp w of this block puts its first key of digit d; on entry how many it
+ * has. */
 __device__ inline void scatter_places(const scatter_args &a, int pass,
                                       int next[SCATTER_WARPS][SCATTER_DIGITS]) {
     __shared__ int sums[2][SCATTER_DIGITS];
@@ -87,8 +88,8 @@ __device__ inline void scatter_places(const scatter_args &a, int pass,
     __syncthreads();
 }
 
-/* One pass: keys and positions by digit `pass` of the key, those of equal digits in their order. A warp
- * has positions that lie together. */
+/* One pass: keys and positions by digit `pass` of the key, those of equal digits in their order. A
+ * warp has positions that lie together. */
 __global__ void __launch_bounds__(KERN_SCATTER_THREADS) scatter_place(scatter_args a, int pass) {
     __shared__ int next[SCATTER_WARPS][SCATTER_DIGITS];
     const int *keys = scatter_ints(a, a.plan.keys[pass % 2]);

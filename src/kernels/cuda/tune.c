@@ -1,5 +1,5 @@
-/* Measuring: each way runs once unmeasured and once measured; those within a tenth of the best run in
- * turns, and the least time of each counts. The library's first choice is kept unless another is
+/* Measuring: each way runs once unmeasured and once measured; those within a tenth of the best run
+ * in turns, and the least time of each counts. The library's first choice is kept unless another is
  * clearly faster, so that noise does not decide. */
 #include "kernels/cuda/tune.h"
 

@@ -1,11 +1,11 @@
 /* Choosing among the ways that a library offers for a problem by running them on the device: one
  * mechanism for all libraries.
  *
- * A kernel lists ways whose bits are the same in every run and that keep to the planned scratch, the
- * library's own first choice first, and can run each of them. What is chosen goes into the record
- * (kernels/record.h) of the device, which lies beside the cubins and is read before anything is measured:
- * so a second run takes what the first did, and has its bits. Where no folder can be written, or
- * option tune is off, nothing is measured and the library's first choice runs.
+ * A kernel lists ways whose bits are the same in every run and that keep to the planned scratch,
+ * the library's own first choice first, and can run each of them. What is chosen goes into the
+ * record (kernels/record.h) of the device, which lies beside the cubins and is read before anything
+ * is measured: so a second run takes what the first did, and has its bits. Where no folder can be
+ * written, or option tune is off, nothing is measured and the library's first choice runs.
  *
  * Ranks of a process share the record and measure one after the other. */
 #ifndef STATOR_KERNELS_CUDA_TUNE_H

@@ -1,5 +1,5 @@
-/* Levels of a nest's kernels (planner.h): which reductions lie within rows, which end a level, and what a
- * kernel of a level has to compute. */
+/* Levels of a nest's kernels (planner.h): which reductions lie within rows, which end a level, and
+ * what a kernel of a level has to compute. */
 #include <string.h>
 
 #include "ir/nest_pairs.h"
@@ -39,7 +39,8 @@ void emit_plan_cols(emit_planner_t *p) {
         const uint32_t all = p->spread[v] | stmt->mask | stmt->over;
         bool inner =
             stmt->over >> emit_last_axis(all) & 1; /* rows lie in memory as they are read */
-        /* What has the result along further axes would make the row again at each of their points. */
+        /* What has the result along further axes would make the row again at each of their
+         * points. */
         const bool once = !(all & ~(stmt->mask | stmt->over));
         if (!p->cols[stmt->domain] && stmt->mask && inner && once && (p->spread[v] & stmt->over) &&
             rows_fit(domain, all, stmt->over))
@@ -52,8 +53,8 @@ void emit_plan_cols(emit_planner_t *p) {
     }
 }
 
-/* Squares around a mean go with the sum, where no row is at hand that holds its elements; exponentials
- * less a maximum go with that in rows longer than a warp's. */
+/* Squares around a mean go with the sum, where no row is at hand that holds its elements;
+ * exponentials less a maximum go with that in rows longer than a warp's. */
 static bool pairs_up(const emit_planner_t *p, nest_value_t v, nest_pair_t *pair) {
     const nest_stmt_t *stmt = emit_plan_stmt(p, v);
     if (stmt->kind != NEST_REDUCE || stmt->domain == NEST_NONE) return false;
@@ -160,8 +161,9 @@ static void mark_row_results(emit_planner_t *p, nest_value_t v, bool *set) {
     }
 }
 
-/* Row results that a kernel of their own level has and a later level wants again: left in the workspace,
- * so that the later one need not go through the rows. Quadratic in sinks and statements. */
+/* Row results that a kernel of their own level has and a later level wants again: left in the
+ * workspace, so that the later one need not go through the rows. Quadratic in sinks and
+ * statements. */
 void emit_plan_leave(emit_planner_t *p) {
     const nest_t *nest = p->nest;
     bool *own = p->loads, *later = p->complete; /* scratch so far */

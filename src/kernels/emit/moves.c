@@ -1,6 +1,7 @@
-/* What the launches of a nest move (table.h): of each kernel's slice the loads and the stores, and of its
- * sums the parts. A kernel of rows that keeps nothing loads a row anew for every reduction that waits for
- * another and for what is stored of the row. Linear in the statements for each kernel. */
+/* What the launches of a nest move (table.h): of each kernel's slice the loads and the stores, and
+ * of its sums the parts. A kernel of rows that keeps nothing loads a row anew for every reduction
+ * that waits for another and for what is stored of the row. Linear in the statements for each
+ * kernel. */
 #include <string.h>
 
 #include "base/memory.h"

@@ -10,8 +10,8 @@
  * devices have: more blocks than those do no harm. */
 enum {
     MULTIPROCESSORS = 132,
-    /* Two blocks each: below this many rows, a row a block would leave multiprocessors idle, unless the
-     * rows are so short that a launch costs more than they do. */
+    /* Two blocks each: below this many rows, a row a block would leave multiprocessors idle, unless
+     * the rows are so short that a launch costs more than they do. */
     FEW_ROWS = 2 * MULTIPROCESSORS,
     SHORT_ROW = 1 << 12, /* 512 threads take it in one go of 8 elements each */
     ROW_LIMIT = 1 << 18, /* 512 elements a thread of one block; longer ones are split over blocks */
@@ -22,7 +22,8 @@ enum {
     ROWS_A_THREAD = 8, /* at least, of a sum over rows that several blocks share */
     COLUMN_GROUPS = 4 * MULTIPROCESSORS, /* blocks with column sums: each writes a part of all */
     MAX_RESIDENT =
-        4, /* blocks of EMIT_BLOCK threads that a multiprocessor is given: they hide memory's latency */
+        4, /* blocks of EMIT_BLOCK threads that a multiprocessor is given: they hide memory's
+            * latency */
     WANTED_BLOCKS = MAX_RESIDENT * MULTIPROCESSORS,
     REGISTERS = 65536,            /* of a multiprocessor */
     OWN_REGISTERS = 20,           /* a thread's, besides its values: addresses and counters */

@@ -317,8 +317,9 @@ struct Chan {
     }
 };
 
-/* e^x for sums of it, 1 at 0: its relative error is 2^-22 and x/2^24, and the larger that is, the less of
- * the sum is the term. A third of the instructions of exp, where those are what a sum takes. */
+/* e^x for sums of it, 1 at 0: its relative error is 2^-22 and x/2^24, and the larger that is, the
+ * less of the sum is the term. A third of the instructions of exp, where those are what a sum
+ * takes. */
 __device__ __forceinline__ float term(float x) {
     float y;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x * 1.44269504f));
@@ -419,8 +420,8 @@ __device__ __forceinline__ void rows_of_block(T *a, int x, int y) {
     }
 }
 
-/* Moments of what a block's threads have summed: all to the first element of its first row of threads,
- * which has one where any row has. `count` is the thread's elements, `all` the block's. */
+/* Moments of what a block's threads have summed: all to the first element of its first row of
+ * threads, which has one where any row has. `count` is the thread's elements, `all` the block's. */
 template <int N, class T, class C>
 __device__ __forceinline__ Moments<T> block_moments(const Shifted<T> &a, C count, C all) {
     __shared__ T first;

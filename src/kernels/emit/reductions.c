@@ -1,10 +1,10 @@
 /* Kernels that end in partial results: LINES, COLUMNS, and FINISH, which joins them (schedule.h).
  *
  * A pair, a sum with the squares around its mean, is one accumulator. A thread sums what its first
- * element leaves of the others and the squares of that, which loses nothing where the mean is large:
- * the first is one of those summed, so the squares are at most 1 + n times what is wanted of them.
- * A block's threads go over to one element, to which all add up without a division; count, mean and
- * centred squares follow, and those of blocks join by Chan's formula (prelude.cuh). */
+ * element leaves of the others and the squares of that, which loses nothing where the mean is
+ * large: the first is one of those summed, so the squares are at most 1 + n times what is wanted of
+ * them. A block's threads go over to one element, to which all add up without a division; count,
+ * mean and centred squares follow, and those of blocks join by Chan's formula (prelude.cuh). */
 #include <inttypes.h>
 
 #include "kernels/emit/writer.h"

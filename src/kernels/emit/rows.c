@@ -3,8 +3,8 @@
 
 #include "kernels/emit/planner.h"
 
-/* Are the elements of a row wanted once only? Then nothing is gained by keeping them. The slice at hand
- * is the kernel's. */
+/* Are the elements of a row wanted once only? Then nothing is gained by keeping them. The slice at
+ * hand is the kernel's. */
 static bool rows_once(const emit_planner_t *p, const emit_kernel_t *k) {
     for (uint32_t i = 0; i < k->n_stores; i++)
         if (p->nest->stores[k->stores[i]].mask & k->cols) return false;
@@ -20,7 +20,8 @@ static bool rows_once(const emit_planner_t *p, const emit_kernel_t *k) {
     return true;
 }
 
-/* Rows: how many threads a row, how many rows a block, whether what is loaded stays in registers. */
+/* Rows: how many threads a row, how many rows a block, whether what is loaded stays in
+ * registers. */
 static void shape_rows(emit_planner_t *p, emit_kernel_t *k) {
     const nest_domain_t *domain = &p->nest->domains[k->domain];
     int64_t n = nest_points(domain, k->cols), rows = nest_points(domain, k->rows);
@@ -63,8 +64,8 @@ static uint32_t count_loads(const emit_planner_t *p, uint32_t mask) {
 }
 
 /* Whether a sum over all rows that needs no row result itself is better made by the kernel that has
- * the rows in registers than by one that reads them again: few columns a thread, and nothing to load
- * beside what the rows' kernel loads. */
+ * the rows in registers than by one that reads them again: few columns a thread, and nothing to
+ * load beside what the rows' kernel loads. */
 static bool joins_rows(emit_planner_t *p, const emit_kernel_t *k, nest_value_t v) {
     const nest_stmt_t *sum = emit_plan_stmt(p, v);
     const uint32_t all = p->all[k->domain], cols = p->cols[k->domain];

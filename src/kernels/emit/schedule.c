@@ -110,17 +110,17 @@ void emit_plan_mark_sinks(emit_planner_t *p, const emit_kernel_t *k) {
     for (uint32_t i = 0; i < k->n_reduces; i++) emit_plan_mark_reduce(p, k->reduces[i]);
 }
 
-/* Lanes along `kept` columns, at most a warp's: few columns leave theirs to more rows. Returns how many
- * times that many there are. */
+/* Lanes along `kept` columns, at most a warp's: few columns leave theirs to more rows. Returns how
+ * many times that many there are. */
 static int64_t lanes_of(emit_kernel_t *k, int64_t kept) {
     const int64_t vectors = emit_ceil_div(kept, k->vector);
     for (k->group = 1; k->group < 32 && k->group < vectors;) k->group *= 2;
     return emit_ceil_div(vectors, k->group);
 }
 
-/* Blocks that a multiprocessor holds at once. A kernel of sums has no more, or a few would come last
- * while the others wait. Registers: sums, what a column keeps, and of each tensor one load; the compiler
- * is held to what follows, and fills what is left with loads ahead. */
+/* Blocks that a multiprocessor holds at once. A kernel of sums has no more, or a few would come
+ * last while the others wait. Registers: sums, what a column keeps, and of each tensor one load;
+ * the compiler is held to what follows, and fills what is left with loads ahead. */
 static uint32_t resident_blocks(const emit_planner_t *p, const emit_kernel_t *k) {
     const uint32_t vector = 1u << k->vector_axis;
     uint32_t values = 0;
@@ -187,8 +187,8 @@ static st_status_t take_columns(emit_planner_t *p, emit_kernel_t *k, bool *taken
     return ST_OK;
 }
 
-/* Brings the kernels of a shape from `first` on together, as one launch. They are of one level, so that
- * none waits for another. */
+/* Brings the kernels of a shape from `first` on together, as one launch. They are of one level, so
+ * that none waits for another. */
 static void join_kernels(emit_schedule_t *s, uint32_t first, emit_shape_t shape) {
     uint32_t n = first;
     for (uint32_t i = first; i < s->n_kernels; i++) {
@@ -342,8 +342,8 @@ static bool has_row_arithmetic(const emit_planner_t *p, uint32_t last) {
     return false;
 }
 
-/* Long rows whose points share arithmetic: a ROWS kernel without reductions does it once a thread, not
- * once a vector. */
+/* Long rows whose points share arithmetic: a ROWS kernel without reductions does it once a thread,
+ * not once a vector. */
 static bool shape_shared_rows(emit_planner_t *p, emit_kernel_t *k) {
     const nest_domain_t *domain = &p->nest->domains[k->domain];
     const uint32_t last = 1u << emit_last_axis(k->mask);

@@ -1,9 +1,10 @@
 /* How a GPU runs a nest: a list of kernels, worked out from shapes alone, so that a plan made
  * without a device knows the workspace and what every sum's tree is.
  *
- * A reduction whose result is wanted again along the axes it removed (softmax, norms) is done inside
- * a row: `cols` are its axes, `rows` the others, and one warp or block has a row at a time. What later levels want of a row's
- * results is left in the workspace. Any other reduction ends a level: its result goes to the workspace, and what depends on it is a later kernel.
+ * A reduction whose result is wanted again along the axes it removed (softmax, norms) is done
+ * inside a row: `cols` are its axes, `rows` the others, and one warp or block has a row at a time.
+ * What later levels want of a row's results is left in the workspace. Any other reduction ends a
+ * level: its result goes to the workspace, and what depends on it is a later kernel.
  *
  *   level 0   rows     y = x * rsqrt(mean(x^2) + eps) * w; and for dw, sums over each block's rows
  *   level 0   finish   dw = the blocks' sums added in order
@@ -12,16 +13,17 @@
  *   FLAT     a point a thread, several where vectors fit
  *   ROWS     row reductions and whatever shares their rows; column sums kept in registers; also
  *            stores of all points of long rows that share arithmetic
- *   COLUMNS  reductions over outer axes: lanes along the inner axis, warps and blocks along the rest;
- *            also stores of all points that share operands along the inner axes
+ *   COLUMNS  reductions over outer axes: lanes along the inner axis, warps and blocks along the
+ *            rest; also stores of all points that share operands along the inner axes
  *   LINES    reductions over the innermost axis: a block a piece of a line
  *   FINISH   partial results of ROWS, COLUMNS and LINES, added in order, and what is stored of them
  *
- * The FLAT kernels of a level are one launch, and its LINES, and its FINISH of equal blocks: gradients
- * whose squares are summed, and parameters that are updated, are many, most of them small.
+ * The FLAT kernels of a level are one launch, and its LINES, and its FINISH of equal blocks:
+ * gradients whose squares are summed, and parameters that are updated, are many, most of them
+ * small.
  *
- * A sum and the squares around its mean are one reduction of COLUMNS and LINES, whose partial results
- * are means and centred squares, joined by Chan's formula in the order of the parts.
+ * A sum and the squares around its mean are one reduction of COLUMNS and LINES, whose partial
+ * results are means and centred squares, joined by Chan's formula in the order of the parts.
  *   UNIFORM  values without axes, one thread */
 #ifndef STATOR_KERNELS_EMIT_SCHEDULE_H
 #define STATOR_KERNELS_EMIT_SCHEDULE_H

@@ -1,7 +1,8 @@
 /* CUDA C of a schedule's kernels.
  *
- * Statements are written where their axes' loops are: uniform values first, then what rows know, then
- * elements. Nothing is included, and names are few: compiling one kernel takes tens of milliseconds. */
+ * Statements are written where their axes' loops are: uniform values first, then what rows know,
+ * then elements. Nothing is included, and names are few: compiling one kernel takes tens of
+ * milliseconds. */
 #include "kernels/emit/source.h"
 
 #include <inttypes.h>

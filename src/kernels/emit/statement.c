@@ -1,7 +1,7 @@
 /* Statements of a nest in CUDA C (writer.h).
  *
- * A statement is one C variable s<index>: a scalar, or an array of `vector` elements where it depends
- * on the vector axis, or one per chunk of a row where a row's loads stay in registers. */
+ * A statement is one C variable s<index>: a scalar, or an array of `vector` elements where it
+ * depends on the vector axis, or one per chunk of a row where a row's loads stay in registers. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
@@ -52,8 +52,8 @@ const char *emit_tensor_type(ir_dtype_t dtype) {
     return NULL;
 }
 
-/* Whole numbers that 32 bits hold: truths, and places among few elements. Half of what a GPU does with 64
- * bits it does several times slower, converting them above all. */
+/* Whole numbers that 32 bits hold: truths, and places among few elements. Half of what a GPU does
+ * with 64 bits it does several times slower, converting them above all. */
 static bool is_short(const writer_t *w, const nest_stmt_t *stmt) {
     if (stmt->dtype == IR_BOOL) return true;
     if (stmt->kind != NEST_IOTA) return false;

@@ -1,5 +1,5 @@
-/* How a schedule adds up its sums (schedule.h): what source.c's order and groups follow from, shape by
- * shape.
+/* How a schedule adds up its sums (schedule.h): what source.c's order and groups follow from, shape
+ * by shape.
  *
  *   ROWS, within a row   thread t has vectors t, t + group, …; then the group's threads are joined
  *   ROWS, over rows      block b has rows b·splits …, every blocks·splits-th; then FINISH
@@ -7,8 +7,8 @@
  *   LINES                256 vectors of a block at a time, `splits` parts; then FINISH
  *   FINISH               n_partials parts, as many at a time as the results leave threads
  *
- * Axes are known by their extents: where two have the same one, everything that the nest reads is told
- * beside them, so that only equal nests seem alike. Linear in statements times kernels. */
+ * Axes are known by their extents: where two have the same one, everything that the nest reads is
+ * told beside them, so that only equal nests seem alike. Linear in statements times kernels. */
 #include "base/hash.h"
 #include "kernels/emit/schedule.h"
 

@@ -1,5 +1,5 @@
-/* FLAT kernels of a level as one, LINES kernels, and FINISH kernels: a block finds its tensors by its
- * number.
+/* FLAT kernels of a level as one, LINES kernels, and FINISH kernels: a block finds its tensors by
+ * its number.
  *
  *   begin  [kernel]  first block of each        blocks 0 … 1 | 2 … 2049 | 2050 … 2561 | …
  *   own    [kernel]  tensors and sizes of the kernel's text, of FLAT ones the vectors first

@@ -25,7 +25,8 @@ typedef struct writer {
     uint64_t constant_bytes;  /* of tables in constant memory so far */
 } writer_t;
 
-/* Numbers by first use, so that kernels which differ in tensors and sizes alone have the same text. */
+/* Numbers by first use, so that kernels which differ in tensors and sizes alone have the same
+ * text. */
 typedef struct emit_names {
     uint32_t *stmt; /* [stmts] + 1; 0: none yet */
     uint32_t *slot; /* [tensors], in `own`; 0: none yet */
@@ -66,7 +67,8 @@ void emit_position(writer_t *w, const nest_access_t *a, uint32_t mask);
 void emit_axes(writer_t *w, uint32_t mask, const char *from);
 /* Declares and computes a statement's variable. */
 st_status_t emit_statement(writer_t *w, nest_value_t v) ST_WARN_UNUSED;
-/* Statements of the slice whose axes are all in `mask` and which are not there yet, up to `stage`. */
+/* Statements of the slice whose axes are all in `mask` and which are not there yet, up to
+ * `stage`. */
 st_status_t emit_within(writer_t *w, uint32_t mask, uint8_t stage) ST_WARN_UNUSED;
 void emit_store(writer_t *w, uint32_t store);
 

@@ -3,8 +3,9 @@
  * A root (reduction or store) is ready when no reduction that it needs is missing. Each phase takes
  * the ready roots: the one with most axes opens a pass over them, the pass decides over which axes
  * reductions are local to its items, and takes what its axes cover, also what becomes ready by its
- * own local reductions, a stage later. What else is there opens more passes; what is not ready waits for
- * the next phase. Every phase does one root at least, so it ends. Time: statements times passes. */
+ * own local reductions, a stage later. What else is there opens more passes; what is not ready
+ * waits for the next phase. Every phase does one root at least, so it ends. Time: statements times
+ * passes. */
 #include <string.h>
 
 #include "kernels/nest/planner.h"

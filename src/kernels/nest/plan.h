@@ -44,7 +44,8 @@ typedef enum nx_code {
     NX_IOTA,
     NX_RANDOM, /* src[0]: place of the element; its statement has the arguments */
     NX_FILL,   /* dst = identity of the reduction */
-    NX_SUM, /* dst += sums of src[0] … src[n - 1]'s product, along rows and columns that dst lacks */
+    NX_SUM,    /* dst += sums of src[0] … src[n - 1]'s product, along rows and columns that dst
+             * lacks */
     NX_PROD,
     NX_MAX,
     NX_MIN,
@@ -172,8 +173,9 @@ typedef struct nx_plan {
 /* Plans a nest and takes it over. */
 st_status_t nx_plan_create(nest_t *nest, nx_plan_t **out_plan) ST_WARN_UNUSED;
 void nx_plan_destroy(nx_plan_t *plan); /* NULL is fine */
-/* How the sums of the plan's nest are added up: equal for two plans only where each sum, in the nests'
- * order, takes its terms in the same order and groups. What else a pass does is no part of it. */
+/* How the sums of the plan's nest are added up: equal for two plans only where each sum, in the
+ * nests' order, takes its terms in the same order and groups. What else a pass does is no part of
+ * it. */
 uint64_t nx_sums_hash(const nx_plan_t *plan);
 
 /* The type in which a statement's value is held. */

@@ -40,8 +40,8 @@ static uint32_t when_of(const writer_t *w, uint32_t mask, bool parallel) {
     return when;
 }
 
-/* The view's number; without memory 0, so that what is asked of it stays within `views`, which begins
- * with room for one. */
+/* The view's number; without memory 0, so that what is asked of it stays within `views`, which
+ * begins with room for one. */
 static uint32_t add_view(writer_t *w, const nx_view_t *view) {
     if (w->p->status == ST_OK) w->p->status = ST_VEC_PUSH(&w->views, *view);
     return w->p->status == ST_OK ? (uint32_t)w->views.n - 1 : 0;
@@ -645,8 +645,8 @@ static bool gives_place(const writer_t *w, const nx_inst_t *inst, uint32_t k) {
            !repeated(inst, k);
 }
 
-/* Places by last use; `list` keeps places to give again, the newest of the same points and type first:
- * elements of others would overlap where instructions run a part of the tile at a time. */
+/* Places by last use; `list` keeps places to give again, the newest of the same points and type
+ * first: elements of others would overlap where instructions run a part of the tile at a time. */
 static void place_registers(writer_t *w) {
     typedef struct place {
         size_t offset, bytes;

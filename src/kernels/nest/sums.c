@@ -1,10 +1,10 @@
 /* How a plan adds up its sums (plan.h): what fused_tile.c's order and groups follow from.
  *
- * A sum that is local to its pass takes the terms of a tile together along the rows and columns that it
- * does not keep, and tiles in the order of the serial loops. A sum of partial results depends on the
- * chunks too, which all loops make. Loops are known by their extents: where two have the same one,
- * everything that the nest reads is told beside them, so that only equal nests seem alike. Linear in
- * the instructions. */
+ * A sum that is local to its pass takes the terms of a tile together along the rows and columns
+ * that it does not keep, and tiles in the order of the serial loops. A sum of partial results
+ * depends on the chunks too, which all loops make. Loops are known by their extents: where two have
+ * the same one, everything that the nest reads is told beside them, so that only equal nests seem
+ * alike. Linear in the instructions. */
 #include <string.h>
 
 #include "base/hash.h"

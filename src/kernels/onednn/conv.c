@@ -6,8 +6,8 @@
  *
  *   conv, dx:   x ─reorder→ x' ┐
  *               w ─reorder→ w' ┴→ y' ─reorder→ y      (w' once a launch)
- *   dw:         tasks are WEIGHT_RUNS fixed runs of images, each adds its blocked gradients in order; the parts
- *               are then added in order and reordered once
+ *   dw:         tasks are WEIGHT_RUNS fixed runs of images, each adds its blocked gradients in
+ *               order; the parts are then added in order and reordered once
  *
  * With channels last the plain tensors have the strides of that order, the rest is the same.
  *

@@ -155,8 +155,8 @@ void ref_body_destroy(ref_body_t *made) {
     st_free(made);
 }
 
-/* Whether an output lies in an operand's memory: it is then made aside, for nodes that come later may
- * read the operand. */
+/* Whether an output lies in an operand's memory: it is then made aside, for nodes that come later
+ * may read the operand. */
 static bool is_operand(const void *out, const void *const *in, uint32_t n_in) {
     for (uint32_t j = 0; j < n_in; j++)
         if (in[j] == out) return true;

@@ -18,8 +18,8 @@ size_t ref_body_workspace(const ir_graph_t *body, int n_threads);
 st_status_t ref_body_create(const ir_graph_t *body, int n_threads,
                             ref_body_t **out_made) ST_WARN_UNUSED;
 void ref_body_destroy(ref_body_t *made); /* NULL is fine */
-/* in[j] and out[k] are the memory of the body's inputs and outputs; an out may be an operand's memory
- * as a whole, where nest_may_reuse allows it, and overlaps nothing else.
+/* in[j] and out[k] are the memory of the body's inputs and outputs; an out may be an operand's
+ * memory as a whole, where nest_may_reuse allows it, and overlaps nothing else.
  * Stream and team are those of `call`. Allocates nothing. */
 st_status_t ref_body_run(ref_body_t *made, const kern_call_t *call, const void *const *in,
                          void *const *out, void *workspace) ST_WARN_UNUSED;
