@@ -47,9 +47,9 @@ static st_status_t fill(const kern_problem_t *problem, emit_problem_t *out,
         TRY(make_body(problem, out->body));
         body = out->body;
     }
-    TRY(nest_build(body, &out->nest, out_reason));
-    if (!out->nest) return ST_OK;
-    st_status_t status = emit_schedule_create(out->nest, &out->schedule);
+    st_status_t status = nest_build(body, &out->nest, out_reason);
+    if (status == ST_OK && !out->nest) return ST_OK;
+    if (status == ST_OK) status = emit_schedule_create(out->nest, &out->schedule);
     if (status != ST_UNSUPPORTED) return status;
     *out_reason = st_last_error();
     return ST_OK;
