@@ -1,7 +1,6 @@
 /* CUDA C of nests, run on the host: the source is compiled by the C++ compiler with what of CUDA it
  * uses (cuda_on_host.h), a thread of a block a context of its own, and compared with the oracle. No
  * GPU is needed, and any C++ compiler does. Skipped where there is none. */
-#include <dlfcn.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,6 +11,7 @@
 #include <cmocka.h>
 
 #include "cases.h"
+#include "conformance/host_code.h"
 #include "kernels/emit/single.h"
 #include "kernels/emit/source.h"
 #include "support/scratch.h"
@@ -105,29 +105,17 @@ static void write_source(FILE *file, int *out_n) {
 
 /* The compiled cases; NULL: there is no compiler. */
 static run_t compile(void) {
-    char command[1024];
     int n;
-    const char *compiler = getenv("CXX") ? getenv("CXX") : "c++";
-    snprintf(command, sizeof command, "command -v %s >/dev/null", compiler);
-    if (system(command) != 0) return NULL;
-    const char *path = scratch("nests.cc"), *made = scratch("nests.so");
+    const char *path = scratch("nests.cc");
     FILE *file = fopen(path, "w");
     assert_non_null(file);
     write_source(file, &n);
     fclose(file);
     print_message("%d nests\n", n);
     assert_true(n > 100);
-    snprintf(command, sizeof command,
-             "%s -std=c++17 -w -O0 -ffp-contract=off -fPIC -shared -I%s/tests/conformance '%s' "
-             "-o '%s'",
-             compiler, STATOR_SOURCE_DIR, path, made);
-    if (system(command) != 0) fail_msg("%s", command);
-    void *library = dlopen(made, RTLD_NOW);
-    if (!library) fail_msg("%s", dlerror());
-    void *symbol = dlsym(library, "host_run");
+    void *symbol = host_code(path, "-O0 -ffp-contract=off", "host_run");
     run_t run;
     memcpy(&run, &symbol, sizeof run);
-    assert_non_null(run);
     return run;
 }
 

@@ -1,7 +1,6 @@
 /* The CUDA kernel of max pooling's gradient by patches, run on the host: compiled by the C++
  * compiler with what of CUDA it uses (cuda_on_host.h). Slopes are small whole numbers, so that sums
  * are exact. No GPU is needed; skipped where there is no C++ compiler. */
-#include <dlfcn.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "conformance/host_code.h"
 #include "support/scratch.h"
 
 enum { N = 4 }; /* elements of a vector */
@@ -56,22 +56,11 @@ static const char source[] =
 
 /* NULL: there is no compiler. */
 static pool_t compile(void) {
-    char command[1024];
-    const char *compiler = getenv("CXX") ? getenv("CXX") : "c++";
-    snprintf(command, sizeof command, "command -v %s >/dev/null", compiler);
-    if (system(command) != 0) return NULL;
-    const char *path = scratch("pool.cc"), *made = scratch("pool.so");
+    const char *path = scratch("pool.cc");
     spill(path, source, sizeof source - 1);
-    snprintf(command, sizeof command,
-             "%s -std=c++17 -w -O1 -fPIC -shared -I%s/tests/conformance -I%s/src '%s' -o '%s'",
-             compiler, STATOR_SOURCE_DIR, STATOR_SOURCE_DIR, path, made);
-    if (system(command) != 0) fail_msg("%s", command);
-    void *library = dlopen(made, RTLD_NOW);
-    if (!library) fail_msg("%s", dlerror());
-    void *symbol = dlsym(library, "pool");
+    void *symbol = host_code(path, "-O1", "pool");
     pool_t pool;
     memcpy(&pool, &symbol, sizeof pool);
-    assert_non_null(pool);
     return pool;
 }
 

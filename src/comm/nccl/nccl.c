@@ -3,8 +3,7 @@
  * A start forks from the rank's stream to a lane, a wait joins back; nothing of it blocks the host,
  * so the whole of a step is recorded with its collectives in it:
  *
- *   stream   kernels ──┬─ kernels ───────────┬─ kernels      (wait: the stream waits for
- *            done[ticket])
+ *   stream   kernels ──┬─ kernels ─────────────────────┬─ kernels     (it waits for done[ticket])
  *   lane               └ mark, pack, call, unpack, mark ┘
  *
  * One lane carries every collective of the rank, in the order of their starts, which the plan

@@ -108,25 +108,25 @@ void tune_took(dev_stream_t *stream, uint64_t key, const record_choice_t *choice
 
 /* ---- between ranks ---- */
 
-st_status_t dev_cuda_choices_give(dev_stream_t *stream, char **out_text) {
+/* One of the two is given: what is on record goes out, or another's comes in. */
+static st_status_t share(dev_stream_t *stream, char **out_text, const char *text) {
     record_t *record;
     double seconds;
-    *out_text = NULL;
     pthread_mutex_lock(&mutex);
     st_status_t status = open_record(stream, &record, &seconds);
-    if (status == ST_OK && record) status = record_text(record, out_text);
+    if (status == ST_OK && record)
+        status = out_text ? record_text(record, out_text) : record_take(record, text);
     pthread_mutex_unlock(&mutex);
     return status;
 }
 
+st_status_t dev_cuda_choices_give(dev_stream_t *stream, char **out_text) {
+    *out_text = NULL;
+    return share(stream, out_text, NULL);
+}
+
 st_status_t dev_cuda_choices_take(dev_stream_t *stream, const char *text) {
-    record_t *record;
-    double seconds;
-    pthread_mutex_lock(&mutex);
-    st_status_t status = open_record(stream, &record, &seconds);
-    if (status == ST_OK && record) status = record_take(record, text);
-    pthread_mutex_unlock(&mutex);
-    return status;
+    return share(stream, NULL, text);
 }
 
 /* ---- measuring ---- */
