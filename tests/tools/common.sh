@@ -55,6 +55,16 @@ close() {
 field() {
     sed -n "$2p" "$1" | sed -n "s/^.*\"$3\":\([-+0-9.eE]*\).*\$/\1/p"
 }
+# same_steps FILE FILE LIMIT STEP...: losses and gradient norms of two logs are as close as that.
+same_steps() {
+    one_log=$1 other_log=$2 most=$3
+    shift 3
+    for step in "$@"; do
+        for key in loss grad_norm; do
+            close "$(field "$one_log" "$step" $key)" "$(field "$other_log" "$step" $key)" "$most"
+        done
+    done
+}
 # A Llama of nine symbols and a text of nine characters: g.stator, text.tokens, text.tokens.held,
 # vocab.json.
 make_small() {

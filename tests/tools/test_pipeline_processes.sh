@@ -15,11 +15,7 @@ while read -r n form; do
     }
     says out "[0] step 4/4"
     # Sums of float64 in another order: some hundred roundings of 1.1e-16.
-    for step in 1 2 3 4; do
-        for key in loss grad_norm; do
-            close "$(field processes.jsonl $step $key)" "$(field one.jsonl $step $key)" 1e-13
-        done
-    done
+    same_steps processes.jsonl one.jsonl 1e-13 1 2 3 4
     # Each stage's process writes what it has; together that is what threads write whole.
     answer 0 "$stator" checkpoint gather processes -o gathered.safetensors
     cmp gathered.safetensors "$(echo threads/set-*-step-4)/model.safetensors"
